@@ -1,0 +1,115 @@
+# `make demo` and `make test` each work alone on a machine that has only Python 3.11 or newer and make.
+
+PYTHON ?= python3
+JOBS ?= 2
+DEFAULT := not audit and not paper and not peer
+
+BIN := .venv/bin
+BIN2 := .venv-duckdb2/bin
+RUNTIME := .venv/runtime.stamp
+DEVELOPMENT := .venv/development.stamp
+DUCKDB2 := .venv-duckdb2/duckdb2.stamp
+
+INSTALL := -m pip install -qq --disable-pip-version-check
+LOCKED := $(INSTALL) --require-hashes --only-binary :all:
+EDITABLE := $(INSTALL) --no-deps --no-build-isolation --editable .
+COMPILE := $(BIN)/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+# $(call environment,folder): an environment of a Python that is new enough; one that works is kept.
+define environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+  echo "dpduck needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
+  echo "Name another one, for example: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
+@$(1)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(1) || { \
+  echo "'$(PYTHON)' could not make an environment; on Debian and Ubuntu install python3-venv."; exit 1; } >&2
+endef
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-duckdb2 lint format bench audit papers peers wheel lock clean
+
+help:
+	@echo 'make demo          a clinic of a million visits: policy, explanation, release, budget'
+	@echo 'make test          the default suite'
+	@echo 'make test-duckdb2  the core suite on DuckDB 2.0'
+	@echo 'make lint          ruff and mypy; make format repairs what can be repaired'
+	@echo 'make bench         every benchmark that gates'
+	@echo 'make audit         long statistical audits; make papers: the figures of the papers; make peers: other systems'
+	@echo 'make wheel         the wheel, in dist/'
+	@echo 'make lock          the lock files anew from pyproject.toml (UPGRADE=--upgrade for newer versions)'
+	@echo 'make clean         everything that was made, environments included'
+
+$(RUNTIME): requirements/runtime.lock requirements/build.lock pyproject.toml
+	$(call environment,.venv)
+	@echo 'installing what dpduck needs into .venv ...'
+	@$(BIN)/python $(LOCKED) -r requirements/runtime.lock -r requirements/build.lock
+	@$(BIN)/python $(EDITABLE)
+	@touch $@
+
+$(DEVELOPMENT): requirements/development.lock pyproject.toml
+	$(call environment,.venv)
+	@echo 'installing what development needs into .venv ...'
+	@$(BIN)/python $(LOCKED) -r requirements/development.lock
+	@$(BIN)/python $(EDITABLE)
+	@touch $(RUNTIME) $@
+
+$(DUCKDB2): requirements/duckdb2.lock pyproject.toml
+	$(call environment,.venv-duckdb2)
+	@echo 'installing DuckDB 2.0 into .venv-duckdb2 ...'
+	@$(BIN2)/python $(LOCKED) -r requirements/duckdb2.lock
+	@$(BIN2)/python $(EDITABLE)
+	@touch $@
+
+demo: $(RUNTIME)
+	@$(BIN)/dpduck demo
+
+# pytest fails by itself when it finds no test at all.
+test: $(DEVELOPMENT)
+	$(BIN)/python -m pytest -q -n $(JOBS) -m '$(DEFAULT)'
+
+test-duckdb2: $(DUCKDB2)
+	$(BIN2)/python -m pytest -q -n $(JOBS) -m '$(DEFAULT)'
+
+lint: $(DEVELOPMENT)
+	$(BIN)/python -m ruff check
+	$(BIN)/python -m ruff format --check
+	$(BIN)/python -m mypy
+
+format: $(DEVELOPMENT)
+	$(BIN)/python -m ruff check --fix
+	$(BIN)/python -m ruff format
+
+# One after the other, alone on the machine; all of them run, any failure fails. Helpers begin with an underscore.
+GATES = $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py)))
+
+bench: $(DEVELOPMENT)
+	@test -n "$(GATES)" || { echo 'there is no benchmark' >&2; exit 1; }
+	@failed=; for gate in $(GATES); do \
+	  echo "== $$gate"; $(BIN)/python $$gate || failed="$$failed $$gate"; done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+audit: $(DEVELOPMENT)
+	$(BIN)/python -m pytest -n $(JOBS) -m audit
+
+papers: $(DEVELOPMENT)
+	$(BIN)/python -m pytest -n $(JOBS) -m paper
+
+peers: $(DEVELOPMENT)
+	$(BIN)/python -m pytest -m peer
+
+wheel: $(DEVELOPMENT)
+	@rm -rf dist
+	$(BIN)/python -m hatchling build --target wheel
+
+lock: $(DEVELOPMENT)
+	$(COMPILE) $(UPGRADE) pyproject.toml --group development --output-file requirements/development.lock
+	$(COMPILE) pyproject.toml --constraint requirements/development.lock --output-file requirements/runtime.lock
+	$(COMPILE) --group build --constraint requirements/development.lock --output-file requirements/build.lock
+	@sed '/^duckdb==/,/[^\\]$$/d' requirements/development.lock > .venv/without-duckdb.txt
+	@echo 'duckdb==2.0.0' > .venv/duckdb2.txt
+	$(COMPILE) pyproject.toml --group core --constraint .venv/without-duckdb.txt --override .venv/duckdb2.txt \
+	  --output-file requirements/duckdb2.lock
+
+clean:
+	rm -rf .venv .venv-duckdb2 dist build .hypothesis .mypy_cache .ruff_cache
+	find dpduck tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

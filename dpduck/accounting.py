@@ -1,0 +1,141 @@
+"""Conversions between (epsilon, delta), rho and noise; every result is an exact rational rounded to the safe side.
+
+A rho-zCDP mechanism is (epsilon, delta)-differentially private for every alpha = 1 + t with t > 0 and
+
+    delta = exp(t (alpha rho - epsilon)) / t * (1 - 1/alpha)^alpha
+
+(Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, 2020, Proposition 12). Solved for rho
+and for epsilon, with L(t) = ln delta - t ln t + alpha ln alpha:
+
+    rho(t) = (epsilon + L(t) / t) / alpha          epsilon(t) = alpha rho - L(t) / t
+
+Each single t gives a valid guarantee, so a t that is not quite the best costs a little utility and never privacy.
+The best t is looked for with 40 decimal digits; the value at that t is computed with 80, moved to the safe side by
+far more than their error, and rounded to 18 significant digits in the same direction. Decimal results keep the
+denominators of long sums small.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import (
+    ROUND_CEILING,
+    ROUND_FLOOR,
+    Context,
+    Decimal,
+    DivisionByZero,
+    InvalidOperation,
+    Overflow,
+    localcontext,
+)
+from fractions import Fraction
+
+_TRAPS = [InvalidOperation, DivisionByZero, Overflow]
+_SEARCH = Context(prec=40, Emin=-999_999, Emax=999_999, traps=_TRAPS)
+_EXACT = Context(prec=80, Emin=-999_999, Emax=999_999, traps=_TRAPS)
+_SAFETY = Decimal("1e-50")  # relative to the magnitudes of a sum's terms, whose computed error is below 1e-75
+_GOLDEN = Decimal("0.6180339887498948482045868343656381177203")
+_WIDTH = Decimal("1e-10")  # of ln t: near the peak its effect is quadratic
+_LOWEST, _HIGHEST = Fraction(1, 10**12), Fraction(10**6)
+_LOWEST_DELTA = Fraction(1, 10**300)
+_AMOUNT = re.compile(r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?")
+
+
+def parse_amount(text: str) -> Fraction:
+    """Read a non-negative decimal number exactly.
+
+    >>> parse_amount("1e-6")
+    Fraction(1, 1000000)
+    """
+    if not _AMOUNT.fullmatch(text.strip()):
+        raise ValueError("an amount is a non-negative decimal number of at most 40 digits, such as 0.5 or 1e-6")
+    return Fraction(text.strip())
+
+
+def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return the largest rho, rounded down, such that rho-zCDP implies (epsilon, delta)-differential privacy.
+
+    >>> round(float(rho_of(Fraction(1), Fraction(1, 10**6))), 5)
+    0.02436
+    """
+    _require_amount("epsilon", epsilon)
+    log_delta, share = _log_of_delta(delta), _decimal(epsilon)
+    t = _best_t(lambda t: (share + _log_excess(log_delta, t)[0] / t) / (1 + t))
+    with localcontext(_EXACT):
+        excess, magnitude = _log_excess(log_delta, t)
+        error = _SAFETY * (share + magnitude / t) / (1 + t)
+        rho = _rounded((share + excess / t) / (1 + t) - error, ROUND_FLOOR)
+    if rho <= 0:
+        raise ValueError("this epsilon and delta are too small to be turned into a rho")
+    return rho
+
+
+def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
+    """Return the smallest epsilon, rounded up, such that rho-zCDP implies (epsilon, delta)-differential privacy."""
+    _require_amount("rho", rho, lowest=Fraction(1, 10**30))
+    log_delta, rate = _log_of_delta(delta), _decimal(rho)
+    t = _best_t(lambda t: _log_excess(log_delta, t)[0] / t - (1 + t) * rate)
+    with localcontext(_EXACT):
+        excess, magnitude = _log_excess(log_delta, t)
+        error = _SAFETY * ((1 + t) * rate + magnitude / t)
+        return max(Fraction(0), _rounded((1 + t) * rate - excess / t + error, ROUND_CEILING))
+
+
+def sigma2_of(rho: Fraction, l2_squared: Fraction) -> Fraction:
+    """Return the Gaussian parameter sigma^2 = Delta_2^2 / (2 rho) of a rho-zCDP release, exactly (CKS 2020, Thm 14).
+
+    >>> sigma2_of(Fraction(1, 2), Fraction(4))
+    Fraction(4, 1)
+    """
+    if not rho > 0 or not l2_squared > 0:
+        raise ValueError("rho and the squared sensitivity must be positive")
+    return Fraction(l2_squared) / (2 * Fraction(rho))
+
+
+def _require_amount(name: str, amount: Fraction, lowest: Fraction = _LOWEST) -> None:
+    if not isinstance(amount, Fraction):
+        raise ValueError(f"{name} must be an exact rational")
+    if not lowest <= amount <= _HIGHEST:
+        raise ValueError(f"{name} must lie between {float(lowest):g} and {float(_HIGHEST):g}")
+
+
+def _log_of_delta(delta: Fraction) -> Decimal:
+    if not isinstance(delta, Fraction):
+        raise ValueError("delta must be an exact rational")
+    if not _LOWEST_DELTA <= delta < 1:
+        raise ValueError("delta must lie between 1e-300 and 1, and be smaller than 1")
+    return _EXACT.ln(_decimal(delta))
+
+
+def _decimal(amount: Fraction) -> Decimal:
+    return _EXACT.divide(Decimal(amount.numerator), Decimal(amount.denominator))
+
+
+def _log_excess(log_delta: Decimal, t: Decimal) -> tuple[Decimal, Decimal]:
+    """L(t), and the sum of the magnitudes of its terms, to which its error is relative."""
+    small, large = t * t.ln(), (1 + t) * (1 + t).ln()
+    return log_delta - small + large, abs(log_delta) + abs(small) + abs(large)
+
+
+def _best_t(gain: Callable[[Decimal], Decimal]) -> Decimal:
+    """Golden section over ln t: ln delta is convex in alpha, so rho(t) and -epsilon(t) have a single peak."""
+    with localcontext(_SEARCH):
+        low, high = Decimal(-46), Decimal(46)
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        gain_left, gain_right = gain(left.exp()), gain(right.exp())
+        while high - low > _WIDTH:
+            if gain_left < gain_right:
+                low, left, gain_left = left, right, gain_right
+                right = low + _GOLDEN * (high - low)
+                gain_right = gain(right.exp())
+            else:
+                high, right, gain_right = right, left, gain_left
+                left = high - _GOLDEN * (high - low)
+                gain_left = gain(left.exp())
+        return left.exp()
+
+
+def _rounded(value: Decimal, rounding: str) -> Fraction:
+    """Round to 18 significant digits towards the safe side."""
+    return Fraction(Context(prec=18, rounding=rounding, Emin=-999_999, Emax=999_999, traps=_TRAPS).plus(value))

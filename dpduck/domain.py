@@ -1,0 +1,72 @@
+"""Public domains: the values that a column may take in an answer, declared and never read off private data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ValueDomain:
+    """A listed domain: IN (..), FROM public.column, BOOLEAN or an ENUM.
+
+    type_name: the column's DuckDB type. values: distinct, as text that casts back to that type exactly.
+    Codes: 0..len(values)-1 in this order, then NULL if with_null, then `other` if it is not None.
+    other: the label, of a VARCHAR column only, that stands for every value outside the list.
+
+    >>> ValueDomain("VARCHAR", ("F", "M"), with_null=True).labels
+    ('F', 'M', None)
+    """
+
+    type_name: str
+    values: tuple[str, ...]
+    with_null: bool = False
+    other: str | None = None
+
+    @property
+    def labels(self) -> tuple[str | None, ...]:
+        """One label per code, as text; None is SQL's NULL."""
+        null: tuple[str | None, ...] = (None,) if self.with_null else ()
+        other: tuple[str | None, ...] = (self.other,) if self.other is not None else ()
+        return self.values + null + other
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return len(self.values) + self.with_null + (self.other is not None)
+
+
+@dataclass(frozen=True)
+class RangeDomain:
+    """Bins [edge_i, edge_i + step) over an ordered column; a bin is shown by its lower edge.
+
+    edges: the lower edges as text that casts to type_name; upper: the end of the last bin (outside it).
+    step: for numbers a decimal text, for DATE and TIMESTAMP the unit ('day', 'hour', 'month', ..) and step_count.
+    Codes: bins in order, then NULL if with_null. with_edges: values below (above) go to the first (last) bin.
+    NaN and infinities of a floating column are outside every bin, with edges or without.
+
+    >>> RangeDomain("INTEGER", ("0", "5"), "10", "5", "", 1).labels
+    ('0', '5')
+    """
+
+    type_name: str
+    edges: tuple[str, ...]
+    upper: str
+    step: str
+    unit: str
+    step_count: int
+    with_null: bool = False
+    with_edges: bool = False
+
+    @property
+    def labels(self) -> tuple[str | None, ...]:
+        """One label per code: the lower edge of each bin, as text; None is SQL's NULL."""
+        null: tuple[str | None, ...] = (None,) if self.with_null else ()
+        return self.edges + null
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return len(self.edges) + self.with_null
+
+
+Domain = ValueDomain | RangeDomain

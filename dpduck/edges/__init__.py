@@ -1,0 +1,1 @@
+"""Connections, functions, command line: no mathematics."""

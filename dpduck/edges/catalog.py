@@ -1,0 +1,180 @@
+"""Public facts read from DuckDB's catalog, the policies of the store and declared public tables."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+
+import duckdb
+
+from dpduck.edges import sandbox
+from dpduck.edges.policy_store import PolicyStore
+from dpduck.errors import Refusal
+from dpduck.frontend.names import TableName, quote_identifier
+from dpduck.frontend.policy import Policy
+from dpduck.frontend.public_facts import Column, Image, ImageInput
+from dpduck.frontend.request import Request
+
+
+class Catalog:
+    """PublicFacts of one statement. It reads names and types, and the rows of declared public tables only."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, policies: PolicyStore) -> None:
+        self._cursor = cursor
+        self._policies = policies
+
+    @cached_property
+    def _here(self) -> tuple[str, str]:
+        row = self._cursor.execute("SELECT current_database(), current_schema()").fetchone()
+        if row is None:
+            raise Refusal("this connection has no current database", accepted="an open database")
+        return str(row[0]), str(row[1])
+
+    def resolve(self, name: TableName) -> TableName | None:
+        for database, schema in self._places(name):
+            row = self._cursor.execute(
+                "SELECT database_name, schema_name, table_name FROM (SELECT database_name, schema_name, table_name "
+                "FROM duckdb_tables() UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views()) "
+                "WHERE lower(database_name) = lower($1) AND lower(schema_name) = lower($2) AND "
+                "lower(table_name) = lower($3)",
+                [database, schema, name.table],
+            ).fetchone()
+            if row is not None:
+                return TableName((row[0], row[1], row[2]))
+        return None
+
+    def _places(self, name: TableName) -> list[tuple[str, str]]:
+        database, schema = self._here
+        if len(name.parts) == 3:
+            return [(name.parts[0], name.parts[1])]
+        if len(name.parts) == 2:
+            return [(database, name.parts[0]), (name.parts[0], "main")]
+        return [(database, schema), (database, "main")]
+
+    def is_view(self, table: TableName) -> bool:
+        row = self._cursor.execute(
+            "SELECT 1 FROM duckdb_views() WHERE database_name = $1 AND schema_name = $2 AND view_name = $3",
+            list(table.parts),
+        ).fetchone()
+        return row is not None
+
+    def columns(self, table: TableName) -> tuple[Column, ...]:
+        rows = self._cursor.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = $1 AND schema_name = $2 "
+            "AND table_name = $3 ORDER BY column_index",
+            list(table.parts),
+        ).fetchall()
+        return tuple(Column(row[0], row[1]) for row in rows)
+
+    def has_generated_columns(self, table: TableName) -> bool:
+        """Whether some column is computed: its expression could raise on private rows."""
+        row = self._cursor.execute(
+            "SELECT sql FROM duckdb_tables() WHERE database_name = $1 AND schema_name = $2 AND table_name = $3",
+            list(table.parts),
+        ).fetchone()
+        return row is not None and "GENERATED ALWAYS AS" in str(row[0]).upper()
+
+    def has_collations(self, table: TableName) -> bool:
+        row = self._cursor.execute(
+            "SELECT sql FROM duckdb_tables() WHERE database_name = $1 AND schema_name = $2 AND table_name = $3",
+            list(table.parts),
+        ).fetchone()
+        return row is None or " COLLATE " in str(row[0]).upper()
+
+    def policy(self, table: TableName) -> Policy | None:
+        """The policy in force; a table that was since replaced by something that computes is refused."""
+        policy = self._policies.policy(table)
+        if policy is not None and (self.is_view(table) or self.has_generated_columns(table)):
+            raise Refusal(
+                f"{table} was replaced by a view, or by a table with generated columns",
+                accepted="a table of stored columns",
+            )
+        return policy
+
+    def is_public(self, table: TableName) -> bool:
+        """Whether it is declared public, and still a table: a view of that name could read anything."""
+        return self._policies.is_public(table) and not self.is_view(table)
+
+    def public_digest(self, table: TableName) -> str:
+        self._require_public(table)
+        columns = ", ".join(f"t.{quote_identifier(column.name)}" for column in self.columns(table))
+        row = self._cursor.execute(
+            f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0), coalesce(sum(hash(1, {columns})), 0) "
+            f"FROM {table.sql} AS t"
+        ).fetchone()
+        return hashlib.sha256(repr(row).encode()).hexdigest()
+
+    def require_unchanged(self, request: Request) -> None:
+        """Refuses a request whose public facts are not, in this cursor's transaction, those it was analysed with.
+
+        A public table that grew meanwhile could multiply rows more often than the price says.
+        """
+        policy = self.policy(request.table)
+        now = policy is not None and (policy.revision, policy.epoch) == (request.revision, request.epoch)
+        if not now or any(self.public_digest(table) != digest for table, digest in request.public_digests):
+            raise Refusal("a policy or a public table changed meanwhile", accepted="the same statement again")
+        shadowed = self.shadowed_functions()
+        if shadowed:
+            raise Refusal(
+                f"a macro or function of this database hides the built-in {min(shadowed)}",
+                accepted="dropping or renaming it, so that what runs over private rows is what was checked",
+            )
+
+    def integer_rows(self, table: TableName, columns: Sequence[str], most: int) -> list[tuple[int, ...]]:
+        """Rows of whole numbers of a public table, sorted, at most one more than `most`."""
+        self._require_public(table)
+        names = [quote_identifier(column) for column in columns]
+        missing = set(columns) - {column.name.lower() for column in self.columns(table)}
+        if missing:
+            raise Refusal(f"{table} has no column {min(missing)}", accepted=f"columns {', '.join(columns)}")
+        casts = [f"TRY_CAST({name} AS BIGINT)" for name in names]
+        whole = " AND ".join(f"coalesce({cast} = {name}, FALSE)" for cast, name in zip(casts, names, strict=True))
+        try:
+            rows = self._cursor.execute(
+                f"SELECT {', '.join(casts)}, {whole} FROM {table.sql} ORDER BY ALL LIMIT {most + 1}"
+            ).fetchall()
+        except duckdb.Error:
+            raise Refusal(f"{table} holds something else than numbers", accepted="whole numbers") from None
+        if not all(row[-1] for row in rows):
+            raise Refusal(f"{table} holds something else than whole numbers", accepted="whole numbers")
+        return [tuple(row[:-1]) for row in rows]
+
+    def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
+        self._require_public(table)
+        name = quote_identifier(column)
+        rows = self._cursor.execute(
+            f"SELECT CAST(value AS VARCHAR) FROM (SELECT DISTINCT {name} AS value FROM {table.sql}) "
+            "ORDER BY value NULLS LAST"
+        ).fetchall()
+        return tuple(dict.fromkeys(row[0] for row in rows))
+
+    def multiplicity(self, table: TableName, columns: Sequence[str]) -> int:
+        self._require_public(table)
+        names = ", ".join(quote_identifier(column) for column in columns)
+        present = " AND ".join(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
+        row = self._cursor.execute(
+            f"SELECT coalesce(max(repeated), 0) FROM (SELECT count(*) AS repeated FROM {table.sql} "
+            f"WHERE {present} GROUP BY {names})"
+        ).fetchone()
+        return int(row[0]) if row is not None else 0
+
+    def _require_public(self, table: TableName) -> None:
+        if not self.is_public(table) or self._policies.policy(table) is not None:
+            raise Refusal(f"{table} is not declared public", accepted="DECLARE PUBLIC TABLE")
+
+    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
+        return sandbox.bind(select_sql, {table: self.columns(table) for table in tables})
+
+    def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
+        sandbox.bind_rows(row_sql, once_sql, {table: self.columns(table) for table in tables})
+
+    def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+        return sandbox.image(expression_sql, columns)
+
+    def shadowed_functions(self) -> frozenset[str]:
+        rows = self._cursor.execute(
+            "SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name) "
+            "HAVING bool_or(internal) AND NOT bool_and(internal)"
+        ).fetchall()
+        return frozenset(str(row[0]) for row in rows)

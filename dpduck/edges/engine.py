@@ -1,0 +1,163 @@
+"""Takes a statement from any client and answers with SQL that reads released tables."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import duckdb
+
+from dpduck.edges import listings
+from dpduck.edges.answers_sql import empty_release_sql, margins_sql, outer_check_sql
+from dpduck.edges.carriers import Carriers
+from dpduck.edges.catalog import Catalog
+from dpduck.edges.combinations import combined
+from dpduck.edges.owner_changes import OwnerChanges
+from dpduck.edges.planned import AnyPlan, planned
+from dpduck.edges.policy_store import PolicyStore
+from dpduck.edges.private_views import PrivateViews
+from dpduck.edges.release import Asker, Releaser, Steps
+from dpduck.edges.release_store import ReleaseStore, StoredRelease
+from dpduck.edges.roots import Roots
+from dpduck.edges.strategy_table import with_matrix
+from dpduck.errors import PermissionRefusal, Refusal
+from dpduck.frontend.analyse import Analysis, analyse
+from dpduck.frontend.limits import bounded_tokens
+from dpduck.frontend.names import TableName
+from dpduck.frontend.parse import parse_statement
+from dpduck.frontend.statements import Ask, DropPrivateView
+from dpduck.frontend.token_reader import TokenReader
+from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted.ledger import Ledger
+from dpduck.trusted.owner_check import check_table
+
+MOST_BOUND = 10_000
+"""Statements around releases that are remembered as bound."""
+
+
+class Engine:
+    """Everything behind the functions of one database: policies, ledger, releases."""
+
+    def __init__(self, roots: Roots, store: str, ledger: Ledger, steps: Steps) -> None:
+        self.roots = roots
+        self._open_cursor = roots.cursor
+        self._store = store
+        self._bound: set[tuple[str, str, Fraction]] = set()
+        self._ledger = ledger
+        self._policies = PolicyStore(roots.cursor, store, ledger.budget)
+        self._releases = ReleaseStore(roots.cursor, store)
+        self._policies.create_tables()
+        self._releases.create_tables()
+        self._carriers = Carriers(roots.cursor)
+        self._releaser = Releaser(
+            roots.cursor, ledger, self._releases, self._carriers, operating_system_entropy(), steps
+        )
+        self._changes = OwnerChanges(roots.cursor, self._policies, ledger)
+        self._views = PrivateViews(self._releases, store)
+
+    def run(self, text: str, asker: Asker) -> str:
+        """SQL whose result is the answer to a statement of dp()."""
+        statement = parse_statement(text)
+        if isinstance(statement, Ask):
+            return self._ask(statement, text, asker)
+        if isinstance(statement, DropPrivateView):
+            return listings.status(self._views.drop(statement, text, asker))
+        _require_owner(asker)
+        return listings.status(self._changes.carry_out(statement, text, asker))
+
+    def explain(self, text: str, asker: Asker) -> str:
+        """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
+        statement = parse_statement(text)
+        if not isinstance(statement, Ask):
+            raise Refusal(
+                "only a SELECT or a private view is explained", accepted="SELECT WITH DIFFERENTIAL_PRIVACY .."
+            )
+        return listings.candidates(*planned(self._analysis(statement).request))
+
+    def budget(self, asker: Asker) -> str:
+        """SQL that lists budgets, what was spent and what remains."""
+        return listings.budgets(self._policies.policies(), self._ledger)
+
+    def ledger_entries(self, asker: Asker) -> str:
+        """SQL that lists charges: all for the owner, their own for others."""
+        return listings.entries(self._ledger.entries(None if asker.owner else asker.name))
+
+    def list_policies(self, asker: Asker) -> str:
+        """SQL that lists the policies in force: they are public."""
+        return listings.policies(self._policies.policies())
+
+    def list_releases(self, asker: Asker) -> str:
+        """SQL that lists released tables."""
+        return listings.releases(self._releases.all(), None if asker.owner else asker.name)
+
+    def check(self, text: str, asker: Asker) -> str:
+        """SQL with exact facts about a table, for its owner's eyes only."""
+        _require_owner(asker)
+        reader = TokenReader(text, bounded_tokens(text))
+        written = reader.table_name()
+        reader.expect_end()
+        with self._open_cursor() as cursor:
+            catalog = Catalog(cursor, self._policies)
+            table = catalog.resolve(written)
+            policy = None if table is None else catalog.policy(table)
+            if table is None or policy is None:
+                raise Refusal(f"{str(written)!r} has no privacy policy", accepted="a table that has one")
+            return listings.check(check_table(cursor, policy))
+
+    def stderr_of(self, text: str, asker: Asker) -> str:
+        """SQL with a weighted sum of released cells, its standard error and its interval."""
+        return combined(self._releases, text)
+
+    def ratio_of(self, text: str, asker: Asker) -> str:
+        """SQL with the ratio of two such sums."""
+        return combined(self._releases, text)
+
+    def _analysis(self, statement: Ask) -> Analysis:
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
+            catalog = Catalog(cursor, self._policies)
+            return with_matrix(analyse(statement, catalog), catalog)
+
+    def _ask(self, statement: Ask, text: str, asker: Asker) -> str:
+        analysis = self._analysis(statement)
+        if statement.view is not None and self._views.is_ready(statement, text, asker, analysis.request.digest()):
+            return listings.status(self._views.ready(statement.view))
+        release = self._releaser.release(
+            analysis.request, asker, text, lambda cursor, plan: self._recheck(analysis, cursor, plan)
+        )
+        self._require_outer(release, analysis)
+        select_sql = analysis.outer.over(self._released_sql(release, analysis))
+        if statement.view is None:
+            return select_sql
+        return listings.status(self._views.put(statement, text, asker, release, select_sql))
+
+    def _recheck(self, analysis: Analysis, cursor: duckdb.DuckDBPyConnection, plan: AnyPlan) -> None:
+        """What a new release must meet before its charge: facts as analysed, and SQL around it that binds."""
+        catalog = Catalog(cursor, self._policies)
+        catalog.require_unchanged(analysis.request)
+        catalog.bind(outer_check_sql(analysis, plan), analysis.outer.tables)
+
+    def _require_outer(self, release: StoredRelease, analysis: Analysis) -> None:
+        """SQL around a release binds where nothing else is, before it runs where private tables are.
+
+        This is asked of cached answers too: the price was paid for the release, not for this SQL around it.
+        """
+        known = (release.name, analysis.outer.sql, analysis.confidence)
+        if known in self._bound:
+            return
+        with self._open_cursor() as cursor:
+            catalog = Catalog(cursor, self._policies)
+            columns = catalog.columns(TableName((self._store, "main", release.name)))
+            catalog.bind(empty_release_sql(columns, release.laws, analysis), analysis.outer.tables)
+        if len(self._bound) >= MOST_BOUND:
+            self._bound.clear()
+        self._bound.add(known)
+
+    def _released_sql(self, release: StoredRelease, analysis: Analysis) -> str:
+        """The released table with half-widths of intervals for the confidence that was asked."""
+        table = self._carriers.table_sql(release.name) or self._releases.table_sql(release.name)
+        return margins_sql(table, release.laws, analysis)
+
+
+def _require_owner(asker: Asker) -> None:
+    if not asker.owner:
+        raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")

@@ -1,0 +1,109 @@
+"""Policies and declared public tables in the store; every change is a new revision, nothing is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from dpduck.edges.policy_text import policy_from_text, policy_to_text
+from dpduck.edges.roots import OpenCursor
+from dpduck.frontend.names import TableName, quote_identifier
+from dpduck.frontend.policy import Policy
+from dpduck.privacy import Budget
+
+
+class PolicyStore:
+    """Reads and writes the policy tables of a store attached under a name.
+
+    budget_of: the budget in force for a privacy unit, which another table's policy may have changed since.
+    """
+
+    def __init__(self, open_cursor: OpenCursor, store: str, budget_of: Callable[[str], Budget | None]) -> None:
+        self._open_cursor = open_cursor
+        self._budget_of = budget_of
+        self._schema = f"{quote_identifier(store)}.dpduck"
+
+    def create_tables(self) -> None:
+        """The tables, where they are not there yet."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._schema}.policies "
+                "(table_name VARCHAR, revision BIGINT, active BOOLEAN, definition VARCHAR, changed_at TIMESTAMP)"
+            )
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._schema}.public_tables (table_name VARCHAR, declared_at TIMESTAMP)"
+            )
+
+    def policy(self, table: TableName) -> Policy | None:
+        """The policy in force, None where there is none."""
+        return next(iter(self._active("AND table_name = ?", [table.sql])), None)
+
+    def policies(self) -> list[Policy]:
+        """Every policy in force, in the order of their tables' names."""
+        return self._active("", [])
+
+    def _active(self, condition: str, parameters: list[str]) -> list[Policy]:
+        query = f"SELECT definition FROM {self._schema}.policies WHERE active {condition} ORDER BY table_name"
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(query, parameters).fetchall()
+        return [self._with_budget(policy_from_text(row[0])) for row in rows]
+
+    def _with_budget(self, policy: Policy) -> Policy:
+        return replace(policy, budget=self._budget_of(policy.unit.key) or policy.budget)
+
+    def last_policy(self, table: TableName) -> Policy | None:
+        """The policy a table has, or had last before it was dropped."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT definition FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1",
+                [table.sql],
+            ).fetchone()
+        return None if row is None else policy_from_text(row[0])
+
+    def last_revision(self, table: TableName) -> tuple[int, int]:
+        """Revision and epoch last used for a table, (0, 0) for a new one: a dropped policy's are never used again."""
+        policy = self.last_policy(table)
+        return (0, 0) if policy is None else (policy.revision, policy.epoch)
+
+    def put(self, policy: Policy) -> Policy:
+        """Puts a policy in force as the next revision of its table."""
+        revision, epoch = self.last_revision(policy.table)
+        stored = replace(policy, revision=revision + 1, epoch=max(epoch, policy.epoch))
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(
+                f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [policy.table.sql]
+            )
+            cursor.execute(
+                f"INSERT INTO {self._schema}.policies VALUES (?, ?, true, ?, now() AT TIME ZONE 'UTC')",
+                [policy.table.sql, stored.revision, policy_to_text(stored)],
+            )
+            cursor.execute("COMMIT")
+        return stored
+
+    def drop(self, table: TableName) -> None:
+        """Takes a policy out of force; its revisions and whatever was spent stay on record."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [table.sql])
+
+    def is_public(self, table: TableName) -> bool:
+        """Whether the owner has declared the table public."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT 1 FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql]
+            ).fetchone()
+        return row is not None
+
+    def declare_public(self, table: TableName) -> None:
+        """Records that the owner calls the table public."""
+        if not self.is_public(table):
+            with self._open_cursor() as cursor:
+                cursor.execute(
+                    f"INSERT INTO {self._schema}.public_tables VALUES (?, now() AT TIME ZONE 'UTC')", [table.sql]
+                )
+
+    def withdraw_public(self, table: TableName) -> None:
+        """Takes a declaration back; domains already read from the table stay as they were."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"DELETE FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql])

@@ -1,0 +1,84 @@
+"""Policies as JSON text and back, for the store."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+from dpduck.domain import Domain, RangeDomain, ValueDomain
+from dpduck.frontend.names import TableName
+from dpduck.frontend.policy import Clamp, Policy
+from dpduck.privacy import Budget, PrivacyUnit
+
+
+def policy_to_text(policy: Policy) -> str:
+    """All of a policy as JSON; amounts as exact rationals."""
+    return json.dumps(
+        {
+            "table": list(policy.table.parts),
+            "unit": [policy.unit.key, policy.unit.column, policy.unit.max_rows],
+            "budget": [
+                _rational(amount)
+                for amount in (policy.budget.epsilon, policy.budget.delta, policy.budget.delta_keys, policy.budget.rho)
+            ],
+            "domains": [[column, _domain_fields(domain)] for column, domain in policy.domains],
+            "clamps": [[clamp.column, clamp.low, clamp.high, clamp.step] for clamp in policy.clamps],
+            "expect_rows": policy.expect_rows,
+            "max_epsilon": _rational(policy.max_epsilon),
+            "revision": policy.revision,
+            "epoch": policy.epoch,
+        },
+        sort_keys=True,
+    )
+
+
+def policy_from_text(text: str) -> Policy:
+    """The policy that policy_to_text wrote."""
+    fields = json.loads(text)
+    epsilon, delta, delta_keys, rho = (_amount(amount) for amount in fields["budget"])
+    return Policy(
+        table=TableName(tuple(fields["table"])),
+        unit=PrivacyUnit(*fields["unit"]),
+        budget=Budget(epsilon, delta or Fraction(0), delta_keys or Fraction(0), rho),
+        domains=tuple((column, _domain(domain)) for column, domain in fields["domains"]),
+        clamps=tuple(Clamp(*clamp) for clamp in fields["clamps"]),
+        expect_rows=fields["expect_rows"],
+        max_epsilon=_amount(fields["max_epsilon"]),
+        revision=fields["revision"],
+        epoch=fields["epoch"],
+    )
+
+
+def _rational(amount: Fraction | None) -> str | None:
+    return None if amount is None else str(amount)
+
+
+def _amount(text: str | None) -> Fraction | None:
+    return None if text is None else Fraction(text)
+
+
+def _domain_fields(domain: Domain) -> dict[str, Any]:
+    if isinstance(domain, ValueDomain):
+        return {
+            "type_name": domain.type_name,
+            "values": list(domain.values),
+            "with_null": domain.with_null,
+            "other": domain.other,
+        }
+    return {
+        "type_name": domain.type_name,
+        "edges": list(domain.edges),
+        "upper": domain.upper,
+        "step": domain.step,
+        "unit": domain.unit,
+        "step_count": domain.step_count,
+        "with_null": domain.with_null,
+        "with_edges": domain.with_edges,
+    }
+
+
+def _domain(fields: dict[str, Any]) -> Domain:
+    if "values" in fields:
+        return ValueDomain(**{**fields, "values": tuple(fields["values"])})
+    return RangeDomain(**{**fields, "edges": tuple(fields["edges"])})

@@ -1,0 +1,85 @@
+"""Private views: answers under a name of their own, made and dropped by whoever released them, or by the owner."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import duckdb
+
+from dpduck.edges.release import Asker
+from dpduck.edges.release_store import ReleaseStore, StoredRelease, require_view_name
+from dpduck.errors import PermissionRefusal, Refusal
+from dpduck.frontend.statements import Ask, DropPrivateView
+
+
+class PrivateViews:
+    """Changes of views, one at a time; DuckDB binds a statement more than once, so that each may come again."""
+
+    def __init__(self, releases: ReleaseStore, store: str) -> None:
+        self._releases = releases
+        self._store = store
+        self._lock = threading.Lock()
+        self._last_drop: tuple[str, str, str] | None = None
+
+    def ready(self, name: str) -> str:
+        """The word for a view that can be read."""
+        return f"{self._store}.{name} is ready"
+
+    def is_ready(self, statement: Ask, text: str, asker: Asker, digest: str) -> bool:
+        """Whether this very statement made the view already; Refusal where the name is not free for it."""
+        name = statement.view or ""
+        require_view_name(name)
+        existing = self._releases.view(name)
+        if existing is None:
+            if self._releases.taken(name):
+                raise Refusal(f"the name {name!r} is taken", accepted="another name")
+            return False
+        if (existing.digest, existing.statement, existing.principal) == (digest, text, asker.name):
+            return True
+        if not statement.replace:
+            raise Refusal(
+                f"the private view {name!r} exists", accepted="CREATE OR REPLACE PRIVATE VIEW, or another name"
+            )
+        _require_own(existing, asker, "another name")
+        return False
+
+    def put(self, statement: Ask, text: str, asker: Asker, release: StoredRelease, select_sql: str) -> str:
+        """Stores the view of a release that was made for it."""
+        name = statement.view or ""
+        view = replace(release, name=name, statement=text, principal=asker.name, kind="view")
+        with self._lock:
+            self._last_drop = None
+            if not self.is_ready(statement, text, asker, release.digest):
+                try:
+                    self._releases.put_view(view, select_sql, statement.replace)
+                except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
+                    raise Refusal(
+                        f"the SELECT of {name!r} fails over the released answers, which are kept: asking for them "
+                        "again is free",
+                        accepted="expressions that every number can go through",
+                    ) from None
+        return self.ready(name)
+
+    def drop(self, statement: DropPrivateView, text: str, asker: Asker) -> str:
+        """Drops a view; its release stays, so that asking again is free."""
+        with self._lock:
+            existing = self._releases.view(statement.name)
+            if existing is None:
+                if self._last_drop is not None and self._last_drop[:2] == (text, asker.name):
+                    return self._last_drop[2]
+                if statement.if_exists:
+                    return "there was no such view"
+                raise Refusal(
+                    f"there is no private view {statement.name!r}", accepted="a name of dp_releases(), or IF EXISTS"
+                )
+            _require_own(existing, asker, "one of your own")
+            self._releases.drop_view(statement.name)
+            done = f"{self._store}.{existing.name} is dropped; its budget stays spent"
+            self._last_drop = (text, asker.name, done)
+            return done
+
+
+def _require_own(view: StoredRelease, asker: Asker, accepted: str) -> None:
+    if not asker.owner and view.principal != asker.name:
+        raise PermissionRefusal(f"the private view {view.name!r} is another's", accepted=accepted)

@@ -1,0 +1,227 @@
+"""Released tables and what is known about them, in the store."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.edges.roots import OpenCursor
+from dpduck.errors import Refusal
+from dpduck.frontend.names import quote_identifier, quote_text
+from dpduck.planning.plan import NoiseKind
+from dpduck.recovery.intervals import ErrorLaw
+
+_VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
+_COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
+
+
+@dataclass(frozen=True)
+class StoredRelease:
+    """A released table. kind: 'answer' (read through dp()) or 'view' (a private view).
+
+    laws: for each aggregate and grouping set, how its noise is distributed. epsilon: None for a Gaussian release.
+    """
+
+    name: str
+    digest: str
+    statement: str
+    strategy: str
+    epsilon: Fraction | None
+    delta: Fraction
+    rho: Fraction
+    rows: int
+    principal: str
+    ledger_id: int
+    laws: tuple[tuple[ErrorLaw, ...], ...]
+    kind: str
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee in words, for comments on the table."""
+        if self.epsilon is not None:
+            return f"differentially private, epsilon = {float(self.epsilon):g} (pure)"
+        return f"differentially private, rho = {float(self.rho):g} (zCDP)"
+
+
+class ReleaseStore:
+    """Reads and writes released tables of a store attached under a name."""
+
+    def __init__(self, open_cursor: OpenCursor, store: str) -> None:
+        self._open_cursor = open_cursor
+        self._store = quote_identifier(store)
+        self._table = f"{self._store}.dpduck.releases"
+
+    def create_tables(self) -> None:
+        """The table of releases, where it is not there yet."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._store}.dpduck")
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._table} (name VARCHAR, digest VARCHAR, statement VARCHAR, "
+                "strategy VARCHAR, epsilon VARCHAR, delta VARCHAR, rho VARCHAR, released_at TIMESTAMP, "
+                "rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR, covariances VARCHAR)"
+            )
+            cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS covariances VARCHAR")
+
+    def table_sql(self, name: str) -> str:
+        """A released table's full name."""
+        return f"{self._store}.main.{quote_identifier(name)}"
+
+    def by_digest(self, digest: str) -> StoredRelease | None:
+        """The release of a request, None where it has not been released."""
+        found = self._select("WHERE digest = ? AND kind = 'answer'", [digest])
+        return found[0] if found else None
+
+    def view(self, name: str) -> StoredRelease | None:
+        """A private view by name."""
+        found = self._select("WHERE lower(name) = lower(?) AND kind = 'view'", [name])
+        return found[0] if found else None
+
+    def named(self, name: str) -> StoredRelease | None:
+        """A release or a private view by the name of its table."""
+        found = self._select("WHERE lower(name) = lower(?)", [name])
+        return found[0] if found else None
+
+    def covariances(self, digest: str) -> str | None:
+        """The public covariances of a release's cells as text; None where they are not kept."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'", [digest]
+            ).fetchone()
+        return None if row is None or row[0] is None else str(row[0])
+
+    def rows(self, name: str) -> pa.Table:
+        """All rows of a released table."""
+        with self._open_cursor() as cursor:
+            return cursor.sql(f"FROM {self.table_sql(name)}").to_arrow_table()
+
+    def all(self) -> list[tuple[StoredRelease, str]]:
+        """Every release with the time at which it was made."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(
+                f"SELECT {_COLUMNS}, CAST(released_at AS VARCHAR) FROM {self._table} ORDER BY ledger_id, kind"
+            ).fetchall()
+        return [(_release(row), row[-1]) for row in rows]
+
+    def _select(self, condition: str, parameters: list[object]) -> list[StoredRelease]:
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"SELECT {_COLUMNS} FROM {self._table} {condition}", parameters).fetchall()
+        return [_release(row) for row in rows]
+
+    def taken(self, name: str) -> bool:
+        """Whether a table of this name is in the store."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'main' "
+                "AND lower(table_name) = lower(?)",
+                [self._store.strip('"'), name],
+            ).fetchone()
+        return row is not None
+
+    def put_table(
+        self,
+        release: StoredRelease,
+        columns: Sequence[tuple[str, str]],
+        table: pa.Table,
+        covariances: str | None = None,
+    ) -> None:
+        """Stores a new release with its rows; all of it or nothing."""
+        listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
+        with self._open_cursor() as cursor:
+            cursor.register("dpduck_released_rows", table)
+            cursor.execute("BEGIN")
+            cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} ({listed})")
+            cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_released_rows")
+            self._insert(cursor, release)
+            cursor.execute(f"UPDATE {self._table} SET covariances = ? WHERE name = ?", [covariances, release.name])
+            cursor.execute("COMMIT")
+
+    def put_view(self, release: StoredRelease, select_sql: str, replace: bool) -> None:
+        """Stores a private view: the rows of a SELECT over a release, as a table of its own."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            if replace:
+                self._remove(cursor, release.name)
+            cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
+            self._insert(cursor, release)
+            cursor.execute("COMMIT")
+
+    def drop_view(self, name: str) -> None:
+        """Removes a private view; its release stays, so that asking again is free."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            self._remove(cursor, name)
+            cursor.execute("COMMIT")
+
+    def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
+        cursor.execute(f"DELETE FROM {self._table} WHERE lower(name) = lower(?) AND kind = 'view'", [name])
+        cursor.execute(f"DROP TABLE IF EXISTS {self.table_sql(name)}")
+
+    def _insert(self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease) -> None:
+        comment = f"{release.guarantee}; strategy {release.strategy}; ledger entry {release.ledger_id}"
+        cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")
+        names = cursor.execute(f"DESCRIBE {self.table_sql(release.name)}").fetchall()
+        for row in names:
+            target = f"{self.table_sql(release.name)}.{quote_identifier(row[0])}"
+            cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.guarantee)}")
+        cursor.execute(
+            f"INSERT INTO {self._table} ({_COLUMNS}, released_at) VALUES (?, ?, ?, ?, ?, ?, ?, "
+            f"(SELECT count(*) FROM {self.table_sql(release.name)}), ?, ?, ?, ?, now() AT TIME ZONE 'UTC')",
+            [
+                release.name, release.digest, release.statement, release.strategy,
+                None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho),
+                release.principal, release.ledger_id, laws_to_text(release.laws), release.kind,
+            ],
+        )  # fmt: skip
+
+
+def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
+    """Error laws as JSON."""
+    return json.dumps(
+        [
+            [[law.noise.name, None if law.spread is None else str(law.spread), law.variance] for law in of_aggregate]
+            for of_aggregate in laws
+        ]
+    )
+
+
+def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
+    """What laws_to_text wrote."""
+    return tuple(
+        tuple(
+            ErrorLaw(NoiseKind[noise], None if spread is None else Fraction(spread), variance)
+            for noise, spread, variance in of_aggregate
+        )
+        for of_aggregate in json.loads(text)
+    )
+
+
+def _release(row: Sequence[object]) -> StoredRelease:
+    return StoredRelease(
+        name=str(row[0]),
+        digest=str(row[1]),
+        statement=str(row[2]),
+        strategy=str(row[3]),
+        epsilon=None if row[4] is None else Fraction(str(row[4])),
+        delta=Fraction(str(row[5])),
+        rho=Fraction(str(row[6])),
+        rows=int(str(row[7])),
+        principal=str(row[8]),
+        ledger_id=int(str(row[9])),
+        laws=laws_from_text(str(row[10])),
+        kind=str(row[11]),
+    )
+
+
+def require_view_name(name: str) -> None:
+    """Names that a private view may have: words that are file names too, and not dpduck's own."""
+    if not _VIEW_NAME.fullmatch(name) or name.lower().startswith(("release_", "dpduck_")):
+        raise Refusal(
+            f"the name {name[:40]!r} is not free for a view",
+            accepted="up to 100 letters, digits and _, not beginning with a digit, release_ or dpduck_",
+        )

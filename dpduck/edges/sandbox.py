@@ -1,0 +1,183 @@
+"""A fresh, empty DuckDB for questions about types and public values: it never holds a private row."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dpduck.errors import Refusal
+from dpduck.frontend.duckdb_tree import check_tree
+from dpduck.frontend.names import TableName, quote_identifier
+from dpduck.frontend.public_facts import Column, Image, ImageInput
+
+_OWN_DATABASES = ("memory", "system", "temp")
+
+
+@contextmanager
+def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An in-memory DuckDB that can reach nothing outside itself."""
+    connection = duckdb.connect(":memory:", config={"threads": 1})
+    try:
+        for setting in (
+            "SET python_enable_replacements = false",
+            "SET autoinstall_known_extensions = false",
+            "SET autoload_known_extensions = false",
+            "SET enable_external_access = false",
+        ):
+            connection.execute(setting)
+        yield connection
+    finally:
+        connection.close()
+
+
+def bind(select_sql: str, tables: Mapping[TableName, Sequence[Column]]) -> tuple[Column, ...]:
+    """The columns of a SELECT over empty copies of the tables; DuckDB's complaint becomes a Refusal."""
+    with sandbox() as connection:
+        for table, columns in tables.items():
+            _create_empty(connection, table, columns)
+        try:
+            if len(connection.extract_statements(select_sql)) != 1:
+                raise Refusal("DuckDB reads more than one statement in this", accepted="one SELECT")
+            rows = connection.execute(f"DESCRIBE {select_sql}").fetchall()
+            connection.execute(f"SELECT * FROM ({select_sql}) LIMIT 0").fetchall()
+        except duckdb.Error as error:
+            raise _complaint(error) from None
+    return tuple(Column(row[0], row[1]) for row in rows)
+
+
+def bind_rows(row_sql: str, once_sql: str, tables: Mapping[TableName, Sequence[Column]]) -> None:
+    """Checks SQL over rows: DuckDB's own parse of it, its binding, and once_sql over a row of NULLs."""
+    with sandbox() as connection:
+        for table, columns in tables.items():
+            _create_empty(connection, table, columns)
+        try:
+            tree = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [row_sql]).fetchone()
+            check_tree(json.loads(tree[0]) if tree is not None else None)
+            connection.execute(f"SELECT * FROM ({row_sql}) LIMIT 0").fetchall()
+            for table in tables:
+                connection.execute(f"INSERT INTO {table.sql} DEFAULT VALUES")
+            connection.execute("PRAGMA disable_optimizer")  # it would fold what is always NULL, constants inside it too
+            connection.execute(once_sql).fetchall()
+        except duckdb.Error as error:
+            raise _complaint(error) from None
+
+
+def _complaint(error: duckdb.Error) -> Refusal:
+    return Refusal(f"DuckDB does not accept this: {_said(error)}", accepted="DuckDB's SQL")
+
+
+def _said(error: duckdb.Error) -> str:
+    """DuckDB's own words without their kind and without the aliases that tables have inside."""
+    said = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", first_line(error))
+    return re.sub(r'"?\b[rp]\d+"?\.', "", said)
+
+
+def _create_empty(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+    """A table of the same columns; those of types that a plain DuckDB does not know are left out."""
+    database, schema, _ = table.parts
+    if database.lower() not in _OWN_DATABASES:
+        attached = connection.execute("SELECT 1 FROM duckdb_databases() WHERE database_name = ?", [database]).fetchone()
+        if attached is None:
+            connection.execute(f"ATTACH ':memory:' AS {quote_identifier(database)}")
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(database)}.{quote_identifier(schema)}")
+    try:
+        _create(connection, table, columns)
+    except duckdb.Error:
+        _create(connection, table, [column for column in columns if _is_known(connection, column.type_name)])
+
+
+def _create(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+    listed = ", ".join(f"{quote_identifier(column.name)} {column.type_name}" for column in columns)
+    connection.execute(f"CREATE TABLE {table.sql} ({listed})")
+
+
+def _is_known(connection: duckdb.DuckDBPyConnection, type_name: str) -> bool:
+    try:
+        connection.execute(f"SELECT CAST(NULL AS {type_name})")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def image(expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+    """Evaluates an expression over every combination of public labels."""
+    with sandbox() as connection:
+        for number, column in enumerate(columns):
+            labels = pa.table(
+                {"code": pa.array(range(len(column.labels))), "label": pa.array(column.labels, pa.string())}
+            )
+            connection.register(f"labels_{number}", labels)
+        order = ", ".join(f"dpduck_code_{number}" for number in range(len(columns)))
+        try:
+            sql = f"SELECT {expression_sql} AS value, row_number() OVER (ORDER BY {order}) AS place"
+            sql = f"{sql} FROM {_aliased(columns)}"
+            type_name = str(connection.execute(f"DESCRIBE {sql}").fetchall()[0][1])
+            _require_plain(type_name)
+            connection.execute(f"CREATE TABLE image AS {sql}")
+            _require_text_form(connection, type_name)
+            labels_sql = "SELECT max(CAST(value AS VARCHAR)) FROM image GROUP BY value ORDER BY value NULLS LAST"
+            codes_sql = "SELECT dense_rank() OVER (ORDER BY value NULLS LAST) - 1 FROM image ORDER BY place"
+            found = tuple(row[0] for row in connection.execute(labels_sql).fetchall())
+            codes = tuple(row[0] for row in connection.execute(codes_sql).fetchall())
+        except duckdb.Error as error:
+            raise Refusal(
+                f"the expression fails on the public domain: {_said(error)}",
+                accepted="an expression that every declared value can go through",
+            ) from None
+    return Image(type_name, found, codes)
+
+
+def _require_plain(type_name: str) -> None:
+    if "(" in type_name.removeprefix("DECIMAL") or "[" in type_name:
+        raise Refusal("a group of lists, structs or rows is refused", accepted="its parts one by one in GROUP BY")
+
+
+def _require_text_form(connection: duckdb.DuckDBPyConnection, type_name: str) -> None:
+    """Refuses values that are not the same after a cast to text and back: labels are kept as text."""
+    changed = connection.execute(
+        f"SELECT count(*) FROM image WHERE TRY_CAST(CAST(value AS VARCHAR) AS {type_name}) IS DISTINCT FROM value"
+    ).fetchone()
+    if changed is None or changed[0] > 0:
+        raise Refusal(
+            f"a group of type {type_name} cannot be released",
+            accepted="numbers, texts, BOOLEAN, dates and times",
+        )
+
+
+def _aliased(columns: Sequence[ImageInput]) -> str:
+    parts = []
+    for alias in dict.fromkeys(column.alias for column in columns):
+        inner = ", ".join(
+            f"(SELECT code AS dpduck_code_{number}, CAST(label AS {column.type_name}) AS "
+            f"{quote_identifier(column.name)} FROM labels_{number})"
+            for number, column in enumerate(columns)
+            if column.alias == alias
+        )
+        parts.append(f"(SELECT * FROM {inner}) AS {quote_identifier(alias)}")
+    return ", ".join(parts)
+
+
+def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
+    """Literals as canonical text of a type; Refusal where one does not cast."""
+    with sandbox() as connection:
+        connection.register("texts", pa.table({"place": np.arange(len(texts)), "value": pa.array(texts, pa.string())}))
+        try:
+            rows = connection.execute(
+                f"SELECT CAST(CAST(value AS {type_name}) AS VARCHAR) FROM texts ORDER BY place"
+            ).fetchall()
+        except duckdb.Error:
+            raise Refusal(
+                f"a value is not of type {type_name}", accepted=f"values of the column's type {type_name}"
+            ) from None
+    return tuple(row[0] for row in rows)
+
+
+def first_line(error: BaseException) -> str:
+    """DuckDB's own words without its drawing of the place."""
+    return str(error).strip().split("\n", 1)[0][:300]

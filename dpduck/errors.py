@@ -1,0 +1,71 @@
+"""The one error family: each message is a single line that says what, where, and what would be accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class DpduckError(Exception):
+    """Base of every error that dpduck raises; its text never contains private data."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a statement; lines and columns count from 1."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+class Refusal(DpduckError):
+    """A statement refused from public facts alone, before anything was charged.
+
+    >>> str(Refusal("DISTINCT is refused", accepted="count(*)", position=Position(1, 8)))
+    'line 1, column 8: DISTINCT is refused; accepted: count(*)'
+    """
+
+    def __init__(self, what: str, *, accepted: str = "", position: Position | None = None) -> None:
+        self.what = what
+        self.accepted = accepted
+        self.position = position
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        where = f"{self.position}: " if self.position is not None else ""
+        way_out = f"; accepted: {self.accepted}" if self.accepted else ""
+        return " ".join(f"{where}{self.what}{way_out}".split())
+
+    def at(self, position: Position | None) -> Refusal:
+        """The same refusal with a position, unless it already has one."""
+        if position is None or self.position is not None:
+            return self
+        return type(self)(self.what, accepted=self.accepted, position=position)
+
+
+class BudgetRefusal(Refusal):
+    """A charge that the ledger does not have room for; nothing was charged."""
+
+
+class PermissionRefusal(Refusal):
+    """A statement that this principal may not make; nothing was charged."""
+
+
+class StoreError(DpduckError):
+    """The store is missing, damaged, copied or older than its own ledger; nothing is answered."""
+
+
+class ReleaseFailed(DpduckError):
+    """A failure after the charge: the charge stays, nothing was released. Its text is fixed."""
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(
+            f"the release failed after its charge was recorded as ledger entry {ledger_id}; "
+            "the charge stays, nothing was released; accepted: the same with refresh = 'tag', which pays again"
+        )
+
+
+class InternalError(DpduckError):
+    """Two independent computations disagree; nothing was released."""

@@ -1,0 +1,1 @@
+"""Annotated SQL to a frozen Request; never opens data."""

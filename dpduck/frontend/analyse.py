@@ -1,0 +1,276 @@
+"""An annotated SELECT, checked against public facts alone, as a frozen Request and the SQL around its release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+
+from sqlglot import exp
+
+from dpduck.errors import Refusal
+from dpduck.frontend.answers import AnswerReader, has_aggregate
+from dpduck.frontend.binding import check_binding, check_shadowing
+from dpduck.frontend.conditions import safe_sql, sql_of
+from dpduck.frontend.dialect import DifferentialPrivacy
+from dpduck.frontend.grouping import RANGE_END, Grouping, range_text, read_grouping
+from dpduck.frontend.interval_filters import with_intervals
+from dpduck.frontend.keys import KeyBuilder
+from dpduck.frontend.names import TableName, fold, quote_identifier
+from dpduck.frontend.options import Options, charge_of, read_options, require_confidence, row_bound, target_of
+from dpduck.frontend.outer_query import OuterQuery, SelectItem, released_select, select_items
+from dpduck.frontend.positions import refusal
+from dpduck.frontend.public_facts import PublicFacts
+from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
+from dpduck.frontend.row_source import PRIVATE_ALIAS, RowSource, read_row_source
+from dpduck.frontend.scope import resolve
+from dpduck.frontend.statements import Ask
+from dpduck.frontend.surroundings import find_annotated, surround
+
+MAX_RELEASED_CELLS = 50_000_000
+MAX_AGGREGATES = 100
+MAX_ROW_BOUND = 10**9
+_REFUSED_CLAUSES = {
+    "distinct": ("SELECT DISTINCT is refused", "GROUP BY"),
+    "sample": ("SAMPLE is refused: sampling is not a guarantee", "the statement without it"),
+    "windows": ("a WINDOW clause is refused", "OVER (..) in place"),
+    "into": ("INTO is refused", "CREATE TABLE x AS FROM dp(..)"),
+    "laterals": ("LATERAL is refused", "a join with a declared public table"),
+    "exclude": ("EXCLUDE is refused", "a list of columns"),
+    "pivots": ("PIVOT is refused", "GROUP BY"),
+    "locks": ("FOR UPDATE is refused", "the statement without it"),
+}
+_ACCEPTED_CLAUSES = {
+    "hint", "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "offset", "with_",
+    "kind",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What to release, the SQL to read it with, and the confidence of its intervals."""
+
+    request: Request
+    outer: OuterQuery
+    confidence: Fraction
+
+
+def analyse(ask: Ask, facts: PublicFacts) -> Analysis:
+    """The request of a statement; every refusal comes from here, before anything is charged."""
+    try:
+        return _analyse(ask, facts)
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+
+
+def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
+    select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
+    _check_clauses(select)
+    clause = select.args.get("hint")
+    given = (
+        ask.options if ask.view is not None else (clause.expressions if isinstance(clause, DifferentialPrivacy) else ())
+    )
+    options = read_options(given, clause if isinstance(clause, exp.Expr) else select)
+    source = read_row_source(select, facts, common)
+    items = select_items(select, source.scope)
+    grouping = _grouping(select, items, source)
+    builder = KeyBuilder(source, facts)
+    keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
+    answers = AnswerReader(
+        source.scope,
+        _released_names(keys),
+        tuple(key.name for key in keys),
+        _column_types(source, facts),
+        {fold(item.name): item.expression for item in items},
+        enums=_enums(keys, builder.sources),
+    )
+    sets, repeated = _grouping_sets(grouping, keys)
+    released = released_select(select, items, answers, repeated)
+    if not answers.aggregates:
+        raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
+    options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
+    request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
+    request = with_intervals(request, source.policy)
+    check_shadowing(select, facts)
+    check_binding(request, source, answers.conditions, facts)
+    outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
+    return Analysis(request, outer, require_confidence(options))
+
+
+def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
+    """The ENUM types of keys that are columns."""
+    domains = {
+        key.name: sources[key.sources[0]].domain for key in keys if key.expression == sources[key.sources[0]].sql
+    }
+    return {name: domain.type_name for name, domain in domains.items() if domain.type_name.startswith("ENUM")}
+
+
+def _view_select(ask: Ask) -> exp.Select:
+    if not isinstance(ask.query, exp.Select):
+        raise refusal(ask.query, "a private view takes one SELECT", "SELECT .. FROM .. GROUP BY ..")
+    return ask.query
+
+
+def _check_clauses(select: exp.Select) -> None:
+    for part, value in select.args.items():
+        if value and part not in _ACCEPTED_CLAUSES:
+            what, accepted = _REFUSED_CLAUSES.get(
+                part, (f"{part.strip('_').upper()} is refused", "the statement without it")
+            )
+            first = value[0] if isinstance(value, list) else value
+            raise refusal(first if isinstance(first, exp.Expr) else select, what, accepted)
+    if select.args.get("kind"):
+        raise refusal(select, "SELECT AS STRUCT or VALUE is refused", "a list of columns")
+
+
+def _grouping(select: exp.Select, items: tuple[SelectItem, ...], source: RowSource) -> Grouping:
+    aliases = {fold(item.name): item.expression for item in items}
+
+    def key_of(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Literal):
+            if not node.is_int or not 1 <= int(node.name[:6]) <= len(items):
+                raise refusal(node, "GROUP BY has no such position", f"1 .. {len(items)}, or a column")
+            node = items[int(node.name[:6]) - 1].expression
+        elif isinstance(node, exp.Column) and not node.table and fold(node.name) in aliases:
+            in_scope = any(fold(name) == fold(node.name) for name, _ in source.scope.columns())
+            node = node if in_scope else aliases[fold(node.name)]
+        if has_aggregate(node):
+            raise refusal(node, "an aggregate in GROUP BY", "columns and expressions over them")
+        return resolve(node, source.scope)
+
+    plain = [item.expression for item in items if not has_aggregate(item.expression)]
+    return read_grouping(select.args.get("group"), [node for node in plain if node.find(exp.Column)], key_of)
+
+
+def _released_names(keys: tuple[Key, ...]) -> dict[str, str]:
+    """Released columns by canonical SQL: of the key, and for ranges of its column and of range_end(column)."""
+    names = {key.expression: key.name for key in keys}
+    for key in keys:
+        if key.shape:
+            column = key.expression[len(range_text(key.shape, "")) - 1 : -1]
+            names |= {column: key.name, range_text(RANGE_END, column): key.end_name}
+    return names
+
+
+def _grouping_sets(
+    grouping: Grouping, keys: tuple[Key, ...]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...] | None]:
+    """Distinct sets as key positions, and the list of set numbers to answer where some set is repeated."""
+    order = {key.expression: position for position, key in enumerate(keys)}
+    written = [tuple(sorted(order[text] for text in grouping_set)) for grouping_set in grouping.sets]
+    distinct = tuple(dict.fromkeys(written))
+    if len(distinct) == len(written):
+        return distinct, None
+    numbers = {grouping_set: number for number, grouping_set in enumerate(distinct)}
+    return distinct, tuple(numbers[grouping_set] for grouping_set in written)
+
+
+def _weighted(
+    treatment: Treatment, sets: tuple[tuple[int, ...], ...], repeated: tuple[int, ...] | None, place: exp.Expr
+) -> Treatment:
+    """Weights by distinct grouping set: those of a set that is repeated add up."""
+    if not treatment.weights:
+        return treatment
+    numbers = repeated if repeated is not None else tuple(range(len(sets)))
+    if len(treatment.weights) != len(numbers):
+        raise refusal(
+            place,
+            f"{len(treatment.weights)} weights for {len(numbers)} grouping sets",
+            f"weights = ({', '.join(['1'] * min(len(numbers), 3))}{', ..' if len(numbers) > 3 else ''}): "
+            f"{len(numbers)} of them, in the order of the grouping sets",
+        )
+    weights = [Fraction(0)] * len(sets)
+    for number, weight in zip(numbers, treatment.weights, strict=True):
+        weights[number] += weight
+    return replace(treatment, weights=tuple(weights))
+
+
+def _column_types(source: RowSource, facts: PublicFacts) -> Mapping[str, str]:
+    types = {_base(PRIVATE_ALIAS, column.name): column.type_name for column in facts.columns(source.table)}
+    for join in source.joins:
+        types.update({_base(join.alias, column.name): column.type_name for column in join.columns})
+    return types
+
+
+def _base(alias: str, name: str) -> str:
+    return f"{quote_identifier(alias)}.{quote_identifier(name)}"
+
+
+def _from_sql(source: RowSource, types: Mapping[str, str]) -> str:
+    parts = [f"{source.table.sql} AS {quote_identifier(PRIVATE_ALIAS)}"]
+    for join in source.joins:
+        conditions = []
+        for private, public in join.pairs:
+            column = _base(join.alias, public)
+            same_type = isinstance(private, exp.Column) and types.get(sql_of(private)) == types[column]
+            left = sql_of(private) if same_type else f"try_cast(try({sql_of(private)}) AS {types[column]})"
+            conditions.append(f"{left} = {column}")
+        kind = "LEFT JOIN" if join.outer else "JOIN"
+        parts.append(f"{kind} {join.table.sql} AS {quote_identifier(join.alias)} ON {' AND '.join(conditions)}")
+    return " ".join(parts)
+
+
+def _check_size(
+    select: exp.Select, keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...], aggregates: tuple[Aggregate, ...]
+) -> None:
+    sizes = [key.released_size for key in keys]
+    cells = sum(prod(sizes[position] for position in grouping_set) for grouping_set in sets) * len(aggregates)
+    if cells > MAX_RELEASED_CELLS:
+        raise refusal(
+            select,
+            f"the answer would have {cells} cells",
+            f"at most {MAX_RELEASED_CELLS}: fewer columns or grouping sets, or a summary",
+        )
+    if len(aggregates) > MAX_AGGREGATES:
+        raise refusal(select, f"{len(aggregates)} different aggregates", f"at most {MAX_AGGREGATES}")
+
+
+def _request(
+    options: Options,
+    select: exp.Select,
+    source: RowSource,
+    columns: tuple[SourceColumn, ...],
+    keys: tuple[Key, ...],
+    sets: tuple[tuple[int, ...], ...],
+    aggregates: tuple[Aggregate, ...],
+    facts: PublicFacts,
+) -> Request:
+    types = _column_types(source, facts)
+    _check_size(select, keys, sets, aggregates)
+    place = select.args.get("hint") or select
+    policy, max_rows = source.policy, row_bound(options, source.policy, place)
+    multiplicity = prod(join.multiplicity for join in source.joins)
+    unit_bound = max_rows if policy.unit.column is not None else multiplicity
+    if unit_bound > MAX_ROW_BOUND:
+        raise refusal(
+            select, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
+        )
+    return Request(
+        table=source.table,
+        revision=policy.revision,
+        epoch=policy.epoch,
+        from_sql=_from_sql(source, types),
+        filters=tuple(sorted({safe_sql(condition, types) for condition in source.filters})),
+        unit_key=policy.unit.key,
+        unit_sql=None if policy.unit.column is None else _base(PRIVATE_ALIAS, policy.unit.column),
+        max_rows=max_rows,
+        unit_bound=unit_bound,
+        content_sql=tuple(sorted(types)),
+        sources=columns,
+        keys=keys,
+        grouping_sets=sets,
+        aggregates=aggregates,
+        charge=charge_of(options, policy, place),
+        stated_epsilon=options.epsilon,
+        stated_delta=options.delta,
+        treatment=options.treatment,
+        public_digests=_public_digests(source, facts),
+        refresh=options.refresh,
+        target=target_of(options, policy, place),
+    )
+
+
+def _public_digests(source: RowSource, facts: PublicFacts) -> tuple[tuple[TableName, str], ...]:
+    tables = sorted({join.table for join in source.joins}, key=lambda table: table.parts)
+    return tuple((table, facts.public_digest(table)) for table in tables)

@@ -1,0 +1,86 @@
+"""What will run over private rows, bound by DuckDB over tables without any: its complaints become refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from dpduck.errors import Refusal
+from dpduck.frontend.argument_rules import temporal_arguments
+from dpduck.frontend.conditions import sql_of
+from dpduck.frontend.names import TableName, quote_identifier
+from dpduck.frontend.positions import position_of, refusal
+from dpduck.frontend.public_facts import PublicFacts
+from dpduck.frontend.request import Request
+from dpduck.frontend.row_source import PRIVATE_ALIAS, RowSource
+
+_NO_DATES = frozenset(("INTERVAL", "TIME", "TIME WITH TIME ZONE", "TIME_NS"))
+
+
+def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
+    """Refuses where what runs over private rows might not be the functions that were checked."""
+    shadowed = facts.shadowed_functions()
+    if shadowed:
+        raise refusal(
+            select,
+            f"a macro or function of this database hides the built-in {min(shadowed)}",
+            "dropping or renaming it, so that what runs over private rows is what was checked",
+        )
+
+
+def check_binding(request: Request, source: RowSource, conditions: Sequence[exp.Expr], facts: PublicFacts) -> None:
+    """Types, functions and constants are checked before anything is charged.
+
+    conditions: of the aggregates. They and the filters run once over a row of NULLs, without TRY: a constant that does
+    not convert would otherwise raise, or count nothing, depending on whether there are rows.
+    """
+    tables = [source.table, *(join.table for join in source.joins)]
+    row_sql = _row_sql(request)
+    written = [*source.filters, *conditions, *(private for join in source.joins for private, _ in join.pairs)]
+    _check_temporal(written, source, tables, facts)
+    try:
+        facts.bind_rows(row_sql, _once_sql(written, source, "IS NULL"), tables)
+    except Refusal as error:
+        for one in written:
+            _check_one(one, source, facts)
+        raise error.at(None) from None
+
+
+def _check_temporal(
+    written: Sequence[exp.Expr], source: RowSource, tables: Sequence[TableName], facts: PublicFacts
+) -> None:
+    arguments = [argument for expression in written for argument in temporal_arguments(expression)]
+    if not arguments:
+        return
+    try:
+        columns = facts.bind(_once_sql(arguments, source), tables)
+    except Refusal:
+        return  # the same complaint comes again, with its place
+    for argument, column in zip(arguments, columns, strict=True):
+        if column.type_name in _NO_DATES:
+            raise refusal(argument, f"a function of dates over {column.type_name} is refused", "a DATE or a TIMESTAMP")
+
+
+def _row_sql(request: Request) -> str:
+    expressions = [f"({column.sql})" for column in request.sources]
+    expressions += [f"({aggregate.condition}) IS TRUE" for aggregate in request.aggregates if aggregate.condition]
+    where = " AND ".join(f"({condition})" for condition in request.filters) or "true"
+    return f"SELECT {', '.join(expressions) or '1'} FROM {request.from_sql} WHERE {where}"
+
+
+def _once_sql(expressions: Sequence[exp.Expr], source: RowSource, of_each: str = "") -> str:
+    """of_each: what to ask of each value; IS NULL, where values that Python cannot hold are not wanted."""
+    listed = ", ".join(f"({sql_of(expression)}) {of_each}" for expression in expressions) or "1"
+    places = [f"{source.table.sql} AS {quote_identifier(PRIVATE_ALIAS)}"]
+    places += [f"{join.table.sql} AS {quote_identifier(join.alias)}" for join in source.joins]
+    return f"SELECT {listed} FROM {', '.join(places)}"
+
+
+def _check_one(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> None:
+    """Points at the expression that DuckDB complains of."""
+    alone = _once_sql([expression], source, "IS NULL")
+    try:
+        facts.bind_rows(alone, alone, [source.table, *(join.table for join in source.joins)])
+    except Refusal as error:
+        raise error.at(position_of(expression)) from None

@@ -1,0 +1,138 @@
+"""Group keys: each a column with a public domain, or an expression whose image DuckDB computes over such domains."""
+
+from __future__ import annotations
+
+from math import prod
+
+from sqlglot import exp
+
+from dpduck.domain import Domain, RangeDomain, ValueDomain
+from dpduck.errors import Refusal
+from dpduck.frontend.allowlist import check_row_local
+from dpduck.frontend.conditions import sql_of
+from dpduck.frontend.grouping import RANGE_END, RANGE_SHAPES
+from dpduck.frontend.names import fold
+from dpduck.frontend.positions import position_of, refusal
+from dpduck.frontend.public_facts import ImageInput, PublicFacts
+from dpduck.frontend.released_columns import is_reserved
+from dpduck.frontend.request import Key, SourceColumn
+from dpduck.frontend.row_source import PRIVATE_ALIAS, RowSource
+
+MAX_RANGE = {"prefixes": 16_384, "ranges": 2048}
+MAX_IMAGE = 1_000_000
+MAX_DOMAIN = 10_000_000
+
+
+class KeyBuilder:
+    """Builds the keys of one statement; source columns are shared between them."""
+
+    def __init__(self, source: RowSource, facts: PublicFacts) -> None:
+        self.source = source
+        self.facts = facts
+        self.columns: dict[str, SourceColumn] = {}
+        self.names: set[str] = set()
+
+    @property
+    def sources(self) -> tuple[SourceColumn, ...]:
+        return tuple(self.columns.values())
+
+    def build(self, text: str, expression: exp.Expr) -> Key:
+        """The key for one resolved expression."""
+        if isinstance(expression, exp.Column):
+            position = self._source(expression)
+            domain = self.columns[sql_of(expression)].domain
+            name = self._name(expression.name)
+            codes = tuple(range(domain.size))
+            return Key(name, text, released_type(domain), domain.labels, (position,), codes)
+        if isinstance(expression, exp.Anonymous) and str(expression.this) in RANGE_SHAPES:
+            return self._range(text, str(expression.this), expression.expressions[0])
+        return self._image(text, expression)
+
+    def _range(self, text: str, shape: str, column: exp.Column) -> Key:
+        """A key over ranges: NULL and 'other' are in no interval and drop their rows from every grouping set.
+
+        range_end shows where an interval of bins ends, the first value outside; of listed values, the last inside.
+        """
+        position = self._source(column)
+        domain = self.columns[sql_of(column)].domain
+        labels = domain.edges if isinstance(domain, RangeDomain) else domain.values
+        if not 1 <= len(labels) <= MAX_RANGE[shape]:
+            raise refusal(
+                column,
+                f"{shape.upper()} over {len(labels)} values",
+                f"at most {MAX_RANGE[shape]} of them: a larger STEP in the domain",
+            )
+        codes = tuple(code if code < len(labels) else -1 for code in range(domain.size))
+        type_name = released_type(domain)
+        ends = (*labels[1:], domain.upper) if isinstance(domain, RangeDomain) else labels
+        name = self._name(column.name)
+        end_name = self._name(f"{name}_{RANGE_END}")
+        return Key(name, text, type_name, labels, (position,), codes, shape, ends, end_name)
+
+    def _image(self, text: str, expression: exp.Expr) -> Key:
+        check_row_local(expression)
+        columns = {sql_of(column): column for column in expression.find_all(exp.Column)}
+        if not columns:
+            raise refusal(
+                expression, "a grouping expression without a column", "an expression over columns with a domain"
+            )
+        positions = [self._source(column) for column in columns.values()]
+        domains = [self.columns[name].domain for name in columns]
+        combinations = prod(domain.size for domain in domains)
+        if combinations > MAX_IMAGE:
+            raise refusal(
+                expression, f"this expression has {combinations} combinations of domain values", f"at most {MAX_IMAGE}"
+            )
+        inputs = [
+            ImageInput(column.table, column.name, released_type(domain), domain.labels)
+            for column, domain in zip(columns.values(), domains, strict=True)
+        ]
+        try:
+            image = self.facts.image(text, inputs)
+        except Refusal as error:
+            raise error.at(position_of(expression)) from None
+        return Key(self._name("key"), text, image.type_name, image.labels, tuple(positions), image.codes)
+
+    def _name(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while fold(name) in self.names or is_reserved(name):
+            number += 1
+            name = f"{wanted}_{number}"
+        self.names.add(fold(name))
+        return name
+
+    def _source(self, column: exp.Column) -> int:
+        text = sql_of(column)
+        if text not in self.columns:
+            self.columns[text] = SourceColumn(text, self._domain(column))
+        return list(self.columns).index(text)
+
+    def _domain(self, column: exp.Column) -> Domain:
+        if column.table == PRIVATE_ALIAS:
+            domain = self.source.policy.domain(column.name)
+            if domain is None:
+                raise refusal(
+                    column,
+                    f"the column {column.name!r} has no public domain",
+                    f"a DOMAIN for it in the policy of {self.source.table.table}, or a column that has one"
+                    + _listed(tuple(name for name, _ in self.source.policy.domains)),
+                )
+            return domain
+        join = next(join for join in self.source.joins if join.alias == column.table)
+        values = self.facts.public_values(join.table, column.name)
+        type_name = next(item.type_name for item in join.columns if fold(item.name) == fold(column.name))
+        if len(values) > MAX_DOMAIN:
+            raise refusal(column, f"{len(values)} public values", f"at most {MAX_DOMAIN}")
+        present = tuple(value for value in values if value is not None)
+        return ValueDomain(type_name, present, with_null=join.outer or None in values)
+
+
+def released_type(domain: Domain) -> str:
+    """The type in which a domain's labels are released: the column's own; ENUMs leave as text."""
+    if isinstance(domain, RangeDomain):
+        return domain.type_name
+    return "VARCHAR" if domain.type_name.startswith("ENUM") else domain.type_name
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f" ({', '.join(names[:20])})" if names else ""

@@ -1,0 +1,42 @@
+"""An owner's policy once it has been checked: what is public about a table and what is protected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpduck.domain import Domain
+from dpduck.frontend.names import TableName, fold
+from dpduck.privacy import Budget, PrivacyUnit
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """Bounds of a summed column, and the step that makes its sums integers; decimal texts."""
+
+    column: str
+    low: str
+    high: str
+    step: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The policy of one table.
+
+    revision: counts every change of the policy. epoch: moves only by NEW EPOCH; both are part of a release's key.
+    """
+
+    table: TableName
+    unit: PrivacyUnit
+    budget: Budget
+    domains: tuple[tuple[str, Domain], ...]
+    clamps: tuple[Clamp, ...]
+    expect_rows: int | None
+    max_epsilon: Fraction | None
+    revision: int
+    epoch: int
+
+    def domain(self, column: str) -> Domain | None:
+        """The domain of a column, by DuckDB's case-insensitive names."""
+        return next((domain for name, domain in self.domains if fold(name) == fold(column)), None)

@@ -1,0 +1,87 @@
+"""What a statement may be checked against: schemas, policies and declared public tables, never a private row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpduck.frontend.names import TableName
+from dpduck.frontend.policy import Policy
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table as the catalog shows it."""
+
+    name: str
+    type_name: str
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """A column that an expression uses: its alias and name in the row source, its released type and its labels."""
+
+    alias: str
+    name: str
+    type_name: str
+    labels: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Image:
+    """An expression evaluated over every combination of some public domains.
+
+    labels: its distinct values in order, as text, None for NULL. codes: for each combination, in row-major order,
+    the position of its value in labels. type_name: the expression's type.
+    """
+
+    type_name: str
+    labels: tuple[str | None, ...]
+    codes: tuple[int, ...]
+
+
+class PublicFacts(Protocol):
+    """Answers from catalogs, policies, declared public tables and a data-free sandbox."""
+
+    def resolve(self, name: TableName) -> TableName | None:
+        """The three-part name of a table or view, None where there is none."""
+
+    def is_view(self, table: TableName) -> bool:
+        """Whether a resolved name is a view."""
+
+    def columns(self, table: TableName) -> tuple[Column, ...]:
+        """The columns of a resolved table."""
+
+    def policy(self, table: TableName) -> Policy | None:
+        """The policy in force on a resolved table."""
+
+    def is_public(self, table: TableName) -> bool:
+        """Whether the owner has declared a resolved table public."""
+
+    def public_digest(self, table: TableName) -> str:
+        """A digest of a declared public table's content."""
+
+    def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
+        """Distinct values of a public column in order, as text, None last if there is a NULL."""
+
+    def multiplicity(self, table: TableName, columns: Sequence[str]) -> int:
+        """The most rows of a public table that share one non-NULL value of these columns; 0 where it is empty."""
+
+    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
+        """Column types of a SELECT bound over empty copies of the tables; Refusal where DuckDB does not bind it."""
+
+    def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
+        """Binds row_sql over empty copies of the tables and runs once_sql over one row of NULLs in each of them.
+
+        Refusal where DuckDB complains, or where its own parse of row_sql holds what is not on the list of functions.
+        """
+
+    def has_collations(self, table: TableName) -> bool:
+        """Whether some column of a resolved table compares its texts by rules of its own."""
+
+    def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+        """The image of an expression over the public domains of the columns it uses."""
+
+    def shadowed_functions(self) -> frozenset[str]:
+        """Names of built-in functions that a user's macro or function hides."""

@@ -1,0 +1,35 @@
+"""Names of a released table's columns, shared by the SQL that reads it and by the code that writes it."""
+
+from __future__ import annotations
+
+import re
+
+HOLE = "dpduck_released_table"
+RELEASED = "released"
+GROUPING_ID = "grouping_id"
+GROUPING_SET = "grouping_set"
+_RESERVED = re.compile(r"grouping_(id|set)|(answer|stderr|margin)_\d+", re.IGNORECASE | re.ASCII)
+
+
+def answer_column(aggregate: int) -> str:
+    """The noisy answer of an aggregate, counted from 0."""
+    return f"answer_{aggregate + 1}"
+
+
+def stderr_column(aggregate: int) -> str:
+    """Its standard error."""
+    return f"stderr_{aggregate + 1}"
+
+
+def margin_column(aggregate: int) -> str:
+    """Half the width of its interval; computed when the release is read, for the confidence that was asked."""
+    return f"margin_{aggregate + 1}"
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a key of this name would be taken for one of the columns above.
+
+    >>> is_reserved("Answer_1"), is_reserved("answer")
+    (True, False)
+    """
+    return _RESERVED.fullmatch(name) is not None

@@ -1,0 +1,155 @@
+"""A frozen, canonical description of what is asked and at what price; equal requests are the same release."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+
+from dpduck.domain import Domain
+from dpduck.frontend.names import TableName
+from dpduck.privacy import Charge
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column of the row source that keys depend on, with its public domain."""
+
+    sql: str
+    domain: Domain
+
+
+@dataclass(frozen=True)
+class Key:
+    """A released grouping column: a source column, or the image of several under an expression.
+
+    name: as the released table shows it. expression: canonical SQL. sources: positions in Request.sources.
+    codes: row-major over the sources' domains, the label's position for each combination, -1 where it is dropped.
+    shape: '' for a plain key; 'prefixes' or 'ranges' for sums over intervals of its labels, in their order.
+    ends, end_name: of such a key, what range_end(column) shows for an interval whose last label is i.
+    """
+
+    name: str
+    expression: str
+    type_name: str
+    labels: tuple[str | None, ...]
+    sources: tuple[int, ...]
+    codes: tuple[int, ...]
+    shape: str = ""
+    ends: tuple[str, ...] = ()
+    end_name: str = ""
+
+    @property
+    def released_size(self) -> int:
+        """How many labels or intervals are released: n, or n(n+1)/2 for all ranges."""
+        size = len(self.labels)
+        return size * (size + 1) // 2 if self.shape == "ranges" else size
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A counted aggregate: the rows for which `condition` is true; "" counts every row.
+
+    text: how the analyst wrote it, for explanations; not part of the canonical form.
+    """
+
+    condition: str
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """How answers are planned and post-processed; all of it public.
+
+    weights: one per grouping set, the vector a of the paper; none for all alike. planning_seconds: for searches.
+    strategy_table: a declared public table that holds the strategy's matrix.
+    """
+
+    strategy: str = "auto"
+    budgets: str = "optimal"
+    consistency: str = "l2"
+    nonnegative: bool = False
+    integer: bool = False
+    weights: tuple[Fraction, ...] = ()
+    planning_seconds: Fraction = Fraction(2)
+    strategy_table: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A standard error in place of a price: the smallest price that reaches it is found by planning.
+
+    pure: the price is an epsilon (Laplace), else a rho (Gaussian). limit: the most that it may be.
+    """
+
+    stderr: Fraction
+    pure: bool
+    limit: Fraction
+
+
+@dataclass(frozen=True)
+class Request:
+    """One private release.
+
+    from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see trusted.counting_job).
+    unit_bound: the most rows of one privacy unit in the row source after bounding.
+    grouping_sets: positions in keys, increasing within a set; no set twice.
+    intervals: where every aggregate is an interval of bins of the one source: its first bin and the one after.
+    matrix: an analyst's own strategy, as (row, column, value), rows and columns from 0.
+    target: where it is given, charge is empty until planning has found the price, and no part of the digest.
+    """
+
+    table: TableName
+    revision: int
+    epoch: int
+    from_sql: str
+    filters: tuple[str, ...]
+    unit_key: str
+    unit_sql: str | None
+    max_rows: int
+    unit_bound: int
+    content_sql: tuple[str, ...]
+    sources: tuple[SourceColumn, ...]
+    keys: tuple[Key, ...]
+    grouping_sets: tuple[tuple[int, ...], ...]
+    aggregates: tuple[Aggregate, ...]
+    charge: Charge
+    stated_epsilon: Fraction | None
+    stated_delta: Fraction | None
+    treatment: Treatment
+    public_digests: tuple[tuple[TableName, str], ...]
+    refresh: str
+    target: Target | None = None
+    matrix: tuple[tuple[int, int, int], ...] = ()
+    intervals: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes n_1..n_d of the released attributes."""
+        return tuple(len(key.labels) for key in self.keys)
+
+    @property
+    def released_sizes(self) -> tuple[int, ...]:
+        """The same after keys over ranges have become their intervals."""
+        return tuple(key.released_size for key in self.keys)
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether it is planned as ranges: every cell then has an error of its own."""
+        return any(key.shape for key in self.keys) or bool(self.matrix) or bool(self.intervals)
+
+    @property
+    def measured_aggregates(self) -> int:
+        """How many aggregates are measured one by one and share the price; intervals are measured together."""
+        return 1 if self.intervals else len(self.aggregates)
+
+    def digest(self) -> str:
+        """A name for this request: equal for statements that ask for the same release."""
+        fields = asdict(self)
+        fields["aggregates"] = [aggregate.condition for aggregate in self.aggregates]
+        if self.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
+            for found in ("charge", "stated_epsilon", "stated_delta"):
+                del fields[found]
+        canonical = json.dumps(fields, sort_keys=True, default=str, ensure_ascii=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()

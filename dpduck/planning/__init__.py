@@ -1,0 +1,1 @@
+"""Budgets, predicted variances and the choice of a strategy, from public facts alone."""

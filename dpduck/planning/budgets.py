@@ -1,0 +1,126 @@
+"""Optimal noise for the groups of a strategy: closed forms, and exact rationals that never overspend (DESIGN 4.2).
+
+A measurement here is one or more groups of Definition 3.1 (Cormode et al.) that share their noise: `weight` s is the
+summed recovery weight of its rows, `norm` its largest column norm, C under L1 and C^2 under L2. Both norms add up
+over measurements, so a group of the paper and a block of groups with equal weights obey the same formula.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.errors import InternalError
+from dpduck.planning.measurement_list import Spreads
+from dpduck.planning.plan import NoiseKind
+
+FloatArray = NDArray[np.float64]
+
+WASTE = 9e-10
+"""Largest relative amount by which a rounded spread exceeds its optimum."""
+
+MARGIN = 1 + 2.0**-36
+"""Spreads are raised by this before rounding: far above the closed forms' rounding errors, far below WASTE."""
+
+SIMPLE = 2000
+"""Up to this many different spreads get the smallest fractions; more get 31-bit numbers over powers of two."""
+
+LEAST_WEIGHT = 1e-9
+"""A measurement that nobody gave weight gets this part of the largest, so that its noise stays finite."""
+
+GUARD_BITS = 128
+
+
+def optimal_spreads(noise: NoiseKind, weights: FloatArray, norms: FloatArray, amount: float) -> FloatArray:
+    """Spreads that minimise sum of weight times noise variance, for sensitivity to one row.
+
+    Laplace: b_r proportional to (C_r / s_r)^(1/3), sum C_r / b_r = epsilon. Gaussian: sigma_r^2 proportional to
+    (C_r^2 / s_r)^(1/2), sum C_r^2 / sigma_r^2 = 2 rho. (DESIGN 4.2 with eta_r = 1/b_r and eta_r^2 = 1/sigma_r^2.)
+    """
+    raised = np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0))
+    if not raised.any():
+        raised = np.ones_like(weights)
+    shape = (norms / raised) ** (1 / 3 if noise is NoiseKind.LAPLACE else 1 / 2)
+    total = float((norms / shape).sum())
+    scale = total / (amount if noise is NoiseKind.LAPLACE else 2 * amount)
+    scaled: FloatArray = shape * scale
+    return scaled
+
+
+def uniform_spread(noise: NoiseKind, norm: int, amount: Fraction, unit_bound: int) -> Fraction:
+    """The one exact spread of measurements whose column norms (L1, or squared L2) add up to `norm`.
+
+    >>> uniform_spread(NoiseKind.LAPLACE, 2, Fraction(1, 2), 3)
+    Fraction(12, 1)
+    """
+    if noise is NoiseKind.LAPLACE:
+        return unit_bound * norm / Fraction(amount)
+    return unit_bound * unit_bound * norm / (2 * Fraction(amount))
+
+
+def uniform_spreads(noise: NoiseKind, norms: Sequence[int], amount: Fraction, unit_bound: int) -> Spreads:
+    """Equal noise on every measurement."""
+    spread = uniform_spread(noise, sum(norms), amount, unit_bound)
+    return Spreads((spread,), np.zeros(len(norms), dtype=np.intp))
+
+
+def safe_spreads(
+    noise: NoiseKind, wanted: FloatArray, norms: Sequence[int], amount: Fraction, unit_bound: int
+) -> Spreads:
+    """Exact spreads just above the wanted ones (which are for one row), whose exact cost is at most `amount`.
+
+    Every spread is rounded up, by less than 1e-9 of it: errors fall on the side of more noise.
+    """
+    if np.ptp(wanted) <= 1e-12 * wanted.max():  # nothing to gain: keep the simple rational
+        return uniform_spreads(noise, norms, amount, unit_bound)
+    factor = unit_bound if noise is NoiseKind.LAPLACE else unit_bound * unit_bound
+    values, which = np.unique(wanted * (factor * MARGIN), return_inverse=True)
+    if len(values) <= SIMPLE:
+        distinct = tuple(simplest_between(Fraction(v), Fraction(v * (1 + WASTE))) for v in values.tolist())
+    else:
+        distinct = _dyadic(values)
+    spreads = Spreads(distinct, which.reshape(-1).astype(np.intp))
+    if not fits(noise, spreads, norms, amount, unit_bound):
+        raise InternalError("rounded noise scales cost more than the budget; nothing was released")
+    return spreads
+
+
+def fits(noise: NoiseKind, spreads: Spreads, norms: Sequence[int], amount: Fraction, unit_bound: int) -> bool:
+    """Whether the summed cost is at most `amount`, proven in integers: every term is rounded up at 2^-128."""
+    factor = unit_bound if noise is NoiseKind.LAPLACE else unit_bound * unit_bound
+    allowed = amount if noise is NoiseKind.LAPLACE else 2 * amount
+    if len(spreads.distinct) == 1:
+        return factor * sum(norms) <= allowed * spreads.distinct[0]
+    unit = (allowed.denominator * factor) << GUARD_BITS
+    total = 0
+    for (norm, which), count in Counter(zip(norms, spreads.which.tolist(), strict=True)).items():
+        spread = spreads.distinct[which]
+        total -= -(count * norm * spread.denominator * unit) // (spread.numerator * allowed.numerator)
+    return total <= 1 << GUARD_BITS
+
+
+def simplest_between(low: Fraction, high: Fraction) -> Fraction:
+    """The fraction with the smallest denominator in [low, high], 0 < low <= high (Stern and Brocot).
+
+    >>> simplest_between(Fraction(314, 100), Fraction(315, 100))
+    Fraction(22, 7)
+    """
+    whole = -(-low.numerator // low.denominator)
+    if whole <= high:
+        return Fraction(whole)
+    whole -= 1
+    return whole + 1 / simplest_between(1 / (high - whole), 1 / (low - whole))
+
+
+def _dyadic(values: FloatArray) -> tuple[Fraction, ...]:
+    """Each value rounded up to 31 bits and a power of two."""
+    mantissas, exponents = np.frexp(values)
+    numerators = np.ceil(np.ldexp(mantissas, 31)).astype(np.int64).tolist()
+    return tuple(
+        Fraction(numerator << (exponent - 31)) if exponent >= 31 else Fraction(numerator, 1 << (31 - exponent))
+        for numerator, exponent in zip(numerators, exponents.tolist(), strict=True)
+    )

@@ -1,0 +1,206 @@
+"""The choice of a strategy: every candidate is planned, the smallest predicted error wins (DESIGN 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+from time import perf_counter
+
+from dpduck.errors import Refusal
+from dpduck.planning.clustering_plan import plan_clustering
+from dpduck.planning.fourier_plan import plan_fourier
+from dpduck.planning.identity_plan import plan_identity
+from dpduck.planning.marginals_plan import plan_marginals
+from dpduck.planning.optimised_views_plan import plan_optimised_views
+from dpduck.planning.plan import CONSISTENCIES, NoiseKind, Plan
+from dpduck.planning.residual_plan import plan_residual
+from dpduck.strategies.clustering import MOST_MARGINALS
+from dpduck.strategies.identity import base_attributes
+from dpduck.workload.lattice import MOST_STEPS, Lattice, close_downward, closure_steps
+from dpduck.workload.marginals import MarginalWorkload
+
+MOST_CELLS = 100_000_000
+"""The identity strategy measures at most this many cells."""
+
+LARGEST_RESIDUAL = 1 << 44
+"""Squared column norms of residual queries stay below this, so that exact answers fit 64 bits."""
+
+MOST_PROGRAM_CELLS = 25_000
+"""The linear programs of consistency 'l1' and 'linf' take minutes beyond this many released cells."""
+
+TIE = 1e-8
+"""Predicted errors this close are equal: the simpler candidate, the earlier in CANDIDATES, wins."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be planned: the arguments of every planner."""
+
+    workload: MarginalWorkload
+    noise: NoiseKind
+    amount: Fraction
+    unit_bound: int
+    consistency: str
+    planning_seconds: float = 2.0
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """The workload's downward closure, built once for all candidates."""
+        return close_downward(self.workload.marginals, self.workload.sizes)
+
+    @cached_property
+    def few_subsets(self) -> bool:
+        """Whether strategies over the workload's closure are candidates: its sums take seconds at most."""
+        return closure_steps(self.workload.marginals) <= MOST_STEPS
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A strategy that may be chosen.
+
+    names: what the option `strategy` may say, the short name first. plan: the planner, given the budgets' kind.
+    applies: whether it can serve the problem at all; asked before planning.
+    """
+
+    names: tuple[str, ...]
+    plan: Callable[[Problem, str], Plan]
+    applies: Callable[[Problem], bool] = lambda problem: True
+    uniform: bool = True
+
+
+def _identity(problem: Problem, budgets: str) -> Plan:
+    return plan_identity(
+        problem.workload, problem.noise, problem.amount, problem.unit_bound, budgets, problem.consistency
+    )
+
+
+def _over_lattice(planner: Callable[..., Plan]) -> Callable[[Problem, str], Plan]:
+    """A planner that works on the workload's closure."""
+
+    def plan(problem: Problem, budgets: str) -> Plan:
+        return planner(
+            problem.workload,
+            problem.noise,
+            problem.amount,
+            problem.unit_bound,
+            budgets,
+            problem.consistency,
+            lattice=problem.lattice,
+        )
+
+    return plan
+
+
+def _views(problem: Problem, budgets: str) -> Plan:
+    return plan_optimised_views(
+        problem.workload,
+        problem.noise,
+        problem.amount,
+        problem.unit_bound,
+        problem.planning_seconds,
+        lattice=problem.lattice,
+    )
+
+
+def _laplace(problem: Problem) -> bool:
+    several = len(set(problem.workload.marginals)) > 1
+    return problem.noise is NoiseKind.LAPLACE and problem.consistency == "l2" and several and problem.few_subsets
+
+
+def _few_cells(problem: Problem) -> bool:
+    base = base_attributes(problem.workload)
+    return prod([problem.workload.sizes[attribute] for attribute in base]) <= MOST_CELLS
+
+
+def _few_subsets(problem: Problem) -> bool:
+    return problem.few_subsets
+
+
+def _few_marginals(problem: Problem) -> bool:
+    return len(set(problem.workload.marginals)) <= MOST_MARGINALS and problem.few_subsets
+
+
+def _gaussian(problem: Problem) -> bool:
+    if problem.noise is not NoiseKind.GAUSSIAN or not problem.few_subsets:
+        return False
+    norms = problem.lattice.products([float(size * (size - 1)) for size in problem.lattice.sizes])
+    return float(norms.max()) < LARGEST_RESIDUAL
+
+
+CANDIDATES: tuple[Candidate, ...] = (
+    Candidate(("I", "identity"), _identity, _few_cells, uniform=False),
+    Candidate(("R", "residual"), _over_lattice(plan_residual), _gaussian, uniform=False),
+    Candidate(("O", "views"), _views, _laplace, uniform=False),
+    Candidate(("Q", "marginals"), _over_lattice(plan_marginals), _few_subsets),
+    Candidate(("C", "clustering"), _over_lattice(plan_clustering), _few_marginals),
+    Candidate(("F", "fourier"), _over_lattice(plan_fourier), _few_subsets),
+)
+
+
+def plan_workload(
+    workload: MarginalWorkload,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    strategy: str = "auto",
+    budgets: str = "optimal",
+    consistency: str = "l2",
+    planning_seconds: float = 2.0,
+) -> tuple[Plan, ...]:
+    """Every candidate's plan, the chosen one first, then by predicted total variance.
+
+    amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
+    planning_seconds: how long strategies that search may take.
+    strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform'.
+    """
+    if budgets not in {"optimal", "uniform"}:
+        raise Refusal(f"budgets = '{budgets}' is not known", accepted="budgets = 'optimal' or 'uniform'")
+    if consistency not in CONSISTENCIES:
+        raise Refusal(f"consistency = '{consistency}' is not known", accepted="one of " + ", ".join(CONSISTENCIES))
+    if consistency in {"l1", "linf"} and workload.cells > MOST_PROGRAM_CELLS:
+        raise Refusal(
+            f"consistency = '{consistency}' solves a linear program over {workload.cells} cells",
+            accepted=f"at most {MOST_PROGRAM_CELLS} cells, or consistency = 'l2'",
+        )
+    problem = Problem(workload, noise, Fraction(amount), unit_bound, consistency, planning_seconds)
+    if strategy != "auto":
+        return (_named(strategy, problem, budgets),)
+    plans = [
+        _timed(candidate, problem, kind)
+        for candidate in CANDIDATES
+        if candidate.applies(problem)
+        for kind in ((budgets, "uniform") if candidate.uniform and budgets == "optimal" else (budgets,))
+    ]
+    if not plans:
+        raise Refusal(
+            f"no strategy can serve {len(workload.marginals)} grouping sets with {workload.cells} cells",
+            accepted="fewer columns in a grouping set, or fewer grouping sets",
+        )
+    errors = [plan.total_variance for plan in plans]
+    chosen = next(number for number, error in enumerate(errors) if error <= min(errors) * (1 + TIE))
+    ranking = sorted(range(len(plans)), key=lambda number: (number != chosen, errors[number]))
+    return tuple(plans[number] for number in ranking)
+
+
+def _timed(candidate: Candidate, problem: Problem, budgets: str) -> Plan:
+    """The candidate's plan, which says how long it took; what candidates share is counted for the first of them."""
+    begin = perf_counter()
+    plan = candidate.plan(problem, budgets)
+    return replace(plan, planning_seconds=perf_counter() - begin)
+
+
+def _named(strategy: str, problem: Problem, budgets: str) -> Plan:
+    """The plan of the candidate with this name; a trailing + asks for optimal budgets."""
+    wanted = strategy.casefold()
+    for candidate in CANDIDATES:
+        names = [name.casefold() for name in candidate.names]
+        if wanted.removesuffix("+") not in names:
+            continue
+        if not candidate.applies(problem):
+            raise Refusal(f"strategy = '{strategy}' cannot serve this workload", accepted="strategy = 'auto'")
+        return _timed(candidate, problem, "optimal" if wanted.endswith("+") else budgets)
+    known = ", ".join(["auto", *(name for candidate in CANDIDATES for name in candidate.names)])
+    raise Refusal(f"strategy = '{strategy}' is not known", accepted=f"one of {known}")

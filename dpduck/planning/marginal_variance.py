@@ -1,0 +1,116 @@
+"""Closed-form error of every answer after least squares, from the ANOVA components (DESIGN 4.3).
+
+A measurement of marginal A asks F_i along each of its attributes, with F_i'F_i = alpha_i I + beta_i J. Component U of
+the table (the projector P_U) is then seen with precision, divided by N,
+
+    d_U = sum over measured A containing U of
+          (1/v_A) prod_{i in U} alpha_i/n_i prod_{i in A minus U} (alpha_i/n_i + beta_i)
+
+which is D_B / N of the design where every F_i is the identity. All answers follow:
+
+    Cov(cell of A, cell of B) = sum over U in A and B of 1/(d_U n_A n_B) prod_{i in U} (n_i [cells agree on i] - 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.planning.measurement_list import FamilyMeasurements
+from dpduck.planning.noise_variance import noise_variance
+from dpduck.planning.plan import Measurement, NoiseKind
+from dpduck.strategies.gram import gram
+from dpduck.workload.kronecker import Factor
+from dpduck.workload.lattice import Lattice
+from dpduck.workload.marginals import MarginalWorkload
+
+FloatArray = NDArray[np.float64]
+
+
+def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:
+    """d_U for every set U of the lattice; 0 where nothing was measured about it."""
+    if isinstance(measurements, FamilyMeasurements):
+        return _family_precisions(lattice, measurements, noise)
+    precisions = np.zeros(len(lattice))
+    for measurement in measurements:
+        query = measurement.query
+        variance = noise_variance(noise, measurement.spread)
+        precisions += _one_precision(lattice, query.attributes, query.factors, variance)
+    return precisions
+
+
+def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
+    """The same for a family: one transform for the sets in the lattice, one pass over it for each other set."""
+    variances = np.array([noise_variance(noise, spread) for spread in family.spreads.distinct])[family.spreads.which]
+    numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
+    inside = numbers >= 0
+    starts = np.zeros(len(lattice))
+    np.add.at(starts, numbers[inside], 1 / variances[inside])
+    held = [_shares(family.factors[attribute]) for attribute in lattice.attributes]
+    starts *= lattice.products([share for share, _ in held])
+    precisions = lattice.sum_over_supersets(starts, [left / share for share, left in held])
+    for position in np.flatnonzero(~inside).tolist():
+        members = family.attribute_sets[position]
+        factors = [family.factors[attribute] for attribute in members]
+        precisions += _one_precision(lattice, members, factors, float(variances[position]))
+    return precisions
+
+
+def _shares(factor: Factor) -> tuple[float, float]:
+    """(alpha/n, alpha/n + beta): what the factor keeps of a contrast and of the constant, per value."""
+    coefficients = gram(factor)
+    if coefficients is None:
+        raise TypeError(f"{type(factor).__name__} has no closed-form components")
+    alpha, beta = coefficients
+    return alpha / factor.size, (alpha + beta * factor.size) / factor.size
+
+
+def _one_precision(lattice: Lattice, members: Sequence[int], factors: Sequence[Factor], variance: float) -> FloatArray:
+    """What one measurement adds to every d_U."""
+    added = np.where(lattice.within(members), 1 / variance, 0.0)
+    for attribute, factor in zip(members, factors, strict=True):
+        share, left = _shares(factor)
+        if attribute in lattice.attributes:
+            holds = lattice.membership[:, lattice.attributes.index(attribute)]
+            added *= np.where(holds, share, left)
+        else:
+            added *= left
+    return added
+
+
+def component_variances(lattice: Lattice, precisions: FloatArray) -> FloatArray:
+    """1/d_U, infinite where nothing was measured, 0 where the component is empty (an attribute of one value)."""
+    sizes = np.asarray(lattice.sizes, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        variances: FloatArray = np.where(lattice.products(sizes - 1) > 0, 1 / precisions, 0.0)
+    return variances
+
+
+def marginal_variances(lattice: Lattice, variances: FloatArray) -> FloatArray:
+    """Variance of a cell of every marginal of the lattice, from the variances 1/d_U of its components."""
+    sizes = np.asarray(lattice.sizes, dtype=np.float64)
+    spread = variances * lattice.products(sizes - 1)
+    cells = lattice.products(sizes)
+    totals: FloatArray = lattice.sum_over_subsets(spread, np.ones(len(sizes))) / cells / cells
+    return totals
+
+
+def workload_variances(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> tuple[float, ...]:
+    """Predicted variance of a cell of each workload marginal after least squares, from the workload's closure."""
+    precisions = component_precisions(lattice, measurements, noise)
+    by_set = marginal_variances(lattice, component_variances(lattice, precisions))
+    return tuple(by_set[lattice.family].tolist())
+
+
+def cell_weights(lattice: Lattice, workload: MarginalWorkload) -> FloatArray:
+    """For each set of the workload's closure the summed weight of its released cells: w_B n_B, 0 if not asked."""
+    weights: FloatArray = lattice.family_totals(workload.weights) * lattice.products(lattice.sizes)
+    return weights
+
+
+def direct_variance(sizes: Sequence[int], measured: Sequence[int], asked: Sequence[int], variance: float) -> float:
+    """Variance of a cell of `asked` summed from the noisy cells of `measured`."""
+    return variance * prod([sizes[attribute] for attribute in set(measured) - set(asked)])

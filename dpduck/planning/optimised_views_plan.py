@@ -1,0 +1,48 @@
+"""Plans of the strategy O: a few views found by search, usually larger than what is asked, under pure epsilon."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpduck.errors import Refusal
+from dpduck.planning.budgets import safe_spreads
+from dpduck.planning.marginal_variance import workload_variances
+from dpduck.planning.measurement_list import FamilyMeasurements
+from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.planning.view_objective import ViewObjective
+from dpduck.planning.view_search import search_views
+from dpduck.strategies.optimised_views import sets_of
+from dpduck.workload.kronecker import IdentityFactor
+from dpduck.workload.lattice import Lattice, close_downward
+from dpduck.workload.marginals import MarginalWorkload
+
+
+def plan_optimised_views(
+    workload: MarginalWorkload,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    planning_seconds: float = 2.0,
+    *,
+    lattice: Lattice | None = None,
+) -> Plan:
+    """O: views and budgets that minimise the total variance after least squares, as far as a search finds them.
+
+    The views depend on the workload and the seconds allowed, not on the amount: the search takes the discrete noise
+    at its continuous limit 2/eta^2. lattice: the workload's closure where the caller has it already.
+    """
+    if noise is not NoiseKind.LAPLACE:
+        raise Refusal("strategy = 'O' is for pure epsilon budgets", accepted="strategy = 'R' or 'auto'")
+    closed = lattice or close_downward(workload.marginals, workload.sizes)
+    found = search_views(ViewObjective.of(workload, closed), workload, planning_seconds)
+    sets = sets_of(closed, found.views)
+    spreads = safe_spreads(noise, 1 / (found.budgets * float(amount)), [1] * len(sets), amount, unit_bound)
+    measurements = FamilyMeasurements(sets, [IdentityFactor(size) for size in workload.sizes], spreads)
+    return Plan(
+        strategy="O",
+        noise=noise,
+        workload=workload,
+        measurements=measurements,
+        variances=workload_variances(closed, measurements, noise),
+        note=f"measures {len(sets)} views: {found.origin}; searched for at most {planning_seconds:g} s",
+    )

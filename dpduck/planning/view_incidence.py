@@ -1,0 +1,95 @@
+"""Which view contains which component of a large workload: sparse rows, or two transforms over the lattice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpduck.workload.lattice import WORD, Lattice
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IndexArray = NDArray[np.intp]
+
+
+def find_sets(lattice: Lattice, subsets: IndexArray) -> IndexArray:
+    """Numbers in the lattice of sets of one order, one a row of increasing attribute indices; -1 where it has none.
+
+    >>> from dpduck.workload.lattice import close_downward
+    >>> find_sets(close_downward([(0, 1), (2,)], (2, 2, 2)), np.array([[0, 1], [1, 2]])).tolist()
+    [4, -1]
+    """
+    order = subsets.shape[1]
+    if order >= len(lattice.members):
+        return np.full(len(subsets), -1, dtype=np.intp)
+    radix = len(lattice.attributes)
+    kind = np.int64 if radix**order < 1 << WORD else object
+    places = np.array([radix**place for place in range(order)], dtype=kind)
+    codes, wanted = lattice.members[order].astype(kind) @ places, subsets.astype(kind) @ places
+    ranking = np.argsort(codes, kind="stable")
+    slots = np.minimum(np.searchsorted(codes[ranking], wanted), len(codes) - 1)
+    found = ranking[slots]
+    return np.asarray(np.where(codes[found] == wanted, found + lattice.offsets[order], -1), dtype=np.intp)
+
+
+def sparse_incidence(lattice: Lattice, kept: IndexArray, views: BoolArray) -> sparse.csr_array:
+    """1 where a view contains one of the components kept: subsets of each view looked up level by level."""
+    orders = views.sum(axis=1)
+    rows, columns = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
+    for size in np.unique(orders).tolist():
+        chosen = np.flatnonzero(orders == size)
+        members = np.nonzero(views[chosen])[1].reshape(len(chosen), size)
+        for order in range(min(size, len(lattice.members) - 1) + 1):
+            count = comb(size, order)
+            picks = np.array(list(combinations(range(size), order)), dtype=np.intp).reshape(count, order)
+            found = find_sets(lattice, members[:, picks].reshape(len(chosen) * count, order))
+            rows.append(np.repeat(chosen, count)[found >= 0])
+            columns.append(found[found >= 0])
+    renumbered = np.full(len(lattice), -1, dtype=np.intp)
+    renumbered[kept] = np.arange(len(kept))
+    row, column = np.concatenate(rows), renumbered[np.concatenate(columns)]
+    row, column = row[column >= 0], column[column >= 0]
+    return sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(views), len(kept)))
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeIncidence:
+    """Views that are themselves sets of the lattice, by number: their incidence is never built."""
+
+    lattice: Lattice
+    kept: IndexArray
+    views: IndexArray
+    transposed: bool = False
+
+    @property
+    def T(self) -> LatticeIncidence:  # noqa: N802 - as on arrays
+        """The transposed operator."""
+        return LatticeIncidence(self.lattice, self.kept, self.views, not self.transposed)
+
+    def __getitem__(self, rows: BoolArray) -> LatticeIncidence:
+        return LatticeIncidence(self.lattice, self.kept, self.views[rows], self.transposed)
+
+    def __matmul__(self, values: FloatArray) -> FloatArray:
+        ones = np.ones(len(self.lattice.attributes))
+        held = np.zeros(len(self.lattice))
+        held[self.views if self.transposed else self.kept] = values
+        if self.transposed:
+            return self.lattice.sum_over_supersets(held, ones)[self.kept]
+        return self.lattice.sum_over_subsets(held, ones)[self.views]
+
+
+def lattice_incidence(lattice: Lattice, kept: IndexArray, views: BoolArray) -> LatticeIncidence | None:
+    """The operator where every view is a set of the lattice, each once; else None."""
+    orders = views.sum(axis=1)
+    numbers = np.full(len(views), -1, dtype=np.intp)
+    for size in np.unique(orders).tolist():
+        chosen = np.flatnonzero(orders == size)
+        numbers[chosen] = find_sets(lattice, np.nonzero(views[chosen])[1].reshape(len(chosen), size))
+    if (numbers < 0).any() or len(np.unique(numbers)) < len(numbers):
+        return None
+    return LatticeIncidence(lattice, kept, numbers)

@@ -1,0 +1,62 @@
+"""From noisy integers to the answers of a plan: one rule for each structure of measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.planning.measurement_list import measured_kinds
+from dpduck.planning.plan import Plan
+from dpduck.recovery.anova import recover_least_squares
+from dpduck.recovery.consistency import nearest_consistent
+from dpduck.recovery.direct import recover_directly
+from dpduck.strategies.gram import BALANCED
+from dpduck.workload.kronecker import IdentityFactor
+
+FloatArray = NDArray[np.float64]
+IntegerArray = NDArray[np.int64]
+Recovery = Callable[[Plan, Sequence[IntegerArray]], tuple[FloatArray, ...]]
+
+
+def recover(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+    """One array per workload marginal, shape (n_i for i in it), from one array per measurement, shape query.shape."""
+    for accepts, answer in RECOVERIES:
+        if accepts(plan):
+            return answer(plan, noisy)
+    raise TypeError(f"no recovery for the strategy {plan.strategy}")
+
+
+def _balanced(plan: Plan) -> bool:
+    """Whether every factor's Gram matrix is alpha I + beta J."""
+    return measured_kinds(plan) <= BALANCED
+
+
+def _direct(plan: Plan) -> bool:
+    """Whether each answer comes from a measurement of its own, without least squares."""
+    return plan.consistency == "none" and _balanced(plan)
+
+
+def _program(plan: Plan) -> bool:
+    """Whether answers of their own tables are to be made consistent by a linear program."""
+    several = len(plan.measurements) > 1
+    return plan.consistency in {"l1", "linf"} and several and measured_kinds(plan) <= {IdentityFactor}
+
+
+def _least_squares(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+    return recover_least_squares(plan.workload, plan.measurements, plan.noise, noisy)
+
+
+def _nearest(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+    deviations = [variance**0.5 for variance in plan.variances]
+    direct, start = recover_directly(plan, noisy), _least_squares(plan, noisy)
+    return nearest_consistent(plan.workload, direct, deviations, start, plan.consistency)
+
+
+RECOVERIES: tuple[tuple[Callable[[Plan], bool], Recovery], ...] = (
+    (_direct, recover_directly),
+    (_program, _nearest),
+    (_balanced, _least_squares),
+)
+"""What each rule accepts and how it answers; the first that accepts a plan recovers it."""

@@ -1,0 +1,1 @@
+"""One file per strategy: which integer queries are measured and how they are inverted."""

@@ -1,0 +1,93 @@
+"""C: greedy clustering of marginals (Ding, Winslett, Han, Li 2011), with the error of the datacubes paper as its cost.
+
+Each cluster measures one marginal, the union of its members, and every member is summed from it: a cell of B from
+a union A has n_A/n_B times A's noise variance, so the members' weighted errors add up to (sum of w_B) n_A times it.
+With g clusters of equal noise that variance is 2 (g/epsilon)^2, or g/(2 rho) under Gaussian noise: the cost is
+
+    g^p * sum over clusters of (sum of w_B) n_A,    p = 2 (Laplace), p = 1 (Gaussian).
+
+The search starts from one cluster per marginal, merges the pair that raises the sum least, until one is left, and
+keeps the cheapest clustering it passed. (Ding et al. stop at the first merge that does not pay; passing through
+dearer ones costs nothing and can only find better.) Sizes of all unions come from one matrix product, so a merge
+costs one row of it: the paper's search takes hours where this one takes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+MOST_MARGINALS = 2000
+"""More are not clustered: the search holds a square matrix of all pairs."""
+
+
+def cluster(
+    sizes: Sequence[int], marginals: Sequence[tuple[int, ...]], weights: FloatArray, power: int
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Clusters as (attributes of the union, positions of the members), the cheapest found.
+
+    weights: w_B of each distinct marginal. power: the exponent p of the number of clusters.
+
+    >>> cluster((2, 2, 9), [(0,), (1,), (2,)], np.ones(3), 2)
+    (((0, 1), (0, 1)), ((2,), (2,)))
+    """
+    held = np.zeros((len(marginals), len(sizes)))
+    for position, marginal in enumerate(marginals):
+        held[position, list(marginal)] = 1.0
+    merges, sums = _merge_all(np.log(np.asarray(sizes, dtype=np.float64)), held, np.asarray(weights, dtype=np.float64))
+    left = np.arange(len(marginals), 0, -1, dtype=np.float64)
+    best = int(np.argmin(power * np.log(left) + np.log(sums)))
+    members: dict[int, list[int]] = {position: [position] for position in range(len(marginals))}
+    for kept, gone in merges[:best]:
+        members[kept] += members.pop(gone)
+    return tuple(
+        (tuple(sorted(set().union(*(marginals[position] for position in group)))), tuple(sorted(group)))
+        for group in members.values()
+    )
+
+
+def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple[list[tuple[int, int]], FloatArray]:
+    """Every greedy merge in order (kept, gone), and the sum of (sum of w) n_A before each of them and at the end."""
+    held, weights = held.copy(), weights.copy()
+    log_cells = held @ logs
+    raised = np.full((len(weights), len(weights)), np.inf)
+    for row in range(len(weights) - 1):
+        raised[row, row + 1 :] = _raise(logs, held, weights, log_cells, row)[row + 1 :]
+    best = raised.argmin(axis=1)
+    least = raised[np.arange(len(weights)), best]
+    alive = np.ones(len(weights), dtype=np.bool_)
+    merges: list[tuple[int, int]] = []
+    sums = [float(weights @ np.exp(log_cells))]
+    for _ in range(len(weights) - 1):
+        kept = int(least.argmin())
+        gone = int(best[kept])
+        merges.append((kept, gone))
+        sums.append(sums[-1] + float(least[kept]))
+        held[kept] = np.maximum(held[kept], held[gone])
+        weights[kept] += weights[gone]
+        log_cells[kept] = held[kept] @ logs
+        alive[gone] = False
+        raised[gone], raised[:, gone], least[gone] = np.inf, np.inf, np.inf
+        renewed = np.where(alive, _raise(logs, held, weights, log_cells, kept), np.inf)
+        raised[kept, kept + 1 :] = renewed[kept + 1 :]
+        raised[:kept, kept] = renewed[:kept]
+        stale = np.flatnonzero(alive & ((best == gone) | (best == kept) | (np.arange(len(best)) == kept)))
+        best[stale] = raised[stale].argmin(axis=1)
+        least[stale] = raised[stale, best[stale]]
+        nearer = alive[:kept] & (raised[:kept, kept] < least[:kept])
+        best[:kept][nearer] = kept
+        least[:kept][nearer] = raised[:kept, kept][nearer]
+    return merges, np.array(sums)
+
+
+def _raise(logs: FloatArray, held: FloatArray, weights: FloatArray, log_cells: FloatArray, row: int) -> FloatArray:
+    """By how much the sum grows when cluster `row` merges with each other; n of a union from logarithms."""
+    union = log_cells + log_cells[row] - held @ (logs * held[row])
+    grown: FloatArray = (
+        (weights + weights[row]) * np.exp(union) - weights * np.exp(log_cells) - weights[row] * np.exp(log_cells[row])
+    )
+    return grown

@@ -1,0 +1,82 @@
+"""A user's own integer matrix as a strategy for ranges: grouped greedily, refused where it cannot answer a query."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.errors import Refusal
+from dpduck.strategies.grouping import greedy_groups
+from dpduck.strategies.hierarchy import LARGEST_DENSE
+from dpduck.strategies.range_strategy import RangeStrategy
+from dpduck.workload.kronecker import MatrixFactor
+from dpduck.workload.ranges import RangeWorkload
+
+FloatArray = NDArray[np.float64]
+IntegerArray = NDArray[np.int64]
+
+NULL = 1e-10
+"""Singular values below this part of the largest count as 0."""
+
+MISSED = 1e-7
+"""A query whose part outside the row space is shorter than this is answered."""
+
+MOST_GROUPS = 64
+
+
+def matrix_strategy(workload: RangeWorkload, entries: IntegerArray, norm: int) -> RangeStrategy:
+    """Least squares from the rows of `entries`, shape (rows, n), with the better of equal and grouped budgets.
+
+    norm: 1 for Laplace, 2 for Gaussian noise. Refuses a matrix that leaves queries undetermined, and names them.
+    """
+    if entries.ndim != 2 or entries.shape[1] != workload.size or not entries.any():
+        raise Refusal(f"the strategy's matrix must have {workload.size} columns and an entry that is not 0")
+    if workload.size > LARGEST_DENSE:
+        raise Refusal(
+            f"a strategy's matrix may have at most {LARGEST_DENSE} columns", accepted="strategy = 'hierarchy'"
+        )
+    missed = unanswerable(workload, entries)
+    if len(missed):
+        named = ", ".join(f"[{workload.starts[q]}, {workload.stops[q]})" for q in missed[:3])
+        dots = ", .." if len(missed) > 3 else ""
+        raise Refusal(
+            f"the strategy's rows do not determine {len(missed)} of the {workload.queries} intervals: {named}{dots}",
+            accepted="a matrix whose rows span every interval asked",
+        )
+    found = [_with_groups(workload, [entries], np.ones(1))]
+    groups = greedy_groups(entries)
+    if 1 < len(groups) <= MOST_GROUPS:
+        blocks = [entries[list(group.rows)] for group in groups]
+        norms = np.array([group.norm**norm for group in groups], dtype=np.float64)
+        found.append(_with_groups(workload, blocks, _shares(workload, blocks, norms, norm)))
+    return min(found, key=lambda strategy: strategy.unit_total(norm))
+
+
+def unanswerable(workload: RangeWorkload, entries: IntegerArray) -> NDArray[np.intp]:
+    """The queries outside the row space of the matrix."""
+    _, singular, rows = np.linalg.svd(entries.astype(np.float64), full_matrices=True)
+    rank = int((singular > NULL * singular.max()).sum())
+    outside = workload.answers(rows[rank:].T)
+    missed: NDArray[np.intp] = np.flatnonzero((outside**2).sum(axis=1) > MISSED**2)
+    return missed
+
+
+def _with_groups(workload: RangeWorkload, blocks: list[IntegerArray], shares: FloatArray) -> RangeStrategy:
+    boundaries = np.arange(workload.size + 1)
+    factors = tuple(MatrixFactor(np.ascontiguousarray(block)) for block in blocks)
+    groups = tuple(range(len(blocks)))
+    return RangeStrategy("matrix", workload, workload, boundaries, factors, shares, None, groups)
+
+
+def _shares(workload: RangeWorkload, blocks: list[IntegerArray], norms: FloatArray, norm: int) -> FloatArray:
+    """Closed-form shares for the recovery weights of unweighted least squares (DESIGN 4.2).
+
+    norms: C_r or C_r^2. Laplace: eta proportional to (s/C)^(1/3), share C eta; Gaussian: share C^2 eta^2 = C s^(1/2).
+    """
+    inverse = np.linalg.pinv(np.vstack(blocks).astype(np.float64), rcond=NULL)
+    recovery = (inverse * workload.times_gram(inverse.T).T).sum(axis=0)
+    edges = np.cumsum([0, *(len(block) for block in blocks)])
+    weights = np.maximum(np.add.reduceat(recovery, edges[:-1]), 1e-9 * recovery.sum())
+    raised = norms ** (2 / 3) * weights ** (1 / 3) if norm == 1 else np.sqrt(norms * weights)
+    shares: FloatArray = raised / raised.sum()
+    return shares

@@ -1,0 +1,41 @@
+"""Exact counts: a type of their own, which only `measure` turns into numbers that leave (DESIGN 5)."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.errors import InternalError
+
+
+class ExactCounts:
+    """Sparse exact counts by released attributes; opaque, because even their number is private.
+
+    _exact_coordinates: one row of attribute codes per attribute, one column per occupied combination (may repeat).
+    _exact_counts: one row per aggregate. _sizes: of the attributes. _unit_bound: rows that a unit may have in them.
+    """
+
+    __slots__ = ("_exact_coordinates", "_exact_counts", "_sizes", "_unit_bound")
+
+    def __init__(
+        self,
+        coordinates: tuple[NDArray[np.integer], ...],
+        counts: NDArray[np.int64],
+        sizes: tuple[int, ...],
+        unit_bound: int,
+    ) -> None:
+        self._exact_coordinates = coordinates
+        self._exact_counts = counts
+        self._sizes = sizes
+        self._unit_bound = unit_bound
+
+    def __repr__(self) -> str:
+        return "ExactCounts(hidden)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")
+
+    def __getstate__(self) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")

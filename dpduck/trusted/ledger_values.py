@@ -1,0 +1,122 @@
+"""What the ledger says, as frozen values, and the running state that is rebuilt from its rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+
+from dpduck.privacy import ZERO, Budget, Charge
+from dpduck.trusted.hash_chain import GENESIS, LedgerRow, datetime_of, rational_text
+
+NOTHING = Charge(epsilon=ZERO, rho=ZERO)
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One line of the ledger: a charge, or the declaration of a budget, which charges nothing."""
+
+    id: int
+    at: datetime
+    principal: str
+    unit_key: str
+    table_name: str
+    statement: str
+    mechanism: str
+    epsilon: Fraction | None
+    rho: Fraction
+    delta: Fraction
+    budget: Budget | None
+    previous_hash: str
+    hash: str
+
+
+def added(one: Charge, other: Charge) -> Charge:
+    """Both charges together; there is no pure epsilon once one of them has none."""
+    epsilon = None if one.epsilon is None or other.epsilon is None else one.epsilon + other.epsilon
+    return Charge(epsilon=epsilon, rho=one.rho + other.rho, delta=one.delta + other.delta)
+
+
+def missing_from(own: Charge, other: Charge) -> Charge:
+    """What has to be added to `own` so that no amount of it is below `other`'s."""
+    epsilon: Fraction | None = max(ZERO, (other.epsilon or ZERO) - (own.epsilon or ZERO))
+    if other.epsilon is None and own.epsilon is not None:
+        epsilon = None
+    return Charge(epsilon=epsilon, rho=max(ZERO, other.rho - own.rho), delta=max(ZERO, other.delta - own.delta))
+
+
+def amounts_text(charge: Charge) -> tuple[str | None, str, str]:
+    """Epsilon, rho and delta as exact texts."""
+    epsilon = None if charge.epsilon is None else rational_text(charge.epsilon)
+    return epsilon, rational_text(charge.rho), rational_text(charge.delta)
+
+
+def charge_of(epsilon: str | None, rho: str, delta: str) -> Charge:
+    """The charge that amounts_text wrote."""
+    return Charge(epsilon=None if epsilon is None else Fraction(epsilon), rho=Fraction(rho), delta=Fraction(delta))
+
+
+def budget_text(budget: Budget) -> str:
+    """A budget in one canonical text."""
+    amounts = {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "delta_keys": budget.delta_keys,
+        "rho": budget.rho,
+    }
+    return json.dumps({name: None if amount is None else rational_text(amount) for name, amount in amounts.items()})
+
+
+def budget_of(text: str) -> Budget:
+    """The budget that budget_text wrote."""
+    texts: dict[str, str | None] = json.loads(text)
+    epsilon, rho = (None if amount is None else Fraction(amount) for amount in (texts["epsilon"], texts["rho"]))
+    delta, delta_keys = (Fraction(texts[name] or ZERO) for name in ("delta", "delta_keys"))
+    return Budget(epsilon=epsilon, delta=delta, delta_keys=delta_keys, rho=rho)
+
+
+def entry_of(row: LedgerRow) -> LedgerEntry:
+    """A row, whose hash has been verified, as a value."""
+    charge = charge_of(row.epsilon, row.rho, row.delta)
+    return LedgerEntry(
+        id=row.id,
+        at=datetime_of(row.at),
+        principal=row.principal,
+        unit_key=row.unit_key,
+        table_name=row.table_name,
+        statement=row.statement,
+        mechanism=row.mechanism,
+        epsilon=charge.epsilon,
+        rho=charge.rho,
+        delta=charge.delta,
+        budget=None if row.budget is None else budget_of(row.budget),
+        previous_hash=row.previous_hash,
+        hash=row.hash,
+    )
+
+
+class LedgerState:
+    """Sums over all verified rows: kept in memory so that a charge never reads the whole ledger."""
+
+    def __init__(self) -> None:
+        self.last_id = 0
+        self.budgets: dict[str, Budget] = {}
+        self.spent: dict[str, Charge] = {}
+        self.spent_by: dict[tuple[str, str], Charge] = {}
+        self._hashes = bytearray(bytes.fromhex(GENESIS))
+
+    def hash_at(self, row_id: int) -> str:
+        """The hash of a row that was absorbed; of no row, the beginning of the chain."""
+        return self._hashes[32 * row_id : 32 * (row_id + 1)].hex()
+
+    def absorb(self, row: LedgerRow) -> None:
+        """Add a row that has just been written or verified."""
+        charge = charge_of(row.epsilon, row.rho, row.delta)
+        person = (row.unit_key, row.principal)
+        self.spent[row.unit_key] = added(self.spent.get(row.unit_key, NOTHING), charge)
+        self.spent_by[person] = added(self.spent_by.get(person, NOTHING), charge)
+        if row.budget is not None:
+            self.budgets[row.unit_key] = budget_of(row.budget)
+        self._hashes += bytes.fromhex(row.hash)
+        self.last_id = row.id

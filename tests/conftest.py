@@ -1,0 +1,45 @@
+"""Fixtures that every test may use, and the settings of hypothesis."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A busy machine must not fail a property; where CI is set, every run tries the same examples.
+settings.register_profile(
+    "dpduck",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("dpduck")
+
+
+@pytest.fixture(scope="session")
+def data_directory() -> Path:
+    """The folder of real data, `$DPDUCK_DATA` or `../shared/data` from the project's root; skips without one."""
+    directory = Path(os.environ.get("DPDUCK_DATA") or ROOT.parent / "shared" / "data")
+    if not directory.is_dir():
+        pytest.skip("no real data: there is no ../shared/data beside the project, and DPDUCK_DATA names no folder")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def data_file(data_directory: Path) -> Callable[[str], Path]:
+    """A function from the name of a data file to its path; skips where that file is absent."""
+
+    def find(name: str) -> Path:
+        path = data_directory / name
+        if not path.is_file():
+            pytest.skip(f"no real data: {name} is not in the data folder")
+        return path
+
+    return find

@@ -1,0 +1,177 @@
+"""The command line of DESIGN 3.2."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+
+from dpduck.edges.command_line import main
+
+COUNT = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) sex, count(*) AS n FROM visits GROUP BY sex ORDER BY sex"
+)
+POLICY = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex IN ('F', 'M'))"
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    path = tmp_path / "clinic.duckdb"
+    with duckdb.connect(str(path)) as con:
+        con.execute("CREATE TABLE visits AS SELECT ['F', 'M'][1 + range % 2] AS sex FROM range(1000)")
+    return path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def rows(*words: object) -> list[dict[str, object]]:
+    result = run(*words, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_policy_a_release_and_the_budget(clinic: Path) -> None:
+    """dpduck sql DB ".." takes every statement; budget, ledger and releases list what happened."""
+    assert run("sql", clinic, POLICY).exit_code == 0
+    answer = rows("sql", clinic, COUNT)
+    assert [row["sex"] for row in answer] == ["F", "M"]
+    assert rows("sql", clinic, COUNT) == answer, "the same statement is the same release, across processes too"
+    (budget,) = rows("budget", clinic)
+    assert (budget["spent"], budget["remaining"]) == (0.5, 0.5)
+    assert [entry["epsilon"] for entry in rows("ledger", clinic)] == [0.0, 0.5]
+    (release,) = rows("releases", clinic)
+    assert release["statement"] == COUNT
+
+
+def test_explain_spends_nothing(clinic: Path) -> None:
+    """dpduck explain prints the candidates, the chosen one first."""
+    run("sql", clinic, POLICY)
+    candidates = rows("explain", clinic, COUNT)
+    assert [candidate["chosen"] for candidate in candidates][:2] == [True, False]
+    assert rows("budget", clinic)[0]["spent"] == 0
+
+
+@pytest.mark.parametrize("shape", ["box", "csv"])
+def test_other_shapes(clinic: Path, shape: str) -> None:
+    """Tables for people, CSV for programs."""
+    run("sql", clinic, POLICY)
+    result = run("budget", clinic, "--format", shape)
+    assert "remaining" in result.stdout
+    assert ("│" in result.stdout) == (shape == "box")
+
+
+def test_a_refusal_is_one_line_and_status_one(clinic: Path) -> None:
+    """Bad input gets one clear line."""
+    result = run("sql", clinic, "SELECT count(*) FROM visits")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: line 1, column 1: the statement is not annotated; "
+        "accepted: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) ..\n"
+    )
+
+
+def test_verify_counts_entries_and_notices_tampering(clinic: Path) -> None:
+    """dpduck verify reads the whole chain."""
+    run("sql", clinic, POLICY)
+    assert run("verify", clinic).stdout == "the ledger is whole: 1 entries\n"
+    with duckdb.connect(str(clinic.with_name("clinic_private.duckdb"))) as store:
+        (table,) = store.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'ledger%'").fetchall()[0]
+        store.execute(f"DELETE FROM dpduck.{table}")
+    result = run("verify", clinic)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_older_copy_is_refused_until_the_owner_adopts_it(clinic: Path) -> None:
+    """A restored store is noticed; --adopt keeps what was spent since."""
+    store = clinic.with_name("clinic_private.duckdb")
+    run("sql", clinic, POLICY)
+    older = store.read_bytes()
+    run("sql", clinic, COUNT)
+    store.write_bytes(older)
+    refused = run("budget", clinic)
+    assert refused.exit_code == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert run("verify", clinic).exit_code == 1
+    assert run("verify", clinic, "--adopt").exit_code == 0
+    assert rows("budget", clinic)[0]["spent"] == 0.5
+
+
+def test_publish_writes_views_only(clinic: Path, tmp_path: Path) -> None:
+    """DESIGN 6.5: private views with their comments; no policy, ledger or plain answer."""
+    run("sql", clinic, POLICY)
+    run("sql", clinic, COUNT)
+    view = "CREATE PRIVATE VIEW by_sex OPTIONS (epsilon = 0.25) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+    assert run("sql", clinic, view).exit_code == 0
+    assert "by_sex" in rows("releases", clinic)[-1].values()
+    shown = rows("show", clinic, "by_sex")
+    target = tmp_path / "published.duckdb"
+    for _ in range(2):
+        assert run("publish", clinic.with_name("clinic_private.duckdb"), "--to", target).exit_code == 0
+    with duckdb.connect(str(target), read_only=True) as published:
+        tables = published.execute("SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name").fetchall()
+        assert [name for name, _ in tables] == ["by_sex", "dpduck_releases"]
+        assert tables[0][1].startswith("differentially private, epsilon = 0.25")
+        assert published.execute("SELECT sex, n FROM by_sex").fetchall() == [(row["sex"], row["n"]) for row in shown]
+
+
+def test_publish_writes_parquet(clinic: Path, tmp_path: Path) -> None:
+    """A directory of Parquet files; a directory of somebody else's is left alone."""
+    run("sql", clinic, POLICY)
+    view = "CREATE PRIVATE VIEW by_sex OPTIONS (epsilon = 0.25) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+    run("sql", clinic, view)
+    store = clinic.with_name("clinic_private.duckdb")
+    for _ in range(2):
+        assert run("publish", store, "--to", tmp_path / "out").exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["by_sex.parquet", "dpduck_releases.parquet"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("keep me")
+    assert run("publish", store, "--to", tmp_path / "mine").exit_code == 1
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "keep me"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """The whole demonstration, once, as a process of its own."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = subprocess.run(
+        [sys.executable, "-m", "dpduck.edges.command_line", "demo", "--directory", str(folder / "clinic here")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"DPDUCK_STATE_DIR": str(folder / "state"), "PATH": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "making" not in done.stderr, "no progress in a pipe"
+    yield folder / "clinic here", done.stdout
+
+
+def test_demo_shows_exact_beside_private(demo: tuple[Path, str]) -> None:
+    """1,000,000 visits, exact beside private with intervals, the budget left."""
+    directory, output = demo
+    assert "exact beside private" in output
+    assert "remaining" in output
+    with duckdb.connect(str(directory / "clinic.duckdb"), read_only=True) as clinic:
+        assert clinic.execute("SELECT count(*) FROM visits").fetchone() == (1_000_000,)
+
+
+def test_demo_leaves_a_store_for_any_shell(demo: tuple[Path, str]) -> None:
+    """A plain DuckDB opens the store and reads the private view."""
+    directory, _ = demo
+    with duckdb.connect(str(directory / "clinic_private.duckdb"), read_only=True) as store:
+        assert store.execute("SELECT count(*) FROM ward_cube").fetchone() == (27,)
+
+
+def test_demo_leaves_other_directories_alone(tmp_path: Path) -> None:
+    """Nothing of the user's is lost."""
+    (tmp_path / "clinic.duckdb").write_text("mine")
+    result = run("demo", "--directory", tmp_path)
+    assert result.exit_code == 1
+    assert (tmp_path / "clinic.duckdb").read_text() == "mine"

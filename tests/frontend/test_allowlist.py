@@ -1,0 +1,156 @@
+"""What may run over private rows: every function that DuckDB has is tried, and only the pinned ones pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from dpduck.errors import Refusal
+from dpduck.frontend.allowlist import check_row_local
+from dpduck.frontend.argument_rules import MAX_GROWTH, check_size
+from dpduck.frontend.conditions import sql_of
+from dpduck.frontend.dialect import PrivateDuckDB
+from dpduck.frontend.duckdb_tree import FUNCTIONS, check_tree
+
+ARGUMENTS = ("", "a", "a, b", "a, b, c", "a, b, c, d", "'x', a", "a, 'x'", "a, 'x', 'y'", "'month', a, b")
+ACCEPTED = """
+abs acos ascii asin atan atan2 cbrt ceil ceiling century char_length character_length concat contains cos date_add
+date_diff date_part date_trunc datediff datetrunc day dayname dayofweek dayofyear decade ends_with even exp floor gcd
+greatest hour if instr isfinite isinf isnan isodow last_day lcase lcm least left len length ln log log10 log2 lower
+ltrim make_date minute mod month monthname nullif position pow power prefix quarter regexp_extract regexp_full_match
+regexp_matches regexp_replace replace reverse right round rtrim second sign signbit sin split_part sqrt starts_with
+strftime strip_accents strlen strpos substr substring suffix tan trim trunc ucase unicode upper week weekday weekofyear
+xor year
+"""
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        yield opened
+
+
+def expression(text: str) -> exp.Expr:
+    query = PrivateDuckDB().parse(f"SELECT {text}")[0]
+    assert query is not None
+    parsed = query.expressions[0]
+    assert isinstance(parsed, exp.Expr)
+    return parsed
+
+
+def duckdbs_tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    row = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchone()
+    assert row is not None
+    return json.loads(row[0])
+
+
+def accepted_forms(connection: duckdb.DuckDBPyConnection, name: str) -> list[str]:
+    """The SQL that both looks accept for calls of a function with every number of arguments."""
+    forms = []
+    for arguments in ARGUMENTS:
+        try:
+            call = expression(f"{name}({arguments})")
+            check_row_local(call)
+            sql = sql_of(call)
+            check_tree(duckdbs_tree(connection, f"SELECT {sql}"))
+        except (Refusal, SqlglotError):
+            continue
+        forms.append(sql)
+    return forms
+
+
+def test_every_function_of_duckdb_is_tried(connection: duckdb.DuckDBPyConnection) -> None:
+    """Of all functions, macros, aggregates and table functions that DuckDB has, the pinned ones may run, no other."""
+    names = [row[0] for row in connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()]
+    callable_names = [name for name in names if name.isidentifier()]
+    assert len(callable_names) > 600
+    passed = {name for name in callable_names if accepted_forms(connection, name)}
+    assert passed <= set(ACCEPTED.split())
+    assert passed >= set(ACCEPTED.split()) & set(callable_names)
+
+
+def test_listed_functions_are_deterministic(connection: duckdb.DuckDBPyConnection) -> None:
+    """Every function that the second look lets DuckDB run is built in, consistent and without side effects."""
+    rows = connection.execute(
+        "SELECT lower(function_name), function_type, stability, has_side_effects, internal FROM duckdb_functions()"
+    ).fetchall()
+    known = {row[0] for row in rows}
+    assert known >= FUNCTIONS - {"row", "struct_pack"}
+    for name, kind, stability, side_effects, internal in rows:
+        if name in FUNCTIONS:
+            assert internal and not side_effects, name
+            assert kind in ("scalar", "macro") and stability in ("CONSISTENT", None), name
+
+
+def test_volatile_functions_are_refused(connection: duckdb.DuckDBPyConnection) -> None:
+    """Nothing that DuckDB itself calls volatile, or constant within a query alone, passes in any form."""
+    rows = connection.execute(
+        "SELECT DISTINCT function_name FROM duckdb_functions() "
+        "WHERE has_side_effects OR stability NOT IN ('CONSISTENT') OR function_type LIKE '%table%'"
+    ).fetchall()
+    assert len(rows) > 20
+    assert [name for (name,) in rows if name.isidentifier() and accepted_forms(connection, name)] == []
+
+
+def test_user_functions_are_refused(connection: duckdb.DuckDBPyConnection) -> None:
+    """Macros and functions of the user are on no list, whatever their names."""
+    assert [name for name in ("peek", "my_upper", "upper2", "main.upper") if accepted_forms(connection, name)] == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT random()",
+        "SELECT x FROM t, u WHERE nextval('s') > 0",
+        "SELECT (SELECT 1)",
+        "SELECT x IN (SELECT 1) FROM t",
+        "SELECT rank() OVER () FROM t",
+        "SELECT * FROM t",
+        "SELECT COLUMNS('a') FROM t",
+        "SELECT list_transform([1], lambda x: x)",
+        "SELECT x FROM range(10)",
+        "SELECT x FROM (SELECT 1 AS x)",
+        "SELECT x FROM t TABLESAMPLE 10%",
+        "SELECT x FROM t UNION ALL SELECT 1",
+        "WITH t AS (SELECT 1 AS x) SELECT x FROM t",
+        "SELECT other.upper(x) FROM t",
+        "SELECT $1 FROM t",
+        "SELECT x FROM t; SELECT 1",
+        "not SQL",
+    ],
+)
+def test_the_second_look_sees(sql: str, connection: duckdb.DuckDBPyConnection) -> None:
+    """DuckDB's own parse is refused where it holds anything but plain functions over rows of tables."""
+    with pytest.raises(Refusal):
+        check_tree(duckdbs_tree(connection, sql))
+
+
+@pytest.mark.parametrize(
+    ("text", "grows"),
+    [
+        ("replace(a, 'x', 'yy')", False),
+        (f"replace(a, 'x', '{'y' * (MAX_GROWTH + 1)}')", True),
+        ("replace(replace(a, 'x', 'yyyyyyyyy'), 'y', 'zzzzzzzzz')", True),
+        ("replace(replace(a, 'x', 'yyyyyyyyy'), 'yyyyyyyyy', 'x')", False),
+        (f"replace(a, '', '{'y' * (MAX_GROWTH + 1)}')", True),
+        ("a || a || a", False),
+        (" || ".join(["a"] * (MAX_GROWTH + 1)), True),
+        (f"concat({', '.join(['a'] * (MAX_GROWTH + 1))})", True),
+        (f"regexp_replace(a, '.', '{'y' * MAX_GROWTH}', 'g')", True),
+        (f"upper(replace(a || a, 'x', '{'y' * 33}'))", True),
+        (f"a = '{'y' * 1000}'", False),
+    ],
+)
+def test_texts_cannot_explode(text: str, grows: bool) -> None:
+    """No expression makes a text of a row many times as long: memory must not depend on what a row holds."""
+    if grows:
+        with pytest.raises(Refusal, match="times as long"):
+            check_size(expression(text))
+    else:
+        check_row_local(expression(text))

@@ -1,0 +1,73 @@
+"""Accepted statements: their request is pinned, and where noise is negligible they answer what DuckDB answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+from sqlglot import parse_one
+
+from dpduck.edges import engine
+from dpduck.frontend.analyse import Analysis, analyse
+from dpduck.frontend.public_facts import PublicFacts
+from dpduck.frontend.statements import Ask
+from tests.frontend.clinic import ask
+from tests.frontend.full_clinic import open_full_clinic, plain, rows_of
+from tests.frontend.golden_files import Golden, read_golden
+
+ACCEPTED = read_golden("accepted_*.sql")
+
+
+@pytest.fixture(scope="module")
+def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
+    with open_full_clinic() as connection:
+        yield connection
+
+
+def parts(analysis: Analysis) -> dict[str, str]:
+    """The parts of a request that golden files pin, as short texts."""
+    request = analysis.request
+    names = [key.name for key in request.keys]
+    keys = [f"{key.name} = {key.expression} [{', '.join(map(str, key.labels))}]" for key in request.keys]
+    sets = [f"({', '.join(names[position] for position in chosen)})" for chosen in request.grouping_sets]
+    counted = [aggregate.condition or "*" for aggregate in request.aggregates]
+    lines = {
+        "source": request.from_sql,
+        "filters": " AND ".join(request.filters),
+        "keys": "; ".join(keys),
+        "sets": " ".join(sets),
+        "counts": "; ".join(counted),
+        "bound": f"{request.unit_bound} of {request.unit_sql}" if request.unit_sql else str(request.unit_bound),
+    }
+    return {name: line for name, line in lines.items() if line}
+
+
+def shape(result: duckdb.DuckDBPyConnection, analysis: Analysis) -> str:
+    """Names and types of a result; whether answers of several grouping sets are whole numbers is the planner's."""
+    types = {"BIGINT": "NUMBER", "DOUBLE": "NUMBER"} if len(analysis.request.grouping_sets) > 1 else {}
+    return ", ".join(f"{column[0]} {types.get(str(column[1]), column[1])}" for column in result.description or ())
+
+
+@pytest.mark.parametrize("golden", ACCEPTED, ids=str)
+def test_accepted(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lowering is right: the request is the pinned one, the answer is DuckDB's own without the clause."""
+    seen: list[Analysis] = []
+
+    def watched(statement: Ask, facts: PublicFacts) -> Analysis:
+        seen.append(analyse(statement, facts))
+        return seen[-1]
+
+    monkeypatch.setattr(engine, "analyse", watched)
+    result = ask(clinic, golden.statement)
+    expected = dict(golden.expected)
+    exact_sql = expected.pop("plain", plain(golden.statement))
+    assert {**parts(seen[0]), "columns": shape(result, seen[0])} == expected
+    ordered = parse_one(exact_sql, read="duckdb").args.get("order") is not None
+    assert rows_of(result, ordered=ordered) == rows_of(clinic.execute(exact_sql), ordered=ordered)
+
+
+def test_enough_is_accepted() -> None:
+    """The golden files hold at least 40 accepted statements of every kind, each title once in its file."""
+    assert len(ACCEPTED) >= 40
+    assert len(set(map(str, ACCEPTED))) == len(ACCEPTED)

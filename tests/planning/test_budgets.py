@@ -1,0 +1,158 @@
+"""Budgets: closed forms equal the convex program, exact rationals never overspend and waste less than 1e-9."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from dpduck.planning.budgets import fits, optimal_spreads, safe_spreads, simplest_between, uniform_spreads
+from dpduck.planning.convex_budgets import program, row_spreads
+from dpduck.planning.measurement_list import Spreads
+from dpduck.planning.noise_variance import noise_variance
+from dpduck.planning.plan import NoiseKind
+
+NOISES = list(NoiseKind)
+
+
+def solve(columns: np.ndarray, weights: np.ndarray, power: int) -> float:
+    """min sum weights eta^-power subject to columns' eta <= 1, by SLSQP in logarithms."""
+    start = np.full(len(weights), -np.log(columns.sum(axis=0).max()))
+    scale = float((weights * np.exp(-power * start)).sum())
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        terms = weights * np.exp(-power * np.clip(x, -50, 50)) / scale
+        return float(terms.sum()), -power * terms
+
+    solved = minimize(
+        objective,
+        start,
+        jac=True,
+        method="SLSQP",
+        constraints=[
+            {
+                "type": "ineq",
+                "fun": lambda x: 1 - columns.T @ np.exp(x),
+                "jac": lambda x: -columns.T * np.exp(x),
+            }
+        ],
+        options={"maxiter": 2000, "ftol": 1e-12},
+    )
+    assert solved.status in (0, 8)  # 8: no more descent in floating point
+    return float(solved.fun) * scale
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_closed_form_is_the_convex_optimum(noise: NoiseKind) -> None:
+    """DESIGN 4.2: budgets by groups equal a general solver's to 1e-6, for both norms."""
+    generator = np.random.default_rng(1)
+    for _ in range(10):
+        count = int(generator.integers(1, 7))
+        weights, norms = generator.uniform(0.1, 50, count), generator.integers(1, 9, count).astype(np.float64)
+        power = 2 if noise is NoiseKind.LAPLACE else 1
+        spreads = optimal_spreads(noise, weights, norms, 1.0 if power == 2 else 0.5)
+        assert (weights * spreads**power).sum() == pytest.approx(solve(norms[:, None], weights, power), rel=1e-6)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_the_program_is_optimal_without_groups(power: int) -> None:
+    """The convex program (1)-(3) of the paper on matrices without groups, against a general solver to 1e-6."""
+    generator = np.random.default_rng(2)
+    for _ in range(10):
+        drawn = generator.integers(0, 3, (int(generator.integers(2, 10)), int(generator.integers(2, 8))))
+        costs = drawn[drawn.any(axis=1)].astype(np.float64)
+        weights = generator.uniform(0.1, 2, len(costs))
+        eta = program(costs, weights, power)
+        assert (costs.T @ eta).max() <= 1 + 1e-12
+        assert (weights * eta**-power).sum() == pytest.approx(solve(costs, weights, power), rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_spreads_of_any_matrix_fit_their_budget_exactly(noise: NoiseKind) -> None:
+    """With groups and without: the exact cost of every column is at most E, and of the worst nearly E."""
+    generator = np.random.default_rng(3)
+    grouped = np.array([[1, 1, 1, 1], [2, 2, 0, 0], [0, 0, 2, 2]])
+    for matrix in (grouped, generator.integers(-2, 3, (7, 5)), generator.integers(0, 2, (12, 9))):
+        rows = matrix[matrix.any(axis=1)]
+        spreads = row_spreads(noise, rows, generator.uniform(0.5, 2, len(rows)), Fraction(2, 7), 3)
+        power = 1 if noise is NoiseKind.LAPLACE else 2
+        columns = [
+            sum((Fraction(int(abs(v)) ** power) / s for v, s in zip(column, spreads, strict=True)), Fraction(0))
+            for column in rows.T.tolist()
+        ]
+        budget = Fraction(2, 7) * power
+        assert budget * (1 - Fraction(1, 10**8)) <= max(columns) * 3**power <= budget
+
+
+@given(
+    st.sampled_from(NOISES),
+    st.lists(st.tuples(st.floats(0.01, 1e9), st.integers(1, 10**6)), min_size=1, max_size=12),
+    st.fractions(Fraction(1, 10**6), 10),
+    st.integers(1, 50),
+)
+def test_rounding_falls_on_the_safe_side(
+    noise: NoiseKind, pairs: list[tuple[float, int]], amount: Fraction, unit_bound: int
+) -> None:
+    """sum m C / b <= epsilon and sum m^2 C^2 / sigma^2 <= 2 rho exactly, within 1e-9 of it."""
+    weights, norms = np.array([weight for weight, _ in pairs]), [norm for _, norm in pairs]
+    wanted = optimal_spreads(noise, weights, np.array(norms, dtype=np.float64), float(amount))
+    spreads = safe_spreads(noise, wanted, norms, amount, unit_bound)
+    power = 1 if noise is NoiseKind.LAPLACE else 2
+    cost = sum((Fraction(unit_bound**power * norm) / s for norm, s in zip(norms, spreads, strict=True)), Fraction(0))
+    assert fits(noise, spreads, norms, amount, unit_bound)
+    assert amount * power * (1 - Fraction(1, 10**9)) <= cost <= amount * power
+
+
+def test_many_different_spreads_fit_too() -> None:
+    """Beyond 2,000 different spreads the fractions are 31-bit numbers over powers of two."""
+    generator = np.random.default_rng(4)
+    weights, norms = generator.uniform(1, 2, 5000), generator.integers(1, 9, 5000).tolist()
+    for noise in NOISES:
+        wanted = optimal_spreads(noise, weights, np.array(norms, dtype=np.float64), 0.25)
+        spreads = safe_spreads(noise, wanted, norms, Fraction(1, 4), 1)
+        assert max(spread.denominator & (spread.denominator - 1) for spread in spreads) == 0
+        assert max(spread.numerator.bit_length() - (spread.denominator == 1) * 50 for spread in spreads) <= 32
+        assert (np.array([float(spread) for spread in spreads]) / wanted).max() < 1 + 1e-9
+
+
+def test_a_budget_that_does_not_fit_is_seen() -> None:
+    """The proof in integers notices an excess of one part in 10^30."""
+    spreads = uniform_spreads(NoiseKind.LAPLACE, [1, 1], Fraction(1), 1)
+    assert fits(NoiseKind.LAPLACE, spreads, [1, 1], Fraction(1), 1)
+    less = Fraction(1) - Fraction(1, 10**30)
+    two = Spreads((Fraction(2), Fraction(2) * less), np.array([0, 1]))
+    assert not fits(NoiseKind.LAPLACE, two, [1, 1], Fraction(1), 1)
+    assert not fits(NoiseKind.LAPLACE, spreads, [1, 1], less, 1)
+
+
+def test_a_measurement_without_weight_gets_finite_noise() -> None:
+    """Weight 0 asks for no accuracy, yet the answer is released: its noise is large, not infinite."""
+    for noise in NOISES:
+        spreads = optimal_spreads(noise, np.array([0.0, 4.0]), np.ones(2), 1.0)
+        assert np.isfinite(spreads).all()
+        assert spreads[0] > 100 * spreads[1]
+        assert np.isfinite(optimal_spreads(noise, np.zeros(2), np.ones(2), 1.0)).all()
+
+
+@given(st.fractions(Fraction(1, 1000), 1000), st.fractions(0, 1))
+def test_the_simplest_fraction_lies_between(low: Fraction, width: Fraction) -> None:
+    """No fraction in the interval has a smaller denominator."""
+    found = simplest_between(low, low + width)
+    assert low <= found <= low + width
+    if found.denominator < 500:
+        for denominator in range(1, found.denominator):
+            assert -(-low.numerator * denominator // low.denominator) > (low + width) * denominator
+
+
+@pytest.mark.parametrize("spread", [Fraction(1, 10), Fraction(1), Fraction(7, 2), Fraction(40)])
+def test_predicted_noise_is_the_true_discrete_variance(spread: Fraction) -> None:
+    """Against the sum over the distribution itself; never above the continuous variance."""
+    reach = np.arange(-4000, 4001, dtype=np.float64)
+    laplace = np.exp(-np.abs(reach) / float(spread))
+    assert noise_variance(NoiseKind.LAPLACE, spread) == pytest.approx((laplace * reach**2).sum() / laplace.sum())
+    gaussian = np.exp(-(reach**2) / (2 * float(spread)))
+    assert noise_variance(NoiseKind.GAUSSIAN, spread) == pytest.approx((gaussian * reach**2).sum() / gaussian.sum())
+    assert noise_variance(NoiseKind.LAPLACE, spread) <= 2 * spread**2
+    assert noise_variance(NoiseKind.GAUSSIAN, spread) <= spread

@@ -1,0 +1,75 @@
+"""The planner ranks every candidate by its predicted error and refuses what it does not know."""
+
+from fractions import Fraction
+
+import pytest
+
+from dpduck.errors import Refusal
+from dpduck.planning.choose import plan_workload
+from dpduck.planning.plan import NoiseKind
+from dpduck.workload.marginals import MarginalWorkload
+
+PAPER = MarginalWorkload((2, 2, 2), ((0,), (0, 1)), (1.0, 1.0))
+EPSILON = Fraction(1, 1000)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "consistency", "expected"),
+    [("uniform", "none", 48.0), ("optimal", "none", 46.1679), ("uniform", "l2", 32.0), ("optimal", "l2", 29.9534)],
+)
+def test_figure_1_of_the_paper(budgets: str, consistency: str, expected: float) -> None:
+    """DESIGN 4.5: Figure 1 under Q and Q+, with and without least squares, times epsilon^2."""
+    (plan,) = plan_workload(PAPER, NoiseKind.LAPLACE, EPSILON, 1, "Q", budgets, consistency)
+    assert plan.total_variance * 1e-6 == pytest.approx(expected, rel=2e-6)
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_a_single_marginal_is_measured_itself(noise: NoiseKind) -> None:
+    """A workload of one marginal is answered by that marginal's own table."""
+    workload = MarginalWorkload((2, 2, 2), ((0, 1),), (1.0,))
+    plans = plan_workload(workload, noise, EPSILON, 2)
+    assert plans[0].strategy == "I"
+    assert plans[0].measurements[0].query.attributes == (0, 1)
+    assert plans[0].total_variance == min(plan.total_variance for plan in plans)
+
+
+def test_figure_1_is_best_answered_by_its_larger_marginal() -> None:
+    """DESIGN 4.5: the AB marginal alone gives 16, which auto must find."""
+    chosen = plan_workload(PAPER, NoiseKind.LAPLACE, EPSILON, 1)[0]
+    assert [measurement.query.attributes for measurement in chosen.measurements] == [(0, 1)]
+    assert chosen.total_variance * 1e-6 == pytest.approx(16, rel=1e-6)
+
+
+def test_the_identity_scale_is_the_simple_rational() -> None:
+    """One table: b = m / epsilon exactly, sigma^2 = m^2 / (2 rho) exactly."""
+    workload = MarginalWorkload((3, 4), ((0, 1), (0,)), (1.0, 1.0))
+    assert plan_workload(workload, NoiseKind.LAPLACE, Fraction(3, 7), 4, "I")[0].measurements[0].spread == Fraction(
+        28, 3
+    )
+    assert plan_workload(workload, NoiseKind.GAUSSIAN, Fraction(3, 7), 4, "I")[0].measurements[0].spread == Fraction(
+        56, 3
+    )
+
+
+@pytest.mark.parametrize(("strategy", "budgets"), [("nonsense", "optimal"), ("Q", "best")])
+def test_unknown_names_are_refused_with_the_known_ones(strategy: str, budgets: str) -> None:
+    """A refusal lists what would be accepted."""
+    with pytest.raises(Refusal, match="accepted: "):
+        plan_workload(PAPER, NoiseKind.LAPLACE, EPSILON, 1, strategy, budgets)
+
+
+def test_residual_queries_that_would_leave_64_bits_are_no_candidates() -> None:
+    """Centred queries multiply counts by every size: beyond 2^22 the other strategies serve."""
+    big = MarginalWorkload((3000, 3000), ((0, 1), (0,)), (1.0, 1.0))
+    names = {plan.strategy for plan in plan_workload(big, NoiseKind.GAUSSIAN, EPSILON, 1)}
+    assert "R" not in names
+    assert "F+" in names
+    with pytest.raises(Refusal, match="strategy = 'R' cannot serve this workload; accepted: strategy = 'auto'"):
+        plan_workload(big, NoiseKind.GAUSSIAN, EPSILON, 1, "R")
+
+
+def test_a_workload_that_nothing_can_serve_is_refused() -> None:
+    """Too many cells for one table and too many subsets for the rest: one line with the way out."""
+    wide = MarginalWorkload((2,) * 30, (tuple(range(29)), tuple(range(1, 30))), (1.0, 1.0))
+    with pytest.raises(Refusal, match="no strategy can serve 2 grouping sets with 1073741824 cells; accepted: fewer"):
+        plan_workload(wide, NoiseKind.LAPLACE, EPSILON, 1)

@@ -1,0 +1,114 @@
+"""The way of the data has one direction: a module imports only from its own station and the ones before it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
+VALUES = ("errors", "domain", "privacy", "accounting")
+STATIONS = (
+    *("frontend", "workload", "strategies", "planning", "trusted", "recovery"),
+    *("summaries", "synthetic", "sparsequeries", "edges"),
+)
+ORDER = dict.fromkeys(VALUES, 0) | {station: rank for rank, station in enumerate(STATIONS, start=1)}
+ORDER["__init__"] = ORDER["__main__"] = ORDER["edges"]
+SEES_DUCKDB = ("trusted", "edges", "__init__", "__main__")
+
+
+def imported(tree: ast.Module, package: str) -> Iterator[str]:
+    """Every module or member that is imported anywhere in a file of this package, and every use of np.random."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            base = ".".join([*parents, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("np.random", "numpy.random"):
+            yield "numpy.random"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+            known = node.args and isinstance(node.args[0], ast.Constant)
+            yield str(ast.literal_eval(node.args[0])) if known else "an unknown module"
+
+
+def forbidden(station: str, name: str) -> bool:
+    """Whether a file of this station must not import this name."""
+    top, *inner = name.split(".")
+    if top == "dpduck":
+        other = inner[0] if inner else "__init__"
+        if station == "recovery" and other == "trusted":
+            return True
+        return ORDER.get(other, ORDER["edges"]) > ORDER[station]
+    if top in ("random", "an unknown module") or name.startswith("numpy.random"):
+        return True
+    if top.lstrip("_").startswith("duckdb"):
+        return station not in SEES_DUCKDB
+    return station in VALUES and top != "numpy" and top not in sys.stdlib_module_names
+
+
+def violations(module: str, source: str, *, is_package: bool = False) -> list[str]:
+    """The imports of one module, named in full, that go against the direction; an unknown station is one itself."""
+    station = module.split(".")[1] if "." in module else "__init__"
+    if station not in ORDER:
+        return [f"{module} belongs to no station"]
+    package = module if is_package else module.rpartition(".")[0]
+    names = imported(ast.parse(source), package)
+    return [f"{module} imports {name}" for name in names if forbidden(station, name)]
+
+
+def test_every_import_goes_with_the_data() -> None:
+    """Nothing in dpduck imports from a later station, and private rows stay behind trusted/."""
+    found: list[str] = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        module = ".".join(parts[:-1] if is_package else parts)
+        found += violations(module, path.read_text(encoding="utf-8"), is_package=is_package)
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("dpduck.domain", "import scipy"),
+        ("dpduck.domain", "from dpduck.frontend.parse import parse"),
+        ("dpduck.domain", "from . import frontend"),
+        ("dpduck.frontend.parse", "import duckdb"),
+        ("dpduck.frontend.parse", "def parse():\n    from duckdb import connect"),
+        ("dpduck.planning.plan", "from dpduck.trusted import ledger"),
+        ("dpduck.planning.plan", "from ..trusted.ledger import Ledger"),
+        ("dpduck.planning.plan", "import dpduck"),
+        ("dpduck.recovery.solve", "from dpduck.trusted.measure import measure"),
+        ("dpduck.recovery.solve", "import _duckdb"),
+        ("dpduck.trusted.noise", "from dpduck.edges import server"),
+        ("dpduck.trusted.noise", "import random"),
+        ("dpduck.trusted.noise", "from numpy import random"),
+        ("dpduck.trusted.noise", "import numpy as np\nx = np.random.default_rng()"),
+        ("dpduck.workload.range", "import importlib\nimportlib.import_module('duckdb')"),
+        ("dpduck.workload.range", "name = 'x'\n__import__(name)"),
+        ("dpduck.helpers", "import math"),
+    ],
+)
+def test_a_violation_is_found(module: str, source: str) -> None:
+    """The checker checks something: each of these made-up modules breaks one rule."""
+    assert len(violations(module, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("dpduck", "from dpduck.edges.connection import connect, load"),
+        ("dpduck.privacy", "import fractions\nimport numpy as np\nfrom dpduck.errors import Refusal"),
+        ("dpduck.trusted.scan", "import duckdb\nimport secrets\nfrom dpduck.planning.plan import Plan"),
+        ("dpduck.recovery.solve", "import scipy\nfrom . import intervals\nfrom ..planning.plan import Plan"),
+        ("dpduck.edges.connection", "import duckdb\nfrom dpduck.trusted import ledger"),
+    ],
+)
+def test_what_is_allowed_passes(module: str, source: str) -> None:
+    """The checker refuses no import that goes with the data."""
+    assert violations(module, source) == []

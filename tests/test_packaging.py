@@ -1,0 +1,93 @@
+"""What is installed is what was meant: the wheel, its dependencies, the lock files."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email.parser import Parser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKS = ("runtime", "build", "development", "duckdb2")
+RUNTIME_DEPENDENCIES = {"duckdb", "numpy", "scipy", "pyarrow", "sqlglot", "threadpoolctl", "click"}
+
+
+def pins(lock: str) -> dict[str, str]:
+    """The pinned versions of one lock file."""
+    text = (ROOT / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
+    return dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", text, flags=re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built with the pinned backend."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
+    """Every module, the SQL, the marker of types and the licence ship; tests and tools do not."""
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        info = {name.split(".dist-info/")[1] for name in archive.namelist() if ".dist-info/" in name}
+        entry_points = archive.read(next(n for n in archive.namelist() if n.endswith("entry_points.txt"))).decode()
+    product = {str(path.relative_to(ROOT)) for path in (ROOT / "dpduck").rglob("*.py")}
+    sql = {f"dpduck/{path.relative_to(ROOT)}" for path in (ROOT / "sql").rglob("*") if path.is_file()}
+    assert "dpduck/sql/README.md" in held
+    assert held == product | sql | {"dpduck/py.typed"}
+    assert "licenses/LICENSE" in info
+    assert "dpduck = dpduck.edges.command_line:main" in entry_points
+
+
+def test_the_wheel_depends_on_what_earned_its_place(wheel: Path) -> None:
+    """A further run-time dependency must earn its place, and then it is added here."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = Parser().parsestr(archive.read(name).decode())
+    required = {re.split(r"[^A-Za-z0-9._-]", line)[0] for line in metadata.get_all("Requires-Dist", [])}
+    assert required == RUNTIME_DEPENDENCIES
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "Apache-2.0"
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_file_pins_with_hashes_and_names_no_place(lock: str) -> None:
+    """Each line is one pin or one hash; no index, host or path, so the file means the same everywhere."""
+    lines = (ROOT / "requirements" / f"{lock}.lock").read_text(encoding="utf-8").splitlines()
+    pin = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*( ; [a-z_]+ [=!]= '[^'/:]+'( (and|or) [a-z_]+ [=!]= '[^'/:]+')*)? \\")
+    digest = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
+    assert [line for line in lines if not pin.fullmatch(line) and not digest.fullmatch(line)] == []
+    hashed = [following.startswith("    --hash=") for line, following in pairwise(lines) if "==" in line]
+    assert hashed and all(hashed)
+
+
+def test_the_lock_files_agree() -> None:
+    """One version of everything in every environment, but for the DuckDB under test."""
+    development = pins("development")
+    assert set(pins("runtime")) == RUNTIME_DEPENDENCIES
+    assert pins("runtime").items() | pins("build").items() <= development.items()
+    second = pins("duckdb2")
+    assert (development["duckdb"], second.pop("duckdb")) == ("1.5.5", "2.0.0")
+    assert second.items() <= development.items()
+
+
+def test_the_lock_files_answer_to_the_project() -> None:
+    """Whatever pyproject.toml names is pinned, and exact versions there are the ones pinned."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = project["dependency-groups"]
+    named = [entry for group in groups.values() for entry in group if isinstance(entry, str)]
+    development = pins("development")
+    for requirement in [*named, *project["project"]["dependencies"]]:
+        name, _, exact = requirement.partition("==")
+        name = re.split(r"[<>=]", name)[0]
+        assert name in development
+        assert not exact or development[name] == exact

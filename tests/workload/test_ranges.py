@@ -1,0 +1,73 @@
+"""Range workloads against their dense matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from dpduck.workload.kronecker import MatrixFactor
+from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes, total
+from dpduck.workload.sparse_factor import SparseFactor
+
+
+def random_intervals(generator: np.random.Generator, size: int, queries: int) -> RangeWorkload:
+    ends = np.sort(generator.integers(0, size + 1, (queries, 2)), axis=1)
+    ends[ends[:, 0] == ends[:, 1]] = (0, size)
+    return intervals(size, [(int(a), int(b)) for a, b in ends], generator.random(queries) + 0.1)
+
+
+def workloads() -> list[RangeWorkload]:
+    generator = np.random.default_rng(5)
+    plain = [make(size) for make in (all_ranges, prefixes, identity, total) for size in (1, 2, 3, 8, 13)]
+    return plain + [random_intervals(generator, size, queries) for size in (1, 5, 12) for queries in (1, 4, 30)]
+
+
+@pytest.mark.parametrize("workload", workloads())
+def test_closed_forms_are_the_dense_ones(workload: RangeWorkload) -> None:
+    """Gram matrix, its products, answers and variances equal those of the dense workload."""
+    generator = np.random.default_rng(workload.size)
+    dense = workload.matrix().astype(float)
+    gram = dense.T @ (workload.weights[:, None] * dense)
+    np.testing.assert_allclose(workload.gram, gram, atol=1e-12)
+    np.testing.assert_allclose(workload.gram_diagonal, gram.diagonal(), atol=1e-12)
+    rows = generator.normal(size=(3, workload.size))
+    np.testing.assert_allclose(workload.times_gram(rows), rows @ gram, atol=1e-10)
+    values = generator.normal(size=(workload.size, 2))
+    np.testing.assert_allclose(workload.answers(values), dense @ values, atol=1e-12)
+    root = generator.normal(size=(workload.size, workload.size))
+    covariance = root @ root.T
+    np.testing.assert_allclose(workload.variances(covariance), (dense @ covariance * dense).sum(1), atol=1e-10)
+
+
+@pytest.mark.parametrize("workload", workloads())
+def test_buckets_keep_every_answer(workload: RangeWorkload) -> None:
+    """Merging values that no query tells apart changes no answer, and no bucket could be merged further."""
+    values = np.random.default_rng(3).normal(size=workload.size)
+    reduced, boundaries = workload.reduced()
+    prefix = np.concatenate([[0], np.cumsum(values)])
+    np.testing.assert_allclose(reduced.answers(np.diff(prefix[boundaries])), workload.answers(values), atol=1e-12)
+    columns = reduced.matrix()
+    assert all((columns[:, k] != columns[:, k + 1]).any() for k in range(reduced.size - 1))
+
+
+@pytest.mark.parametrize(
+    ("size", "bounds", "weights"),
+    [(3, [(1, 1)], None), (3, [(0, 4)], None), (3, [(-1, 2)], None), (3, [], None), (3, [(0, 1)], [-1.0])],
+)
+def test_bad_intervals_are_refused(size: int, bounds: list[tuple[int, int]], weights: list[float] | None) -> None:
+    """Empty or outside intervals, no interval at all, and negative weights never become a workload."""
+    with pytest.raises(ValueError, match=r"interval|weights"):
+        intervals(size, bounds, weights)
+
+
+def test_sparse_factor_is_the_dense_one() -> None:
+    """A sparse factor answers, and has norms, as the dense matrix of the same entries."""
+    generator = np.random.default_rng(1)
+    entries = generator.integers(-2, 3, (4, 5)).astype(np.int64)
+    thin, full = SparseFactor(sparse.csr_array(entries)), MatrixFactor(entries)
+    tensor = generator.integers(0, 9, (3, 5, 2)).astype(np.int64)
+    np.testing.assert_array_equal(thin.apply(tensor, 1), full.apply(tensor, 1))
+    np.testing.assert_array_equal(thin.matrix(), entries)
+    assert (thin.size, thin.rows, thin.row_l1()) == (full.size, full.rows, full.row_l1())
+    assert (thin.column_l1(), thin.column_l2_squared()) == (full.column_l1(), full.column_l2_squared())
