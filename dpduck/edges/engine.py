@@ -8,15 +8,17 @@ import duckdb
 
 from dpduck.edges import listings
 from dpduck.edges.answers_sql import empty_release_sql, margins_sql, outer_check_sql
+from dpduck.edges.asker import Asker
 from dpduck.edges.carriers import Carriers
 from dpduck.edges.catalog import Catalog
 from dpduck.edges.combinations import combined
+from dpduck.edges.cube_release import CubeRecipe
 from dpduck.edges.owner_changes import OwnerChanges
 from dpduck.edges.planned import AnyPlan, planned
 from dpduck.edges.policy_store import PolicyStore
 from dpduck.edges.private_views import PrivateViews
-from dpduck.edges.release import Asker, Releaser, Steps
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
+from dpduck.edges.releaser import Releaser, Steps
 from dpduck.edges.roots import Roots
 from dpduck.edges.strategy_table import with_matrix
 from dpduck.errors import PermissionRefusal, Refusal
@@ -122,7 +124,10 @@ class Engine:
         if statement.view is not None and self._views.is_ready(statement, text, asker, analysis.request.digest()):
             return listings.status(self._views.ready(statement.view))
         release = self._releaser.release(
-            analysis.request, asker, text, lambda cursor, plan: self._recheck(analysis, cursor, plan)
+            analysis.request.digest(),
+            lambda: CubeRecipe(analysis.request, lambda cursor, plan: self._recheck(analysis, cursor, plan)),
+            asker,
+            text,
         )
         self._require_outer(release, analysis)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))

@@ -9,8 +9,8 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import VARCHAR
 
+from dpduck.edges.asker import Asker
 from dpduck.edges.engine import Engine
-from dpduck.edges.release import Asker
 from dpduck.edges.roots import CLOSED
 from dpduck.errors import DpduckError, Refusal
 from dpduck.frontend.names import quote_text

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from dpduck.edges.asker import Asker
 from dpduck.edges.catalog import Catalog
 from dpduck.edges.policy_changes import OwnerDesk
 from dpduck.edges.policy_store import PolicyStore
-from dpduck.edges.release import Asker
 from dpduck.edges.roots import OpenCursor
 from dpduck.frontend.statements import AlterPolicy, CreatePolicy, DropPolicy, OwnerStatement
 from dpduck.trusted.ledger import Ledger

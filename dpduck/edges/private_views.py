@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import duckdb
 
-from dpduck.edges.release import Asker
+from dpduck.edges.asker import Asker
 from dpduck.edges.release_store import ReleaseStore, StoredRelease, require_view_name
 from dpduck.errors import PermissionRefusal, Refusal
 from dpduck.frontend.statements import Ask, DropPrivateView

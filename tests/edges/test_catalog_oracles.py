@@ -130,7 +130,7 @@ def test_a_public_table_that_grows_while_it_is_asked(clinic: Clinic, monkeypatch
         return planned(request)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpduck.edges.release.planned", meanwhile)
+        patch.setattr("dpduck.edges.cube_release.planned", meanwhile)
         assert "changed meanwhile" in clinic.refused(question)
     clinic.dp(question)
     assert "up to 2 times" in str(clinic.rows(f"FROM dp_explain($${question}$$)"))
@@ -145,7 +145,7 @@ def test_a_policy_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: py
             cursor.execute("FROM dp('ALTER PRIVACY POLICY ON visits NEW EPOCH')").fetchall()
         return planned(request)
 
-    monkeypatch.setattr("dpduck.edges.release.planned", meanwhile)
+    monkeypatch.setattr("dpduck.edges.cube_release.planned", meanwhile)
     with pytest.raises(duckdb.Error, match="changed meanwhile"):
         clinic.dp(by("sex"))
     assert clinic.charges() == 0

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dpduck.edges import functions
+from dpduck.edges.asker import Asker
 from dpduck.edges.engine import Engine
-from dpduck.edges.release import Asker
 from dpduck.errors import PermissionRefusal, Refusal
 from tests.edges.clinics import Clinic
 

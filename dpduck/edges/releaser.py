@@ -1,0 +1,156 @@
+"""One release, step by step: check, charge, count, add noise, store. The order is the guarantee, whatever is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.edges.asker import Asker
+from dpduck.edges.carriers import Carriers
+from dpduck.edges.release_store import ReleaseStore, StoredRelease
+from dpduck.edges.roots import OpenCursor
+from dpduck.edges.turns import Turns
+from dpduck.errors import ReleaseFailed
+from dpduck.privacy import Charge
+from dpduck.recovery.intervals import ErrorLaw
+from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.ledger import Ledger
+
+Steps = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A released table. columns: names and DuckDB types. covariances: of its cells, as text, where they are kept."""
+
+    columns: Sequence[tuple[str, str]]
+    rows: pa.Table
+    covariances: str | None = None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is public about a release before anything is counted.
+
+    unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease.
+    """
+
+    unit_key: str
+    table: str
+    charge: Charge
+    mechanism: str
+    strategy: str
+    laws: tuple[tuple[ErrorLaw, ...], ...] = ()
+
+
+class Recipe(Protocol):
+    """How one kind of release is made; each kind has a file of its own."""
+
+    terms: Terms
+
+    def check(self) -> None:
+        """Refuses what public facts forbid; computes the price a second time from what will be measured."""
+
+    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """The last look at public facts, in the transaction that will count."""
+
+    def produce(
+        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
+    ) -> Product:
+        """The release itself, after the charge; anything that it raises is hidden, because it could quote data."""
+
+
+class Releaser:
+    """Makes releases; equal requests that arrive together are made once."""
+
+    def __init__(
+        self,
+        open_cursor: OpenCursor,
+        ledger: Ledger,
+        releases: ReleaseStore,
+        carriers: Carriers,
+        entropy: Entropy,
+        steps: Steps,
+    ) -> None:
+        self._open_cursor = open_cursor
+        self._ledger = ledger
+        self._releases = releases
+        self._carriers = carriers
+        self._entropy = entropy
+        self._steps = steps
+        self._turns = Turns()
+        self._failed: dict[str, int] = {}
+
+    def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
+        """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
+        with self._turns.turn(digest):
+            found = self._releases.by_digest(digest)
+            if found is not None:
+                return found
+            if digest in self._failed:  # a statement is bound more than once: one failure is charged once
+                raise ReleaseFailed(self._failed[digest])
+            return self._new(digest, recipe(), asker, statement)
+
+    def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str) -> StoredRelease:
+        recipe.check()
+        terms = recipe.terms
+        self._ledger.check(terms.unit_key, terms.charge, principal=asker.name, allotment=asker.share)
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            recipe.recheck(cursor)
+            self._steps("before the charge")
+            ledger_id = self._charge(terms, asker, statement)
+            release = self._produced(cursor, recipe, _described(terms, digest, asker, statement, ledger_id))
+        if release is None:  # raised here, so that no error that quotes data is its context
+            self._failed[digest] = ledger_id
+            raise ReleaseFailed(ledger_id)
+        self._carriers.carry(release.name, self._releases.table_sql(release.name), release.rows)
+        return release
+
+    def _charge(self, terms: Terms, asker: Asker, statement: str) -> int:
+        return self._ledger.charge(
+            terms.unit_key,
+            terms.table,
+            terms.charge,
+            asker.name,
+            statement,
+            terms.mechanism,
+            allotment=asker.share,
+        )
+
+    def _produced(
+        self, cursor: duckdb.DuckDBPyConnection, recipe: Recipe, release: StoredRelease
+    ) -> StoredRelease | None:
+        """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
+        try:
+            self._steps("after the charge")
+            product = recipe.produce(cursor, self._ledger.bounding_key, self._entropy, self._steps)
+            release = replace(release, rows=product.rows.num_rows)
+            self._releases.put_table(release, product.columns, product.rows, product.covariances)
+            self._steps("after the release")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            return None
+        return release
+
+
+def _described(terms: Terms, digest: str, asker: Asker, statement: str, ledger_id: int) -> StoredRelease:
+    return StoredRelease(
+        name=f"release_{ledger_id}",
+        digest=digest,
+        statement=statement,
+        strategy=terms.strategy,
+        epsilon=terms.charge.epsilon,
+        delta=terms.charge.delta,
+        rho=terms.charge.rho,
+        rows=0,
+        principal=asker.name,
+        ledger_id=ledger_id,
+        laws=terms.laws,
+        kind="answer",
+    )
