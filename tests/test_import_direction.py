@@ -13,11 +13,11 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 VALUES = ("errors", "domain", "privacy", "accounting")
 STATIONS = (
     *("frontend", "workload", "strategies", "planning", "trusted", "recovery"),
-    *("summaries", "synthetic", "sparsequeries", "edges"),
+    *("summaries", "synthetic", "sparsequeries", "edges", "server", "commands"),
 )
 ORDER = dict.fromkeys(VALUES, 0) | {station: rank for rank, station in enumerate(STATIONS, start=1)}
 ORDER["__init__"] = ORDER["__main__"] = ORDER["edges"]
-SEES_DUCKDB = ("trusted", "edges", "__init__", "__main__")
+SEES_DUCKDB = ("trusted", "edges", "server", "commands", "__init__", "__main__")
 
 
 def imported(tree: ast.Module, package: str) -> Iterator[str]:
@@ -91,6 +91,8 @@ def test_every_import_goes_with_the_data() -> None:
         ("dpduck.trusted.noise", "import numpy as np\nx = np.random.default_rng()"),
         ("dpduck.workload.range", "import importlib\nimportlib.import_module('duckdb')"),
         ("dpduck.workload.range", "name = 'x'\n__import__(name)"),
+        ("dpduck.edges.connection", "from dpduck.server import gate"),
+        ("dpduck.server.gate", "from dpduck.commands import demo"),
         ("dpduck.helpers", "import math"),
     ],
 )

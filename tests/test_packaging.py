@@ -45,7 +45,7 @@ def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
     assert "dpduck/sql/README.md" in held
     assert held == product | sql | {"dpduck/py.typed"}
     assert "licenses/LICENSE" in info
-    assert "dpduck = dpduck.edges.command_line:main" in entry_points
+    assert "dpduck = dpduck.commands.command_line:main" in entry_points
 
 
 def test_the_wheel_depends_on_what_earned_its_place(wheel: Path) -> None:

@@ -13,7 +13,7 @@ import click
 import duckdb
 
 from dpduck.edges.connection import connect, verify_store
-from dpduck.edges.demo import run_demo
+from dpduck.commands.demo import run_demo
 from dpduck.edges.publish import publish
 from dpduck.errors import DpduckError
 from dpduck.frontend.names import quote_identifier

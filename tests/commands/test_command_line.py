@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
-from dpduck.edges.command_line import main
+from dpduck.commands.command_line import main
 
 COUNT = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) sex, count(*) AS n FROM visits GROUP BY sex ORDER BY sex"
@@ -142,7 +142,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]
     """The whole demonstration, once, as a process of its own."""
     folder = tmp_path_factory.mktemp("demo")
     done = subprocess.run(
-        [sys.executable, "-m", "dpduck.edges.command_line", "demo", "--directory", str(folder / "clinic here")],
+        [sys.executable, "-m", "dpduck.commands.command_line", "demo", "--directory", str(folder / "clinic here")],
         capture_output=True,
         text=True,
         check=False,
