@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import duckdb
 
-from dpduck.edges.connection import connect, verify_store
 from dpduck.commands.demo import run_demo
+from dpduck.edges.connection import connect, verify_store
 from dpduck.edges.publish import publish
 from dpduck.errors import DpduckError
 from dpduck.frontend.names import quote_identifier
