@@ -5,11 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpduck.errors import PermissionRefusal
+from dpduck.frontend.names import fold
+
 
 @dataclass(frozen=True)
 class Asker:
-    """Who asks. share: of a budget, for principals of a server; None for no limit but the budget."""
+    """Who asks. share: of a budget, for principals of a server; None for no limit but the budget.
+
+    tables: the private tables that may be asked about, each as a name or with its schema and database; None for all.
+    """
 
     name: str
     owner: bool
     share: Fraction | None = None
+    tables: tuple[str, ...] | None = None
+
+    def require_table(self, table: str) -> None:
+        """PermissionRefusal for a private table, named in full, that is not this asker's to ask about.
+
+        >>> Asker("alice", owner=False, tables=("visits",)).require_table("clinic.main.visits")
+        """
+        if self.tables is None:
+            return
+        parts = fold(table).split(".")
+        if not any(parts[-len(allowed) :] == allowed for allowed in (fold(name).split(".") for name in self.tables)):
+            accepted = ", ".join(self.tables) or "no table"
+            raise PermissionRefusal(
+                f"{self.name} may not ask about {table.rsplit('.', maxsplit=1)[-1]!r}", accepted=accepted
+            )

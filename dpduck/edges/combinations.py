@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from dpduck.edges.asker import Asker
 from dpduck.edges.listings import rows_sql
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.sandbox import first_line, sandbox
@@ -34,13 +35,13 @@ Weights = dict[tuple[int, ...], FloatArray]
 _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUBLE"), ("interval_high", "DOUBLE"))
 
 
-def combined(releases: ReleaseStore, text: str) -> str:
+def combined(releases: ReleaseStore, text: str, asker: Asker) -> str:
     """One row for a JSON list: release, confidence, aggregate, one expression of weights (a sum) or two (a ratio)."""
     name, confidence, aggregate, *expressions = json.loads(text)
     if not all(isinstance(item, str) for item in (name, *expressions)):
         raise Refusal("a name or an expression is missing", accepted="dp_stderr_of('ward_cube', 'expression')")
     level = _confidence(confidence)
-    release = _base(releases, name)
+    release = _base(releases, name, asker)
     covariances = _covariances(releases, release)
     answers, weights = _evaluated(releases, release, aggregate, expressions)
     sums = [_total(answers, weight) for weight in weights]
@@ -64,8 +65,10 @@ def _confidence(value: object) -> Fraction:
     return Fraction(str(value))
 
 
-def _base(releases: ReleaseStore, name: str) -> StoredRelease:
+def _base(releases: ReleaseStore, name: str, asker: Asker) -> StoredRelease:
     found = releases.named(name)
+    if found is not None and found.kind != "view" and not asker.owner and found.principal != asker.name:
+        found = None  # another's answers are not listed for this reader either
     base = None if found is None else releases.by_digest(found.digest)
     if base is None:
         raise Refusal(f"there is no release {name[:100]!r}", accepted="a name of dp_releases()")

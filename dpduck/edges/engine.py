@@ -107,11 +107,11 @@ class Engine:
 
     def stderr_of(self, text: str, asker: Asker) -> str:
         """SQL with a weighted sum of released cells, its standard error and its interval."""
-        return combined(self._releases, text)
+        return combined(self._releases, text, asker)
 
     def ratio_of(self, text: str, asker: Asker) -> str:
         """SQL with the ratio of two such sums."""
-        return combined(self._releases, text)
+        return combined(self._releases, text, asker)
 
     def _analysis(self, statement: Ask) -> Analysis:
         with self._open_cursor() as cursor:
@@ -121,6 +121,7 @@ class Engine:
 
     def _ask(self, statement: Ask, text: str, asker: Asker) -> str:
         analysis = self._analysis(statement)
+        asker.require_table(str(analysis.request.table))
         if statement.view is not None and self._views.is_ready(statement, text, asker, analysis.request.digest()):
             return listings.status(self._views.ready(statement.view))
         release = self._releaser.release(

@@ -90,6 +90,8 @@ class Releaser:
         with self._turns.turn(digest):
             found = self._releases.by_digest(digest)
             if found is not None:
+                if asker.tables is not None:  # what is released already is not everybody's to ask for
+                    asker.require_table(self._ledger.entry(found.ledger_id).table_name)
                 return found
             if digest in self._failed:  # a statement is bound more than once: one failure is charged once
                 raise ReleaseFailed(self._failed[digest])
@@ -98,6 +100,7 @@ class Releaser:
     def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str) -> StoredRelease:
         recipe.check()
         terms = recipe.terms
+        asker.require_table(terms.table)
         self._ledger.check(terms.unit_key, terms.charge, principal=asker.name, allotment=asker.share)
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")

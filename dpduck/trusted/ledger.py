@@ -167,6 +167,10 @@ class Ledger:
         """All entries in order, or those of one principal."""
         return self._chain.entries(principal)
 
+    def entry(self, entry_id: int) -> LedgerEntry:
+        """One entry by its number."""
+        return self._chain.entry(entry_id)
+
     def verify(self) -> None:
         """Read the whole chain again; StoreError names the first entry that is not what was written."""
         with self._lock:

@@ -111,6 +111,14 @@ class LedgerChain:
             found.append(entry_of(row))
         return found
 
+    def entry(self, entry_id: int) -> LedgerEntry:
+        """One entry by its number."""
+        row = next(self._table.rows_from(entry_id), None)
+        if row is None or row.id != entry_id:
+            raise StoreError(f"ledger entry {entry_id} is missing; accepted: the store as it was last written")
+        require_untouched(self._chain_key, self._store_id, row)
+        return entry_of(row)
+
     def verify(self) -> None:
         """Read the whole chain again; StoreError names the first entry that is not what was written."""
         state = LedgerState()

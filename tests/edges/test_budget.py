@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from dpduck.accounting import rho_of
-from dpduck.edges import release as release_module
+from dpduck.edges import cube_release as release_module
 from dpduck.trusted.counting import count_exactly
 from tests.edges.clinics import Clinic, by
 

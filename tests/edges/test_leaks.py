@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.edges import cube_release as release_module
 from dpduck.edges import functions
-from dpduck.edges import release as release_module
 from dpduck.errors import ReleaseFailed
 from dpduck.trusted.exact_counts import ExactCounts
 from tests.edges.clinics import Clinic, by, one_line

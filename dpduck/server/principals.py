@@ -1,0 +1,145 @@
+"""Principals: who may ask, about which tables, for which share of the budget. Tokens are kept as hashes alone."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpduck.edges.asker import Asker
+from dpduck.errors import PermissionRefusal, Refusal, StoreError
+from dpduck.trusted.secrets_file import Secrets
+
+RECORD = "principals"
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_.-]{0,63}")
+_RESERVED = frozenset(("owner", "dpduck"))
+_TOKEN_BYTES = 32  # 256 bits from the operating system: a fast hash is enough, nothing can be guessed
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Someone with a token. share: of each budget, None for no limit but the budget. tables: None for every table.
+
+    token_hash: hexadecimal SHA-256 of the token.
+    """
+
+    name: str
+    share: Fraction | None
+    tables: tuple[str, ...] | None
+    token_hash: str
+
+    @property
+    def asker(self) -> Asker:
+        """How dp() sees this principal."""
+        return Asker(self.name, owner=False, share=self.share, tables=self.tables)
+
+
+Changed = Callable[[tuple[Principal, ...]], tuple[Principal, ...]]
+
+
+class PrincipalBook:
+    """The principals of one store, in its secrets; every call reads them anew, so that a revocation counts at once."""
+
+    def __init__(self, kept: Secrets) -> None:
+        self._kept = kept
+
+    def add(self, name: str, share: Fraction | None = None, tables: Sequence[str] | None = None) -> str:
+        """A new principal; returns the token, which is not kept and cannot be shown again."""
+        if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
+            raise Refusal(
+                f"{name[:80]!r} is no name for a principal", accepted="a letter, then letters, digits, '_', '.' and '-'"
+            )
+        if share is not None and not 0 < share <= 1:
+            raise Refusal("a share is a part of the budget", accepted="more than 0 and at most 1, such as 0.5")
+        token = f"dpduck_{secrets.token_urlsafe(_TOKEN_BYTES)}"
+        added = Principal(name, share, None if tables is None else tuple(tables), hashed(token))
+        self._change(lambda present: (*_without(present, name, missing=False), added))
+        return token
+
+    def revoke(self, name: str) -> None:
+        """Takes a principal's token back; what was charged to the name stays charged to it."""
+        self._change(lambda present: _without(present, name, missing=True))
+
+    def all(self) -> tuple[Principal, ...]:
+        """Every principal, by name."""
+        return _read(self._kept.get(RECORD))
+
+    def named(self, name: str) -> Principal:
+        """The principal of this name as of now; PermissionRefusal where there is none."""
+        for principal in self.all():
+            if principal.name == name:
+                return principal
+        raise PermissionRefusal("this principal was revoked", accepted="a token that is in force")
+
+    def authenticate(self, token: str) -> Principal | None:
+        """Whose token this is, None for nobody's. Every hash is compared, each in constant time."""
+        given, found = hashed(token), None
+        for principal in self.all():
+            if hmac.compare_digest(principal.token_hash, given):
+                found = principal
+        return found
+
+    def _change(self, change: Changed) -> None:
+        while True:  # another process may write meanwhile
+            before = self._kept.get(RECORD)
+            after = json.dumps([_plain(principal) for principal in change(_read(before))]).encode()
+            if self._kept.replace(RECORD, before, after):
+                return
+
+
+def hashed(token: str) -> str:
+    """What is kept of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def parse_share(text: str) -> Fraction:
+    """A share as people write it.
+
+    >>> parse_share("0.5"), parse_share("1/3"), parse_share("25%")
+    (Fraction(1, 2), Fraction(1, 3), Fraction(1, 4))
+    """
+    try:
+        return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise Refusal(f"{text[:80]!r} is no share", accepted="0.5, 1/2 or 50%") from None
+
+
+def _without(present: Sequence[Principal], name: str, *, missing: bool) -> tuple[Principal, ...]:
+    """All but the one of this name; refuses where it is there and should not be, or the other way round."""
+    known = any(principal.name.lower() == name.lower() for principal in present)
+    if missing and not known:
+        raise Refusal(f"there is no principal {name[:80]!r}", accepted=", ".join(p.name for p in present) or "none yet")
+    if known and not missing:
+        raise Refusal(f"there is a principal {name!r} already", accepted="another name, or dpduck principal revoke")
+    return tuple(principal for principal in present if principal.name.lower() != name.lower())
+
+
+def _plain(principal: Principal) -> dict[str, object]:
+    return {
+        "name": principal.name,
+        "share": None if principal.share is None else str(principal.share),
+        "tables": principal.tables,
+        "token_hash": principal.token_hash,
+    }
+
+
+def _read(record: bytes | None) -> tuple[Principal, ...]:
+    try:
+        listed = [] if record is None else json.loads(record)
+        found = [
+            Principal(
+                name=entry["name"],
+                share=None if entry["share"] is None else Fraction(entry["share"]),
+                tables=None if entry["tables"] is None else tuple(entry["tables"]),
+                token_hash=entry["token_hash"],
+            )
+            for entry in listed
+        ]
+    except (ValueError, KeyError, TypeError):
+        raise StoreError("the list of principals is damaged; accepted: the secrets file as last written") from None
+    return tuple(sorted(found, key=lambda principal: principal.name))
