@@ -29,6 +29,7 @@ import duckdb
 import numpy as np
 
 from dpduck.domain import ValueDomain
+from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.counting import count_exactly
 from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
 
@@ -67,7 +68,7 @@ def job_of(names: list[str], max_rows: int | None = None) -> CountingJob:
     keys = tuple(KeyColumn(f"t.{name}", domain_of(name)) for name in names)
     attributes = tuple(Attribute((i,), np.arange(key.domain.size), key.domain.size) for i, key in enumerate(keys))
     unit = None if max_rows is None else "t.unit"
-    return CountingJob("t", (), unit, max_rows or 1, CONTENT, keys, attributes, ("",))
+    return CountingJob("t", (), unit, max_rows or 1, CONTENT, keys, attributes, (Contribution(""),))
 
 
 def exact_sql(names: list[str]) -> str:

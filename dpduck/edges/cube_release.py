@@ -24,6 +24,7 @@ from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.request import Request
 from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.counting import count_exactly
 from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.discrete_gaussian import LARGEST_VARIANCE
@@ -121,5 +122,5 @@ def counting_job(request: Request) -> CountingJob:
         content_sql=request.content_sql,
         keys=tuple(KeyColumn(source.sql, source.domain) for source in request.sources),
         attributes=attributes,
-        aggregates=conditions,
+        aggregates=tuple(map(Contribution, conditions)),
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpduck.errors import InternalError
 from dpduck.trusted.binning_sql import KeyReading, ParameterValue, key_reading
 from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, bounded_rows_sql, key_integer, order_sql
+from dpduck.trusted.contribution_sql import by_cell, by_unit, row_columns, steps_sql, tables_from
 from dpduck.trusted.counting_job import Attribute, CountingJob
 from dpduck.trusted.exact_counts import ExactCounts
 
@@ -29,17 +30,28 @@ def count_exactly(cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_
         parameters.update(reading.parameters)
     if job.unit_sql is not None:
         parameters[KEY] = key_integer(bounding_key)
-    sql = unbounded_sql(job, readings) if job.unit_sql is None else bounded_sql(job, readings, job.unit_sql)
-    columns = _fetched(cursor, sql, parameters)
+    columns = _fetched(cursor, job_sql(job, readings), parameters)
     if columns is None:
         # Raised outside the handler: DuckDB's error, which may quote data, is not even this one's context.
         raise InternalError("counting failed")
-    counts = columns[len(columns) - len(job.aggregates) :]
     if job.unit_sql is None:
+        keys = len(readings)
         codes = [_codes(reading, column) for reading, column in zip(readings, columns, strict=False)]
     else:
+        keys = len(_words(readings))
         codes = _unpacked(readings, columns)
-    return _exact_counts(job, codes, np.array([np.ma.getdata(count) for count in counts], dtype=np.int64))
+    return _exact_counts(job, codes, np.array(tables_from(job.aggregates, columns[keys:]), dtype=np.int64))
+
+
+def job_sql(job: CountingJob, readings: Sequence[KeyReading] | None = None) -> str:
+    """The one query that runs over private rows; labels, edges and the secret key are prepared parameters."""
+    if readings is None:
+        readings = tuple(key_reading(key, position) for position, key in enumerate(job.keys))
+    if job.unit_sql is not None:
+        return bounded_sql(job, readings, job.unit_sql)
+    if any(aggregate.per_group for aggregate in job.aggregates):
+        raise InternalError("contributions by group need a privacy unit")
+    return unbounded_sql(job, readings)
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, ParameterValue]) -> list[Column] | None:
@@ -51,49 +63,49 @@ def _fetched(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, 
 
 
 def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
-    """One row per occupied group: a column per key, then one per aggregate.
+    """One row per occupied group: a column per key, then those of the aggregates.
 
     Grouping by the columns themselves, or by a position in the list of labels, is as fast as DuckDB's own query;
     packing several keys into one integer is not (DESIGN 6.2).
     """
     exactly = prod(reading.slots for reading in readings) > FEW_GROUPS
-    outputs = [reading.group_sql for reading in readings] + [_count(when) for when in _shielded(job)]
-    groups = ", ".join(str(position + 1) for position in range(len(readings)))
-    grouping = f" GROUP BY {groups}" if groups else ""
-    return f"SELECT {', '.join(outputs)} FROM {job.from_sql}{_where(job, readings, exactly)}{grouping}"
+    groups = {f"dpduck_cell_{number}": reading.group_sql for number, reading in enumerate(readings)}
+    columns = {**groups, **row_columns(job.aggregates, _shield(job))}
+    listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items()) or "1 AS dpduck_row"
+    rows = f"SELECT {listed} FROM {job.from_sql}{_where(job, readings, exactly)}"
+    return _cells_sql(job, rows, list(groups))
 
 
 def bounded_sql(job: CountingJob, readings: Sequence[KeyReading], unit_sql: str) -> str:
-    """One row per occupied cell of the bounded rows: its keys packed into integers, then a column per aggregate.
+    """One row per occupied cell of the bounded rows: its keys packed into integers, then those of the aggregates.
 
     Here packing pays: rows are narrow when they are sorted. Rows outside a domain are dropped before bounding.
     """
     words = [_word_sql(readings, word) for word in _words(readings)]
     cells = [f"dpduck_cell_{number}" for number in range(len(words))]
-    flags = {f"dpduck_flag_{number}": when for number, when in enumerate(_shielded(job)) if when}
-    outputs = [f"{sql} AS {name}" for name, sql in zip(cells, words, strict=True)]
-    outputs += [f"{when} AS {name}" for name, when in flags.items()]
+    columns = row_columns(job.aggregates, _shield(job))
+    outputs = [f"{sql} AS {name}" for name, sql in (*zip(cells, words, strict=True), *columns.items())]
     outputs += [f"{unit_sql} AS {UNIT}", f"{order_sql(job.content_sql)} AS {ORDER}"]
     rows = f"SELECT {', '.join(outputs)} FROM {job.from_sql}{_where(job, readings, exactly=True)}"
-    kept = bounded_rows_sql(rows, [*cells, *flags], job.max_rows)
-    counts = [_count(f"dpduck_flag_{number}" if when else "") for number, when in enumerate(job.aggregates)]
+    units = [UNIT] if any(aggregate.per_group for aggregate in job.aggregates) else []
+    kept = bounded_rows_sql(rows, [*cells, *columns, *units], job.max_rows)
+    return _cells_sql(job, kept, cells, units)
+
+
+def _cells_sql(job: CountingJob, rows_sql: str, cells: Sequence[str], units: Sequence[str] = ()) -> str:
+    """Rows to steps, to units where bounds are by group, to cells."""
+    sql = steps_sql(job.aggregates, rows_sql, [*cells, *units])
+    if units:
+        grouping = ", ".join([*cells, *units])
+        sql = f"SELECT {', '.join([*cells, *by_unit(job.aggregates)])} FROM ({sql}) GROUP BY {grouping}"
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
-    return f"SELECT {', '.join([*cells, *counts])} FROM ({kept}){grouping}"
+    outputs = [f"{total} AS dpduck_total_{number}" for number, total in enumerate(by_cell(job.aggregates, bool(units)))]
+    return f"SELECT {', '.join([*cells, *outputs])} FROM ({sql}){grouping}"
 
 
-def _shielded(job: CountingJob) -> list[str]:
-    """The aggregates' conditions, with a shield before those that need TRY.
-
-    DuckDB computes an expression that occurs twice in a projection once, below it, and takes it out of TRY for that:
-    there it raises. It leaves alone what only a later branch of CASE computes; no hash is NULL, which it cannot know.
-    """
-    shield = f"CASE WHEN hash({job.content_sql[0] if job.content_sql else 0}) IS NULL THEN FALSE WHEN"
-    return [f"{shield} {when} THEN TRUE ELSE FALSE END" if "try(" in when else when for when in job.aggregates]
-
-
-def _count(condition: str) -> str:
-    """A count as BIGINT: it cannot overflow, as a sum could be said to."""
-    return f"count(CASE WHEN {condition} THEN 1 END)" if condition else "count(*)"
+def _shield(job: CountingJob) -> str:
+    """No hash is NULL, which DuckDB cannot know (see row_columns)."""
+    return f"CASE WHEN hash({job.content_sql[0] if job.content_sql else 0}) IS NULL THEN"
 
 
 def _where(job: CountingJob, readings: Sequence[KeyReading], exactly: bool) -> str:
@@ -163,7 +175,10 @@ def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.i
     if kept is not None:
         coordinates, counts = [codes[kept] for codes in coordinates], counts[:, kept]
     sizes = tuple(attribute.size for attribute in job.attributes)
-    return ExactCounts(tuple(coordinates), counts, sizes, 1 if job.unit_sql is None else job.max_rows)
+    bounds = zip(job.aggregates, job.unit_bounds, strict=True)
+    return ExactCounts(
+        tuple(coordinates), counts, sizes, tuple(bound for aggregate, bound in bounds for _ in range(aggregate.tables))
+    )
 
 
 def _all_inside(columns: Sequence[Column]) -> NDArray[np.bool_] | None:

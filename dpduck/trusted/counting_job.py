@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.domain import Domain
+from dpduck.trusted.contribution import Contribution
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class CountingJob:
     unit_sql: the privacy unit of a row; None for PRIVACY UNIT ROW. Rows whose unit is NULL are dropped.
     max_rows: m, rows kept of one unit after filters and joins (only with unit_sql).
     content_sql: every column of the row source, for the keyed order in which a unit's rows are kept.
-    aggregates: SQL conditions; aggregate j counts the kept rows for which condition j is true; "" counts all.
+    aggregates: what every kept row adds to each table of integers.
     """
 
     from_sql: str
@@ -53,4 +55,11 @@ class CountingJob:
     content_sql: tuple[str, ...]
     keys: tuple[KeyColumn, ...]
     attributes: tuple[Attribute, ...] = field(repr=False)
-    aggregates: tuple[str, ...]
+    aggregates: tuple[Contribution, ...]
+
+    @property
+    def unit_bounds(self) -> tuple[int, ...]:
+        """For each aggregate, the most that one unit's kept rows add to all of its tables together (L1)."""
+        rows = 1 if self.unit_sql is None else self.max_rows
+        cells = prod(key.domain.size for key in self.keys)
+        return tuple(aggregate.unit_bound(rows, cells) for aggregate in self.aggregates)

@@ -14,22 +14,23 @@ class ExactCounts:
     """Sparse exact counts by released attributes; opaque, because even their number is private.
 
     _exact_coordinates: one row of attribute codes per attribute, one column per occupied combination (may repeat).
-    _exact_counts: one row per aggregate. _sizes: of the attributes. _unit_bound: rows that a unit may have in them.
+    _exact_counts: one row per table of integers, those of an aggregate next to each other; they wrap at 64 bits.
+    _sizes: of the attributes. _unit_bounds: for each table, what a unit adds at most to all of its aggregate's tables.
     """
 
-    __slots__ = ("_exact_coordinates", "_exact_counts", "_sizes", "_unit_bound")
+    __slots__ = ("_exact_coordinates", "_exact_counts", "_sizes", "_unit_bounds")
 
     def __init__(
         self,
         coordinates: tuple[NDArray[np.integer], ...],
         counts: NDArray[np.int64],
         sizes: tuple[int, ...],
-        unit_bound: int,
+        unit_bounds: tuple[int, ...],
     ) -> None:
         self._exact_coordinates = coordinates
         self._exact_counts = counts
         self._sizes = sizes
-        self._unit_bound = unit_bound
+        self._unit_bounds = unit_bounds
 
     def __repr__(self) -> str:
         return "ExactCounts(hidden)"

@@ -27,16 +27,18 @@ LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 
 LARGEST_PROBE = 1 << 20  # entries of a factor that compiled_cost looks at one by one
 
 
-def measure(
-    counts: ExactCounts, plan: Plan, aggregate: int, unit_bound: int, entropy: Entropy
-) -> tuple[IntegerArray, ...]:
-    """One noisy integer array for each measurement of `plan`, shape measurement.query.shape."""
-    if counts._unit_bound > unit_bound or counts._sizes != plan.workload.sizes:
+def measure(counts: ExactCounts, plan: Plan, table: int, unit_bound: int, entropy: Entropy) -> tuple[IntegerArray, ...]:
+    """One noisy integer array for each measurement of `plan`, shape measurement.query.shape, of one exact table.
+
+    unit_bound: what one unit adds at most to this table and the others of its aggregate together, which the plan's
+    noise is for: since that is an L1 bound, tables of one aggregate that are measured alike cost as much as one.
+    """
+    if counts._unit_bounds[table] > unit_bound or counts._sizes != plan.workload.sizes:
         raise InternalError("the plan and the counts disagree about the domain or the contribution bound")
     for measurement in plan.measurements:
         _check_weights(measurement.query)
     wanted = {measurement.query.attributes for measurement in plan.measurements}
-    marginals = _marginals(counts, aggregate, wanted)
+    marginals = _marginals(counts, table, wanted)
     return tuple(
         _with_noise(measurement, marginals[measurement.query.attributes], plan.noise, entropy)
         for measurement in plan.measurements
@@ -62,14 +64,12 @@ def _check_weights(query: KroneckerQuery) -> None:
         raise InternalError("the weights of a query are too large for 64-bit answers")
 
 
-def _marginals(
-    counts: ExactCounts, aggregate: int, wanted: set[tuple[int, ...]]
-) -> dict[tuple[int, ...], IntegerArray]:
+def _marginals(counts: ExactCounts, number: int, wanted: set[tuple[int, ...]]) -> dict[tuple[int, ...], IntegerArray]:
     """Exact marginals; those that fit into one dense table are rolled up from it, not from the sparse counts."""
     found: dict[tuple[int, ...], IntegerArray] = {}
     for group in _groups(wanted, counts._sizes):
         union = tuple(sorted(set().union(*group)))
-        tables = {union: _dense(counts, aggregate, union)}
+        tables = {union: _dense(counts, number, union)}
         for attributes in sorted(group, key=lambda attributes: (-len(attributes), attributes)):
             found[attributes] = _roll_up(tables, attributes)
     return found
@@ -95,10 +95,10 @@ def _groups(wanted: set[tuple[int, ...]], sizes: tuple[int, ...]) -> list[list[t
     return groups
 
 
-def _dense(counts: ExactCounts, aggregate: int, attributes: tuple[int, ...]) -> IntegerArray:
+def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> IntegerArray:
     """The marginal on `attributes`, added up in integers from the sparse counts."""
     shape = tuple(counts._sizes[attribute] for attribute in attributes)
-    values = counts._exact_counts[aggregate]
+    values = counts._exact_counts[number]
     position = np.zeros(values.shape, dtype=np.int64)
     for attribute, size in zip(attributes, shape, strict=True):
         position *= size
@@ -126,7 +126,7 @@ def _roll_up(tables: dict[tuple[int, ...], IntegerArray], attributes: tuple[int,
 def compiled_cost(plans: Sequence[Plan], unit_bound: int) -> Charge:
     """The price of the compiled measurements, from the operators that will run; never below the true price.
 
-    A unit has at most `unit_bound` rows, which may all fall into one cell: L1 and L2 norms are multiplied by it.
+    A unit adds at most `unit_bound` to the exact tables, all of it perhaps to one cell: norms are multiplied by it.
     Laplace with scale b: unit_bound * max L1 of a column / b, and these add up.
     Gaussian with variance s: unit_bound^2 * max squared L2 of a column / (2 s), and these add up.
     """

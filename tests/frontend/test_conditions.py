@@ -17,6 +17,7 @@ from dpduck.frontend.allowlist import check_row_local
 from dpduck.frontend.argument_rules import temporal_arguments
 from dpduck.frontend.conditions import safe_sql, sql_of
 from dpduck.frontend.dialect import PrivateDuckDB
+from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.counting import count_exactly
 from dpduck.trusted.counting_job import CountingJob
 from tests.frontend.nasty_rows import TYPES, Writer, create
@@ -67,7 +68,9 @@ def accepted(tables: duckdb.DuckDBPyConnection, text: str) -> str | None:
 
 def count(tables: duckdb.DuckDBPyConnection, filters: list[str], conditions: list[str], unit: str | None) -> None:
     """Counts as trusted code does; raises where DuckDB does."""
-    job = CountingJob("nasty AS r0", tuple(filters), unit, 3, tuple(COLUMN_TYPES), (), (), tuple(conditions))
+    job = CountingJob(
+        "nasty AS r0", tuple(filters), unit, 3, tuple(COLUMN_TYPES), (), (), tuple(map(Contribution, conditions))
+    )
     count_exactly(tables, job, b"key")
 
 

@@ -129,7 +129,7 @@ def test_recovered_cells_are_unbiased_with_the_errors_that_were_predicted(
     plan = plan_workload(workload, noise, amount, 1, strategy=strategy, budgets="optimal", consistency=consistency)[0]
     exact = np.array([[5, 0], [7, 1], [2, 40]])
     coordinates = tuple(axis.reshape(-1) for axis in np.indices(exact.shape))
-    counts = ExactCounts(coordinates, exact.reshape(1, -1), exact.shape, 1)
+    counts = ExactCounts(coordinates, exact.reshape(1, -1), exact.shape, (1,))
     truth = [exact[2].sum(), exact[:, 1].sum(), exact[2, 1], exact.sum()]
     entropy = operating_system_entropy()
     found = np.empty((REPEATS, len(SETS)))

@@ -15,13 +15,14 @@ import numpy as np
 
 from dpduck.domain import Domain, RangeDomain, ValueDomain
 from dpduck.trusted.binning_sql import code_expression
+from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.counting import count_exactly
 from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
 
 
 def job_of(domain: Domain, unit_sql: str | None) -> CountingJob:
     attribute = Attribute((0,), np.arange(domain.size), domain.size)
-    return CountingJob("t", (), unit_sql, 1, ("t.v",), (KeyColumn("t.v", domain),), (attribute,), ("",))
+    return CountingJob("t", (), unit_sql, 1, ("t.v",), (KeyColumn("t.v", domain),), (attribute,), (Contribution(""),))
 
 
 @cache

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpduck.domain import RangeDomain, ValueDomain
 from dpduck.trusted.binning_sql import key_reading
 from dpduck.trusted.bounding_sql import key_integer
+from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.counting import bounded_sql, count_exactly
 from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
 
@@ -66,7 +67,8 @@ def job_of(
 ) -> CountingJob:
     attributes = tuple(Attribute((i,), np.arange(size), size) for i, size in enumerate(CELLS))
     from_sql, content = SOURCES[source]
-    return CountingJob(from_sql, FILTERS[filters], "t.unit", max_rows, content, KEYS, attributes, aggregates)
+    counted = tuple(map(Contribution, aggregates))
+    return CountingJob(from_sql, FILTERS[filters], "t.unit", max_rows, content, KEYS, attributes, counted)
 
 
 def answers(connection: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes = b"key") -> NDArray[np.int64]:
@@ -212,7 +214,7 @@ def test_rows_outside_a_domain_take_no_place(domain: ValueDomain | RangeDomain) 
     connection = load([(unit, ward, float(ward)) for unit in range(40) for ward in ("1", "1", "7", "3")])
     keys = (KeyColumn("t.ward" if domain.type_name != "DOUBLE" else "t.charge", domain),)
     attributes = (Attribute((0,), np.arange(domain.size), domain.size),)
-    job = CountingJob("t", (), "t.unit", 1, CONTENT, keys, attributes, ("",))
+    job = CountingJob("t", (), "t.unit", 1, CONTENT, keys, attributes, (Contribution(""),))
     assert answers(connection, job).sum() == 40
 
 
@@ -251,7 +253,7 @@ def test_any_number_of_keys(keys: int) -> None:
         CONTENT,
         (KeyColumn("t.ward", domain),) * keys,
         tuple(Attribute((i,), np.arange(101), 101) for i in range(keys)),
-        ("", "t.unit = 2"),
+        (Contribution(""), Contribution("t.unit = 2")),
     )
     counts = count_exactly(connection.cursor(), job, b"key")
     assert counts._exact_counts.sum(axis=1).tolist() == [5, 2]

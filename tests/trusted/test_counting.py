@@ -17,6 +17,7 @@ import pytest
 
 from dpduck.domain import RangeDomain, ValueDomain
 from dpduck.errors import InternalError
+from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.counting import FEW_GROUPS, count_exactly
 from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.exact_counts import ExactCounts
@@ -51,7 +52,8 @@ def job_of(
     filters: tuple[str, ...] = (),
     unit_sql: str | None = None,
 ) -> CountingJob:
-    return CountingJob("visits AS v", filters, unit_sql, 1000, ("v.sex",), keys, attributes, aggregates)
+    counted = tuple(map(Contribution, aggregates))
+    return CountingJob("visits AS v", filters, unit_sql, 1000, ("v.sex",), keys, attributes, counted)
 
 
 def table_of(counts: ExactCounts) -> list[dict[tuple[int, ...], int]]:

@@ -63,7 +63,7 @@ def sparse(table: NDArray[np.int64], aggregates: int = 1, unit_bound: int = 1, r
         cells, values = np.concatenate([cells, cells]), np.concatenate([values - 1, np.ones_like(values)])
     coordinates = tuple(codes.astype(np.int32) for codes in np.unravel_index(cells, table.shape))
     counts = np.stack([values * (number + 1) for number in range(aggregates)])
-    return ExactCounts(coordinates, counts, table.shape, unit_bound)
+    return ExactCounts(coordinates, counts, table.shape, (unit_bound,) * len(counts))
 
 
 FACTORS = (
@@ -157,7 +157,7 @@ def test_weights_that_could_overflow_are_refused_before_looking() -> None:
         _exact_counts = property(lambda self: pytest.fail("looked"))
 
     counts = object.__new__(Untouchable)
-    counts._sizes, counts._unit_bound = (2,), 1
+    counts._sizes, counts._unit_bounds = (2,), (1,)
     query = KroneckerQuery((0,), (MatrixFactor(np.array([[1 << 22, 0]])),))
     with pytest.raises(InternalError, match="too large for 64-bit"):
         measure(counts, plan_of((2,), [query]), 0, 1, Seeded(0))

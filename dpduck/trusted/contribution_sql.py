@@ -1,0 +1,169 @@
+"""Contributions in SQL, level by level: rows, steps, units where bounds are by group, cells.
+
+Nothing here raises on any row: values are DOUBLE, clamped before they are subtracted and divided, and cast to BIGINT
+only between 0 and the number of steps; sums of BIGINT are HUGEINT, which 2^63 rows of 2^63 do not overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.trusted.contribution import LARGEST_BOUND, Contribution
+
+LIMB = 1 << 32
+Column = NDArray[np.integer]
+
+
+def flag(number: int) -> str:
+    """Whether a row meets the condition of an aggregate."""
+    return f"dpduck_flag_{number}"
+
+
+def _value(number: int) -> str:
+    return f"dpduck_value_{number}"
+
+
+def _double(number: Fraction) -> str:
+    return f"CAST({float(number)!r} AS DOUBLE)"
+
+
+def row_columns(aggregates: Sequence[Contribution], shield: str) -> dict[str, str]:
+    """Columns of the rows: what conditions and values are, by name.
+
+    shield: begins a CASE whose first branch is never taken. DuckDB computes an expression that occurs twice in a
+    projection once, below it, and takes it out of TRY for that: there it raises. It leaves alone what only a later
+    branch of CASE computes.
+    """
+    columns: dict[str, str] = {}
+    for number, aggregate in enumerate(aggregates):
+        condition, value = aggregate.condition, aggregate.value_sql
+        shielded = "try(" in condition or "try(" in value
+        if condition:
+            columns[flag(number)] = (
+                f"{shield} FALSE WHEN {condition} THEN TRUE ELSE FALSE END" if shielded else condition
+            )
+        if value:
+            branches = f"WHEN {condition} THEN {value} END" if condition else f"ELSE {value} END"
+            if shielded:
+                columns[_value(number)] = f"{shield} NULL {branches}"
+            else:
+                columns[_value(number)] = f"CASE {branches}" if condition else value
+    return columns
+
+
+def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[str]) -> str:
+    """The rows with their values in steps; as they are where nothing has a value."""
+    columns = [
+        f"{_steps(aggregate, _value(number))} AS {_value(number)}"
+        for number, aggregate in enumerate(aggregates)
+        if aggregate.value_sql
+    ]
+    columns += [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition]
+    return f"SELECT {', '.join([*kept, *columns])} FROM ({rows_sql})" if columns else rows_sql
+
+
+def _steps(aggregate: Contribution, value: str) -> str:
+    """k of a row; of one that is still to be added up for its unit, its value in steps from 0."""
+    if aggregate.per_group:
+        steps = f"round(least(greatest({value} / {_double(aggregate.step)}, -{LARGEST_BOUND}), {LARGEST_BOUND}))"
+    else:
+        inside = f"least(greatest({value}, {_double(aggregate.low)}), {_double(aggregate.high)})"
+        steps = f"round(({inside} - {_double(aggregate.low)}) / {_double(aggregate.step)})"
+        steps = f"least(greatest({steps}, 0), {aggregate.steps})"
+    type_name = "INTEGER" if aggregate.steps < LIMB >> 2 and not aggregate.per_group else "BIGINT"
+    return f"CASE WHEN isfinite({value}) THEN CAST({steps} AS {type_name}) END"
+
+
+def by_unit(aggregates: Sequence[Contribution]) -> list[str]:
+    """What is added up for each unit in each cell."""
+    columns = []
+    for number, aggregate in enumerate(aggregates):
+        if aggregate.per_group:
+            columns.append(f"{_clamped(aggregate, number)} AS {_value(number)}")
+            continue
+        columns.append(f"{_rows(aggregate, number)} AS dpduck_rows_{number}")
+        if aggregate.form != "count":
+            columns += [
+                f"count({_value(number)}) AS dpduck_valued_{number}",
+                f"sum({_value(number)}) AS dpduck_sum_{number}",
+                f"sum({_square(number)}) AS dpduck_squares_{number}",
+            ]
+    return columns
+
+
+def _clamped(aggregate: Contribution, number: int) -> str:
+    """k of a unit in a cell, NULL where none of its rows contributes."""
+    low, high = int(aggregate.low / aggregate.step), int(aggregate.high / aggregate.step)
+    if aggregate.value_sql:
+        present, total = f"count({_value(number)})", f"sum({_value(number)})"
+    else:
+        present = total = _rows(aggregate, number)
+    if aggregate.per_group == "average":
+        total = f"round(CAST({total} AS DOUBLE) / {present})"
+    steps = f"CAST(least(greatest({total}, {low}), {high}) AS BIGINT) - ({low})"
+    return f"CASE WHEN {present} > 0 THEN {steps} END"
+
+
+def _rows(aggregate: Contribution, number: int) -> str:
+    return f"count(CASE WHEN {flag(number)} THEN 1 END)" if aggregate.condition else "count(*)"
+
+
+def _square(number: int) -> str:
+    return f"CAST({_value(number)} AS BIGINT) * {_value(number)}"
+
+
+def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
+    """What is added up for each cell, over rows, or over units that were added up by `by_unit`."""
+    columns: list[str] = []
+    for number, aggregate in enumerate(aggregates):
+        added = units and not aggregate.per_group
+        if aggregate.form == "count":
+            columns.append(_total(f"dpduck_rows_{number}") if added else _rows(aggregate, number))
+            continue
+        rows, valued = _rows(aggregate, number), f"count({_value(number)})"
+        sums, squares = f"sum({_value(number)})", f"sum({_square(number)})"
+        if added:
+            rows, valued = _total(f"dpduck_rows_{number}"), _total(f"dpduck_valued_{number}")
+            sums, squares = f"sum(dpduck_sum_{number})", f"sum(dpduck_squares_{number})"
+        elif aggregate.per_group:
+            rows = valued
+        columns += [rows, valued, *_limbs(sums)]
+        if aggregate.degree == 2:
+            columns += _limbs(squares)
+    return columns
+
+
+def _total(column: str) -> str:
+    return f"CAST(ifnull(sum({column}), 0) AS BIGINT)"
+
+
+def _limbs(total: str) -> list[str]:
+    """A total that is not negative, modulo 2^64, in two halves that fit BIGINT."""
+    return [
+        f"CAST(ifnull({total}, 0) % {LIMB} AS BIGINT)",
+        f"CAST((ifnull({total}, 0) // {LIMB}) % {LIMB} AS BIGINT)",
+    ]
+
+
+def tables_from(aggregates: Sequence[Contribution], columns: Sequence[Column]) -> list[NDArray[np.int64]]:
+    """The tables of all aggregates from the columns of `by_cell`, in 64 bits that wrap."""
+    fetched = iter([np.ma.getdata(column).astype(np.int64) for column in columns])
+    tables: list[NDArray[np.int64]] = []
+    for aggregate in aggregates:
+        rows = next(fetched)
+        if aggregate.form == "count":
+            tables.append(rows)
+            continue
+        valued, sums = next(fetched), _joined(next(fetched), next(fetched))
+        squares = _joined(next(fetched), next(fetched)) if aggregate.degree == 2 else sums
+        tables += aggregate.tables_of(rows, valued, sums, squares)
+    return tables
+
+
+def _joined(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+    joined: NDArray[np.int64] = (high << 32) + low
+    return joined
