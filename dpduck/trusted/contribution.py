@@ -84,7 +84,7 @@ class Contribution:
         """The most that one row, or one unit in one cell, adds to all tables together."""
         if self.form == "sum":
             return int(max(abs(self.low), abs(self.high)) / self.unit)
-        return self.steps**self.degree
+        return int(self.steps**self.degree)
 
     def unit_bound(self, rows: int, cells: int) -> int:
         """The most that a unit with so many rows in a table of so many cells adds to all tables together (L1).
