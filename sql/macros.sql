@@ -1,0 +1,86 @@
+-- Macros for analysts over released tables: pure SQL for any DuckDB from 1.5, present in every published file.
+-- Each stands alone, so that they work from an attached file too: published.dp_margin(..). Nothing here costs budget.
+
+-- The weighted sum of released cells with its standard error and an interval of at least this confidence:
+--   SELECT dp_sum_interval(n, n_stderr) FROM by_ward WHERE building = 'north'
+--   SELECT dp_sum_interval(n, n_stderr, weight := CASE sex WHEN 'F' THEN 1 ELSE -1 END) FROM by_sex
+-- By default it covers however the noise of the cells is correlated, as in cubes: the standard errors are added up.
+-- independent := true adds up the variances: right for the cells of one GROUP BY list or of one grouping set that was
+-- measured by itself (strategy 'I' or 'Q'), and too narrow elsewhere; dp_stderr_of knows the exact covariances.
+-- The half-width is that of a sum of Laplace or Gaussian noises (dpduck/recovery/intervals.py, SumMargin), with the
+-- normal quantile by P. J. Acklam's rational approximation (relative error below 1.2e-9), rounded up.
+CREATE OR REPLACE MACRO dp_sum_interval(n, stderr, weight := 1, confidence := 0.95, independent := false) AS
+list_transform(
+  list_transform(
+    list_transform(
+      [{
+        'estimate': sum(CAST(n AS DOUBLE) * weight),
+        'stderr': CASE WHEN independent THEN sqrt(sum(pow(CAST(stderr AS DOUBLE) * weight, 2)))
+                       ELSE sum(abs(CAST(stderr AS DOUBLE) * weight)) END,
+        'step': CAST(max(abs(weight)) AS DOUBLE),
+        'outside': CASE WHEN confidence BETWEEN 0.5 AND 0.999999 THEN 1 - CAST(confidence AS DOUBLE)
+                        ELSE error('confidence is out of range; accepted: confidence from 0.5 to 0.999999') END
+      }],
+      lambda s: struct_insert(s, q := CASE WHEN s.outside < 0.0485 THEN sqrt(-2 * ln(s.outside / 2))
+                                           ELSE 0.5 - s.outside / 2 END)
+    ),
+    lambda s: struct_insert(s, normal := 1.000000002e0 * CASE WHEN s.outside < 0.0485 THEN
+        -(((((-7.784894002430293e-03 * s.q - 3.223964580411365e-01) * s.q - 2.400758277161838e+00) * s.q
+            - 2.549732539343734e+00) * s.q + 4.374664141464968e+00) * s.q + 2.938163982698783e+00)
+        / ((((7.784695709041462e-03 * s.q + 3.224671290700398e-01) * s.q + 2.445134137142996e+00) * s.q
+            + 3.754408661907416e+00) * s.q + 1e0)
+      ELSE s.q
+        * (((((-3.969683028665376e+01 * s.q * s.q + 2.209460984245205e+02) * s.q * s.q - 2.759285104469687e+02)
+            * s.q * s.q + 1.383577518672690e+02) * s.q * s.q - 3.066479806614716e+01) * s.q * s.q
+            + 2.506628277459239e+00)
+        / (((((-5.447609879822406e+01 * s.q * s.q + 1.615858368580409e+02) * s.q * s.q - 1.556989798598866e+02)
+            * s.q * s.q + 6.680131188771972e+01) * s.q * s.q - 1.328068155288572e+01) * s.q * s.q + 1e0)
+      END)
+  ),
+  lambda s: struct_pack(
+    estimate := s.estimate,
+    stderr := s.stderr,
+    low := s.estimate - least(s.stderr / sqrt(s.outside), greatest(s.normal, -ln(s.outside) / sqrt(2.0)) * s.stderr
+                              + CASE WHEN s.stderr < 2 * s.step THEN s.step ELSE s.step / 2 END),
+    high := s.estimate + least(s.stderr / sqrt(s.outside), greatest(s.normal, -ln(s.outside) / sqrt(2.0)) * s.stderr
+                               + CASE WHEN s.stderr < 2 * s.step THEN s.step ELSE s.step / 2 END)
+  )
+)[1];
+
+-- The sum over the part of a summary that a condition names; keys that the summary left out count as 0, not as NULL:
+--   SELECT dp_subset_estimate(n, home LIKE '36%') FROM commute
+CREATE OR REPLACE MACRO dp_subset_estimate(n, part := true) AS coalesce(sum(n) FILTER (WHERE part), 0);
+
+-- The share of the bin [key, key + width) that lies in [low, high): 0, 1, or a fraction at the edges.
+--   SELECT dp_sum_interval(n, n_stderr, weight := dp_range_share(age, 5, 18, 65)) FROM by_age
+CREATE OR REPLACE MACRO dp_range_share(key, width, low, high) AS
+greatest(0e0, least(CAST(key AS DOUBLE) + width, CAST(high AS DOUBLE)) - greatest(CAST(key AS DOUBLE), CAST(low AS DOUBLE)))
+/ width;
+
+-- The sum over [low, high) of a summary or a binned table, spread evenly inside bins; width 1 for whole numbers:
+--   SELECT dp_range_estimate(age, n, 18, 65, width := 5) FROM by_age
+CREATE OR REPLACE MACRO dp_range_estimate(key, n, low, high, width := 1) AS
+coalesce(sum(n * (greatest(0e0, least(CAST(key AS DOUBLE) + width, CAST(high AS DOUBLE))
+                                - greatest(CAST(key AS DOUBLE), CAST(low AS DOUBLE))) / width)), 0);
+
+-- One margin of a cube as a flat table: rows where the kept columns have values and the others are rolled up, which
+-- are left out. `kept` and `rolled_up` together name the cube's grouping columns:
+--   FROM dp_margin('ward_cube', ['ward'], ['sex'])
+-- A domain WITH NULL has values that look rolled up: keep GROUPING(..) in such a view and compare it, see below.
+CREATE OR REPLACE MACRO dp_margin(cube, kept, rolled_up) AS TABLE
+SELECT COLUMNS(lambda c: NOT list_contains(list_transform(rolled_up, lambda x: lower(x)), lower(c))
+                         AND NOT starts_with(c, 'dpduck_margin_'))
+FROM (SELECT *, CASE WHEN list_has_all(list_transform(struct_keys(t), lambda x: lower(x)),
+                                       list_transform(list_concat(kept, rolled_up), lambda x: lower(x))) THEN true
+                     ELSE error('the cube has no such column; accepted: lists of its grouping columns')
+                END AS dpduck_margin_kept, NULL AS dpduck_margin_rolled_up FROM query_table(cube) AS t)
+WHERE COLUMNS(lambda c: list_contains(list_transform(kept, lambda x: lower(x)), lower(c))
+                        OR c = 'dpduck_margin_kept') IS NOT NULL
+  AND COLUMNS(lambda c: list_contains(list_transform(rolled_up, lambda x: lower(x)), lower(c))
+                        OR c = 'dpduck_margin_rolled_up') IS NULL;
+
+-- The value of GROUPING(all columns in order) for the margin of some of them:
+--   FROM ward_cube WHERE rolled_up = dp_grouping_id(['sex', 'ward'], ['ward'])
+CREATE OR REPLACE MACRO dp_grouping_id(columns_in_order, kept) AS
+list_sum(list_transform(columns_in_order, lambda name, place: CASE WHEN list_contains(kept, name) THEN 0
+                                          ELSE 1 << CAST(len(columns_in_order) - place AS INTEGER) END));
