@@ -1,8 +1,7 @@
-"""Publishing: private views, and nothing else of the store, as a DuckDB file or a directory of Parquet files."""
+"""Publishing: private views, and nothing else of the store, as a DuckDB file, Parquet files or PostgreSQL tables."""
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,113 +9,106 @@ from pathlib import Path
 
 import duckdb
 
+from dpduck.edges.analyst_macros import install_analyst_macros
+from dpduck.edges.publish_postgres import is_postgres, shown_target, to_postgres
+from dpduck.edges.published_views import METADATA, PublishedView, metadata_sql, open_store, published_views
+from dpduck.edges.replace_directory import replace_directory
 from dpduck.edges.store import STORAGE_VERSION
-from dpduck.errors import Refusal, StoreError
+from dpduck.errors import Refusal
 from dpduck.frontend.names import quote_identifier, quote_text
-
-METADATA = "dpduck_releases"
-_METADATA_COLUMNS = "name, statement, strategy, epsilon, delta, rho, released_at, rows"
+from dpduck.trusted.secrets_file import Steps, no_step
 
 
 @dataclass(frozen=True)
 class Published:
-    """What was written."""
+    """What was written; target is fit to be printed: without the password of a database."""
 
     views: tuple[str, ...]
-    target: Path
+    target: str
 
 
-def publish(store: Path, target: Path) -> Published:
-    """Writes the private views of a store to a .duckdb file, or to a directory as Parquet; all of it or nothing."""
-    if not store.is_file():
-        raise StoreError(f"there is no store at {store}; accepted: the file <name>_private.duckdb")
-    if target.suffix == ".duckdb":
-        return _to_duckdb(store, target)
-    if target.suffix:
-        raise Refusal(f"the target {target.name} is neither", accepted="FILE.duckdb or a directory for Parquet files")
-    return _to_parquet(store, target)
+def publish(
+    store: Path, target: str | Path, *, schema: str = "public", with_ledger: bool = False, steps: Steps = no_step
+) -> Published:
+    """Writes the private views of a store to FILE.duckdb, a directory (Parquet) or postgresql://..; all or nothing.
+
+    schema: in PostgreSQL. with_ledger: tell who asked and the numbers of ledger entries too. steps: called before the
+    last step; for tests that stop the process there.
+    """
+    with open_store(store) as connection:
+        views = published_views(connection, with_ledger=with_ledger)
+        metadata = metadata_sql(with_ledger=with_ledger)
+        names = tuple(view.name for view in views)
+        if is_postgres(str(target)):
+            to_postgres(connection, views, metadata, str(target), schema, steps)
+            return Published(names, shown_target(str(target)))
+        path = Path(target)
+        if path.suffix == ".duckdb":
+            _to_duckdb(connection, views, metadata, path, steps)
+        elif path.suffix or "://" in str(target):
+            raise Refusal(
+                f"the target {path.name} is neither",
+                accepted="FILE.duckdb, a directory for Parquet files, or postgresql://..",
+            )
+        else:
+            _to_parquet(connection, views, metadata, path, steps)
+        return Published(names, str(path))
 
 
-def _views(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    try:
-        rows = connection.execute("SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name").fetchall()
-    except duckdb.Error:
-        raise StoreError("the file is not a dpduck store; accepted: the file <name>_private.duckdb") from None
-    if not rows:
-        raise Refusal("the store has no private view", accepted="CREATE PRIVATE VIEW .. first")
-    return tuple(row[0] for row in rows)
-
-
-def _open(store: Path) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
-    try:
-        connection.execute(f"ATTACH {quote_text(str(store))} AS store (READ_ONLY)")
-    except duckdb.Error:
-        connection.close()
-        raise StoreError(
-            "the store cannot be read: it is no DuckDB file, or another process has it open; "
-            "accepted: a store that no process has open"
-        ) from None
-    return connection
-
-
-def _to_duckdb(store: Path, target: Path) -> Published:
+def _to_duckdb(
+    connection: duckdb.DuckDBPyConnection, views: Sequence[PublishedView], metadata: str, target: Path, steps: Steps
+) -> None:
+    if target.is_dir():
+        raise Refusal(f"{target.name} is a directory", accepted="a file")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory, _open(store) as connection:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
         unfinished = Path(directory) / "published.duckdb"
         connection.execute(f"ATTACH {quote_text(str(unfinished))} AS target (STORAGE_VERSION '{STORAGE_VERSION}')")
-        views = _views(connection)
         for view in views:
             _copy(connection, view)
-        connection.execute(f"CREATE TABLE target.main.{METADATA} AS {_metadata_sql()}")
-        connection.execute("DETACH target")
+        connection.execute(f"CREATE TABLE target.main.{METADATA} AS {metadata}")
+        install_analyst_macros(connection, "target")
+        connection.execute("DETACH target")  # writes everything into the one file
+        steps("written")
         unfinished.replace(target)
-    return Published(views, target)
 
 
-def _metadata_sql() -> str:
-    return f"SELECT {_METADATA_COLUMNS} FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
-
-
-def _copy(connection: duckdb.DuckDBPyConnection, view: str) -> None:
-    name = quote_identifier(view)
+def _copy(connection: duckdb.DuckDBPyConnection, view: PublishedView) -> None:
+    name = quote_identifier(view.name)
     connection.execute(f"CREATE TABLE target.main.{name} AS FROM store.main.{name}")
-    row = connection.execute(
-        "SELECT comment FROM duckdb_tables() WHERE database_name = 'store' AND table_name = ?", [view]
-    ).fetchone()
-    if row is not None and row[0]:
-        connection.execute(f"COMMENT ON TABLE target.main.{name} IS {quote_text(row[0])}")
-    comments = connection.execute(
-        "SELECT column_name, comment FROM duckdb_columns() WHERE database_name = 'store' AND table_name = ? "
-        "AND comment IS NOT NULL",
-        [view],
-    ).fetchall()
-    for column, comment in comments:
-        connection.execute(f"COMMENT ON COLUMN target.main.{name}.{quote_identifier(column)} IS {quote_text(comment)}")
+    if view.comment:
+        connection.execute(f"COMMENT ON TABLE target.main.{name} IS {quote_text(view.comment)}")
+    for column in view.columns:
+        if column.comment:
+            place = f"target.main.{name}.{quote_identifier(column.name)}"
+            connection.execute(f"COMMENT ON COLUMN {place} IS {quote_text(column.comment)}")
 
 
-def _to_parquet(store: Path, target: Path) -> Published:
+def _to_parquet(
+    connection: duckdb.DuckDBPyConnection, views: Sequence[PublishedView], metadata: str, target: Path, steps: Steps
+) -> None:
     ours = (target / f"{METADATA}.parquet").exists()
     if target.exists() and not ours and (not target.is_dir() or any(target.iterdir())):
         raise Refusal(f"{target.name} is in the way", accepted="a new directory, or one that publish made")
+    _require_file_names(views)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory, _open(store) as connection:
-        unfinished, earlier = Path(directory) / "published", Path(directory) / "earlier"
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
+        unfinished = Path(directory) / "published"
         unfinished.mkdir()
-        views = _views(connection)
-        _require_file_names(views)
         for view in views:
-            sql = f"FROM store.main.{quote_identifier(view)}"
-            connection.execute(f"COPY ({sql}) TO {quote_text(str(unfinished / f'{view}.parquet'))} (FORMAT parquet)")
-        metadata = quote_text(str(unfinished / f"{METADATA}.parquet"))
-        connection.execute(f"COPY ({_metadata_sql()}) TO {metadata} (FORMAT parquet)")
-        if target.exists():
-            shutil.move(target, earlier)
-        unfinished.replace(target)
-    return Published(views, target)
+            sql = f"FROM store.main.{quote_identifier(view.name)}"
+            path = quote_text(str(unfinished / f"{view.name}.parquet"))
+            comment = f", KV_METADATA {{comment: {quote_text(view.comment)}}}" if view.comment else ""
+            connection.execute(f"COPY ({sql}) TO {path} (FORMAT parquet{comment})")
+        place = quote_text(str(unfinished / f"{METADATA}.parquet"))
+        connection.execute(f"COPY ({metadata}) TO {place} (FORMAT parquet)")
+        steps("written")
+        replace_directory(unfinished, target)
 
 
-def _require_file_names(views: Sequence[str]) -> None:
+def _require_file_names(views: Sequence[PublishedView]) -> None:
     for view in views:
-        if not view.replace("_", "").replace("-", "").isalnum():
-            raise Refusal(f"the view {view!r} is no file name", accepted="letters, digits, _ and - in names of views")
+        if not view.name.replace("_", "").replace("-", "").isalnum():
+            raise Refusal(
+                f"the view {view.name!r} is no file name", accepted="letters, digits, _ and - in names of views"
+            )

@@ -1,0 +1,91 @@
+"""What is published of a store: its private views with their comments and metadata, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from dpduck.errors import Refusal, StoreError
+from dpduck.frontend.names import quote_text
+
+METADATA = "dpduck_releases"
+_LEDGER_ENTRY = re.compile(r"; ledger entry \d+")
+
+
+@dataclass(frozen=True)
+class PublishedColumn:
+    """A column of a private view, its DuckDB type in full."""
+
+    name: str
+    type_name: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class PublishedView:
+    """A private view as it is published."""
+
+    name: str
+    comment: str
+    columns: tuple[PublishedColumn, ...]
+
+
+def open_store(store: Path) -> duckdb.DuckDBPyConnection:
+    """A connection of its own with the file attached read-only as `store`."""
+    if not store.is_file():
+        raise StoreError(f"there is no store at {store}; accepted: the file <name>_private.duckdb")
+    connection = duckdb.connect(":memory:")
+    try:
+        connection.execute(f"ATTACH {quote_text(str(store))} AS store (READ_ONLY)")
+    except duckdb.Error:
+        connection.close()
+        raise StoreError(
+            "the store cannot be read: it is no DuckDB file, or another process has it open; "
+            "accepted: a store that no process has open"
+        ) from None
+    return connection
+
+
+def published_views(connection: duckdb.DuckDBPyConnection, *, with_ledger: bool) -> tuple[PublishedView, ...]:
+    """The private views of the attached store, by name."""
+    try:
+        names = connection.execute("SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name").fetchall()
+    except duckdb.Error:
+        raise StoreError("the file is not a dpduck store; accepted: the file <name>_private.duckdb") from None
+    if not names:
+        raise Refusal("the store has no private view", accepted="CREATE PRIVATE VIEW .. first")
+    return tuple(_view(connection, name, with_ledger) for (name,) in names)
+
+
+def _view(connection: duckdb.DuckDBPyConnection, name: str, with_ledger: bool) -> PublishedView:
+    place = "database_name = 'store' AND schema_name = 'main' AND table_name = ?"
+    row = connection.execute(f"SELECT comment FROM duckdb_tables() WHERE {place}", [name]).fetchone()
+    columns = connection.execute(
+        f"SELECT column_name, data_type, coalesce(comment, '') FROM duckdb_columns() WHERE {place} ORDER BY column_index",
+        [name],
+    ).fetchall()
+    comment = "" if row is None or row[0] is None else str(row[0])
+    return PublishedView(
+        name,
+        comment if with_ledger else _LEDGER_ENTRY.sub("", comment),
+        tuple(PublishedColumn(*map(str, column)) for column in columns),
+    )
+
+
+def metadata_sql(*, with_ledger: bool) -> str:
+    """A SELECT of one row per private view; who asked and its ledger entry are told only where that is wanted."""
+    ledger = ", principal, ledger_id" if with_ledger else ""
+    prices = ", ".join(f"{_number(column)} AS {column}" for column in ("epsilon", "delta", "rho"))
+    return (
+        f"SELECT name, statement, strategy, {prices}, released_at, rows{ledger} "
+        "FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
+    )
+
+
+def _number(column: str) -> str:
+    """A DOUBLE for a rational that is kept as text."""
+    divisor = f"coalesce(nullif(split_part({column}, '/', 2), ''), '1')"
+    return f"CAST(split_part({column}, '/', 1) AS DOUBLE) / CAST({divisor} AS DOUBLE)"
