@@ -21,10 +21,11 @@ list_transform(
         'outside': CASE WHEN confidence BETWEEN 0.5 AND 0.999999 THEN 1 - CAST(confidence AS DOUBLE)
                         ELSE error('confidence is out of range; accepted: confidence from 0.5 to 0.999999') END
       }],
-      lambda s: struct_insert(s, q := CASE WHEN s.outside < 0.0485 THEN sqrt(-2 * ln(s.outside / 2))
-                                           ELSE 0.5 - s.outside / 2 END)
+      lambda s: {'estimate': s.estimate, 'stderr': s.stderr, 'step': s.step, 'outside': s.outside,
+                 'q': CASE WHEN s.outside < 0.0485 THEN sqrt(-2 * ln(s.outside / 2)) ELSE 0.5 - s.outside / 2 END}
     ),
-    lambda s: struct_insert(s, normal := 1.000000002e0 * CASE WHEN s.outside < 0.0485 THEN
+    lambda s: {'estimate': s.estimate, 'stderr': s.stderr, 'step': s.step, 'outside': s.outside,
+               'normal': 1.000000002e0 * CASE WHEN s.outside < 0.0485 THEN
         -(((((-7.784894002430293e-03 * s.q - 3.223964580411365e-01) * s.q - 2.400758277161838e+00) * s.q
             - 2.549732539343734e+00) * s.q + 4.374664141464968e+00) * s.q + 2.938163982698783e+00)
         / ((((7.784695709041462e-03 * s.q + 3.224671290700398e-01) * s.q + 2.445134137142996e+00) * s.q
@@ -35,16 +36,16 @@ list_transform(
             + 2.506628277459239e+00)
         / (((((-5.447609879822406e+01 * s.q * s.q + 1.615858368580409e+02) * s.q * s.q - 1.556989798598866e+02)
             * s.q * s.q + 6.680131188771972e+01) * s.q * s.q - 1.328068155288572e+01) * s.q * s.q + 1e0)
-      END)
+      END}
   ),
-  lambda s: struct_pack(
-    estimate := s.estimate,
-    stderr := s.stderr,
-    low := s.estimate - least(s.stderr / sqrt(s.outside), greatest(s.normal, -ln(s.outside) / sqrt(2.0)) * s.stderr
+  lambda s: {
+    'estimate': s.estimate,
+    'stderr': s.stderr,
+    'low': s.estimate - least(s.stderr / sqrt(s.outside), greatest(s.normal, -ln(s.outside) / sqrt(2.0)) * s.stderr
                               + CASE WHEN s.stderr < 2 * s.step THEN s.step ELSE s.step / 2 END),
-    high := s.estimate + least(s.stderr / sqrt(s.outside), greatest(s.normal, -ln(s.outside) / sqrt(2.0)) * s.stderr
+    'high': s.estimate + least(s.stderr / sqrt(s.outside), greatest(s.normal, -ln(s.outside) / sqrt(2.0)) * s.stderr
                                + CASE WHEN s.stderr < 2 * s.step THEN s.step ELSE s.step / 2 END)
-  )
+  }
 )[1];
 
 -- The sum over the part of a summary that a condition names; keys that the summary left out count as 0, not as NULL:

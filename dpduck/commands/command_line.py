@@ -113,11 +113,13 @@ def show(database: Path, view: str, store: Path | None, shape: str) -> None:
 
 @main.command(name="publish")
 @click.argument("store", type=click.Path(dir_okay=False, exists=True, path_type=Path))
-@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="FILE.duckdb, or a directory.")
-def publish_command(store: Path, target: Path) -> None:
-    """Write the private views of STORE, and nothing else, to a DuckDB file or a directory of Parquet files."""
+@click.option("--to", "target", required=True, help="FILE.duckdb, a directory (Parquet), or postgresql://..")
+@click.option("--schema", default="public", show_default=True, help="The schema in PostgreSQL.")
+@click.option("--with-ledger", is_flag=True, help="Tell who asked and the numbers of ledger entries too.")
+def publish_command(store: Path, target: str, schema: str, with_ledger: bool) -> None:
+    """Write the private views of STORE, and nothing else, to a DuckDB file, Parquet files or PostgreSQL."""
     with one_line_errors():
-        published = publish(store, target)
+        published = publish(store, target, schema=schema, with_ledger=with_ledger)
         click.echo(f"{len(published.views)} private views in {published.target}: {', '.join(published.views)}")
 
 

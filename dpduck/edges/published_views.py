@@ -52,7 +52,9 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
 def published_views(connection: duckdb.DuckDBPyConnection, *, with_ledger: bool) -> tuple[PublishedView, ...]:
     """The private views of the attached store, by name."""
     try:
-        names = connection.execute("SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name").fetchall()
+        names = connection.execute(
+            "SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
+        ).fetchall()
     except duckdb.Error:
         raise StoreError("the file is not a dpduck store; accepted: the file <name>_private.duckdb") from None
     if not names:
@@ -64,7 +66,8 @@ def _view(connection: duckdb.DuckDBPyConnection, name: str, with_ledger: bool) -
     place = "database_name = 'store' AND schema_name = 'main' AND table_name = ?"
     row = connection.execute(f"SELECT comment FROM duckdb_tables() WHERE {place}", [name]).fetchone()
     columns = connection.execute(
-        f"SELECT column_name, data_type, coalesce(comment, '') FROM duckdb_columns() WHERE {place} ORDER BY column_index",
+        "SELECT column_name, data_type, coalesce(comment, '') FROM duckdb_columns() "
+        f"WHERE {place} ORDER BY column_index",
         [name],
     ).fetchall()
     comment = "" if row is None or row[0] is None else str(row[0])

@@ -15,6 +15,7 @@ from dpduck.edges.extensions import load_extension
 from dpduck.edges.publish import publish
 from dpduck.errors import DpduckError, Refusal, StoreError
 from tests.edges.clinics import Clinic
+from tests.edges.made_stores import copied, made_store
 from tests.edges.postgres_server import postgres_server
 
 pytestmark = pytest.mark.skipif(
@@ -58,19 +59,19 @@ def psql(server: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
         yield run
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def odd_types(store: duckdb.DuckDBPyConnection) -> None:
+        store.execute("ALTER TABLE odd RENAME TO plain")
+        store.execute(ODD_TYPES)
+        store.execute("DROP TABLE plain")
+
+    return made_store(tmp_path_factory.mktemp("made"), [view("epsilon = 1"), ODD], odd_types)
+
+
 @pytest.fixture
-def store(open_clinic: Callable[..., Clinic], tmp_path: Path) -> Path:
-    made = open_clinic(tmp_path / "clinic.duckdb")
-    made.fill()
-    made.protect()
-    made.dp(view("epsilon = 1"))
-    made.dp(ODD)
-    made.con.close()
-    with duckdb.connect(str(tmp_path / "clinic_private.duckdb")) as opened:
-        opened.execute("ALTER TABLE odd RENAME TO plain")
-        opened.execute(ODD_TYPES)
-        opened.execute("DROP TABLE plain")
-    return tmp_path / "clinic_private.duckdb"
+def store(made_once: Path, tmp_path: Path) -> Path:
+    return copied(made_once, tmp_path)
 
 
 def again(open_clinic: Callable[..., Clinic], store: Path, refresh: str) -> None:
@@ -202,9 +203,9 @@ def test_other_columns_are_refused_and_withdrawn_views_emptied(
 def test_a_password_stays_out_of_messages(store: Path, server: str) -> None:
     """One line with PostgreSQL's reason, without the URI's password, which DuckDB quotes."""
     wrong = server.replace("secret4711", "topsecret99")
-    with pytest.raises(StoreError) as refused:
+    with pytest.raises(StoreError) as unknown:
         publish(store, wrong)
-    assert "password authentication failed" in str(refused.value)
+    assert "password authentication failed" in str(unknown.value)
     for target in (wrong, wrong.replace("/postgres", "/nothing"), "postgresql://owner:topsecret99@127.0.0.1:1/x"):
         with pytest.raises(DpduckError) as refused:
             publish(store, target)
