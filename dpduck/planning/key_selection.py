@@ -1,0 +1,110 @@
+"""How the keys of a release are selected by a noisy threshold, what is measured for them, and at which spreads.
+
+A group is published if it has at least n privacy units and its noisy count is above n - 1 + k + tau, where one unit
+changes the count by at most k and P(noise > tau) is so small that none of C new groups is published but with
+probability delta (DESIGN 4.6 and 5). The noise costs rho or epsilon like any other; delta comes on top.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpduck.accounting import sigma2_of
+from dpduck.planning.discrete_tails import each_of, smallest_excess, survival
+from dpduck.planning.noise_variance import noise_variance
+from dpduck.planning.plan import NoiseKind
+
+
+@dataclass(frozen=True)
+class GroupBounds:
+    """What one privacy unit changes at most.
+
+    groups: C, counts that it is in. per_group: k, each of them. total: their sum. rows: of an answer, all in one cell.
+    """
+
+    groups: int
+    per_group: int
+    total: int
+    rows: int
+
+    @property
+    def l1(self) -> int:
+        """L1 norm of what a unit changes in the counts that keys are selected by."""
+        return min(self.groups * self.per_group, self.total)
+
+    @property
+    def l2_squared(self) -> int:
+        """Its squared L2 norm: the total in as few groups as hold it."""
+        return min(self.groups * self.per_group**2, self.total * self.per_group)
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """One release of selected keys.
+
+    least: n. excess: tau. reused: the aggregate that the selecting count answers, None where it answers none.
+    other: whether what was suppressed is counted too. spreads: of the selecting counts, and of every other query.
+    """
+
+    noise: NoiseKind
+    bounds: GroupBounds
+    least: int
+    delta: Fraction
+    selection_spread: Fraction
+    answer_spread: Fraction
+    excess: int
+    aggregates: int
+    reused: int | None
+    other: bool
+
+    @property
+    def threshold(self) -> int:
+        """Published is what has a noisy count above it."""
+        return self.least - 1 + self.bounds.per_group + self.excess
+
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy."""
+        return f"{self.noise.name.lower()}_threshold"
+
+    def spread_of(self, aggregate: int) -> Fraction:
+        """The spread of an aggregate's answers."""
+        return self.selection_spread if aggregate == self.reused else self.answer_spread
+
+    def variance_of(self, aggregate: int) -> float:
+        """The variance of an aggregate's answers before it is known which groups are published."""
+        return noise_variance(self.noise, self.spread_of(aggregate))
+
+    def published(self, units: int) -> float:
+        """The probability that a group of so many units, in as many rows, is published."""
+        if units < self.least:
+            return 0.0
+        return survival(self.noise, self.selection_spread, self.threshold - units + 1)
+
+
+def queries(aggregates: int, reused: int | None, other: bool) -> int:
+    """How many queries share the price: the selection, the aggregates that it does not answer, the other row's."""
+    return 1 + aggregates - (reused is not None) + (aggregates if other else 0)
+
+
+def plan_keys(
+    noise: NoiseKind,
+    amount: Fraction,
+    delta: Fraction,
+    bounds: GroupBounds,
+    *,
+    least: int,
+    aggregates: int,
+    reused: int | None,
+    other: bool,
+) -> KeyPlan:
+    """The plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for new groups."""
+    share = amount / queries(aggregates, reused, other)
+    if noise is NoiseKind.LAPLACE:
+        selection, answers = Fraction(bounds.l1) / share, Fraction(bounds.rows) / share
+    else:
+        selection = sigma2_of(share, Fraction(bounds.l2_squared))
+        answers = sigma2_of(share, Fraction(bounds.rows**2))
+    excess = smallest_excess(noise, selection, each_of(bounds.groups, delta))
+    return KeyPlan(noise, bounds, least, delta, selection, answers, excess, aggregates, reused, other)
