@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpduck.edges.key_release import key_laws, planned_keys
 from dpduck.edges.planned import AnyPlan, answers_are_whole, error_laws
 from dpduck.edges.released_rows import released_columns
 from dpduck.frontend.analyse import Analysis
@@ -46,4 +47,11 @@ def outer_check_sql(analysis: Analysis, plan: AnyPlan) -> str:
     """The whole statement over an empty release: DuckDB binds it as it will bind the answer, before the charge."""
     columns = released_columns(analysis.request, answers_are_whole(analysis.request, plan))
     laws = (error_laws(plan),) * len(analysis.request.aggregates)
+    return empty_release_sql([Column(name, type_name) for name, type_name in columns], laws, analysis)
+
+
+def selected_check_sql(analysis: Analysis) -> str:
+    """The same for a release of selected keys."""
+    columns = released_columns(analysis.request, True)
+    laws = key_laws(planned_keys(analysis.request))
     return empty_release_sql([Column(name, type_name) for name, type_name in columns], laws, analysis)

@@ -100,8 +100,11 @@ class CubeRecipe:
         return by_aggregate(request, answers[0]) if request.intervals else answers
 
 
-def counting_job(request: Request) -> CountingJob:
-    """What trusted code is to count for a request."""
+def counting_job(request: Request, public_keys_only: bool = False) -> CountingJob:
+    """What trusted code is to count for a request.
+
+    public_keys_only: its rows and those of its keys that have a public domain, but no aggregates.
+    """
     sizes = [source.domain.size for source in request.sources]
     attributes = tuple(
         Attribute(
@@ -110,8 +113,9 @@ def counting_job(request: Request) -> CountingJob:
             len(key.labels),
         )
         for key in request.keys
+        if not key.row_sql
     )
-    conditions = tuple(aggregate.condition for aggregate in request.aggregates)
+    conditions = () if public_keys_only else tuple(aggregate.condition for aggregate in request.aggregates)
     if request.intervals:  # the bins of the one source, NULL among them, which no interval holds
         attributes, conditions = (Attribute((0,), np.arange(sizes[0], dtype=np.int64), sizes[0]),), ("",)
     return CountingJob(

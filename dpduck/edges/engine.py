@@ -7,18 +7,20 @@ from fractions import Fraction
 import duckdb
 
 from dpduck.edges import listings
-from dpduck.edges.answers_sql import empty_release_sql, margins_sql, outer_check_sql
+from dpduck.edges.answers_sql import empty_release_sql, margins_sql, outer_check_sql, selected_check_sql
 from dpduck.edges.asker import Asker
 from dpduck.edges.carriers import Carriers
 from dpduck.edges.catalog import Catalog
 from dpduck.edges.combinations import combined
 from dpduck.edges.cube_release import CubeRecipe
+from dpduck.edges.key_explain import explained_keys
+from dpduck.edges.key_release import KeyRecipe
 from dpduck.edges.owner_changes import OwnerChanges
-from dpduck.edges.planned import AnyPlan, planned
+from dpduck.edges.planned import planned
 from dpduck.edges.policy_store import PolicyStore
 from dpduck.edges.private_views import PrivateViews
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
-from dpduck.edges.releaser import Releaser, Steps
+from dpduck.edges.releaser import Recipe, Releaser, Steps
 from dpduck.edges.roots import Roots
 from dpduck.edges.strategy_table import with_matrix
 from dpduck.errors import PermissionRefusal, Refusal
@@ -73,7 +75,8 @@ class Engine:
             raise Refusal(
                 "only a SELECT or a private view is explained", accepted="SELECT WITH DIFFERENTIAL_PRIVACY .."
             )
-        return listings.candidates(*planned(self._analysis(statement).request))
+        request = self._analysis(statement).request
+        return explained_keys(request) if request.selection is not None else listings.candidates(*planned(request))
 
     def budget(self, asker: Asker) -> str:
         """SQL that lists budgets, what was spent and what remains."""
@@ -124,23 +127,26 @@ class Engine:
         asker.require_table(str(analysis.request.table))
         if statement.view is not None and self._views.is_ready(statement, text, asker, analysis.request.digest()):
             return listings.status(self._views.ready(statement.view))
-        release = self._releaser.release(
-            analysis.request.digest(),
-            lambda: CubeRecipe(analysis.request, lambda cursor, plan: self._recheck(analysis, cursor, plan)),
-            asker,
-            text,
-        )
+        release = self._releaser.release(analysis.request.digest(), lambda: self._recipe(analysis), asker, text)
         self._require_outer(release, analysis)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
         return listings.status(self._views.put(statement, text, asker, release, select_sql))
 
-    def _recheck(self, analysis: Analysis, cursor: duckdb.DuckDBPyConnection, plan: AnyPlan) -> None:
+    def _recipe(self, analysis: Analysis) -> Recipe:
+        request = analysis.request
+        if request.selection is None:
+            return CubeRecipe(
+                request, lambda cursor, plan: self._recheck(analysis, cursor, outer_check_sql(analysis, plan))
+            )
+        return KeyRecipe(request, lambda cursor: self._recheck(analysis, cursor, selected_check_sql(analysis)))
+
+    def _recheck(self, analysis: Analysis, cursor: duckdb.DuckDBPyConnection, outer_sql: str) -> None:
         """What a new release must meet before its charge: facts as analysed, and SQL around it that binds."""
         catalog = Catalog(cursor, self._policies)
         catalog.require_unchanged(analysis.request)
-        catalog.bind(outer_check_sql(analysis, plan), analysis.outer.tables)
+        catalog.bind(outer_sql, analysis.outer.tables)
 
     def _require_outer(self, release: StoredRelease, analysis: Analysis) -> None:
         """SQL around a release binds where nothing else is, before it runs where private tables are.

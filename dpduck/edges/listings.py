@@ -18,6 +18,11 @@ from dpduck.trusted.ledger_values import LedgerEntry
 from dpduck.trusted.owner_check import Finding
 
 Value = str | int | float | bool | Fraction | None
+EXPLAINED = (
+    ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
+    ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
+    ("note", "VARCHAR"), ("seconds", "DOUBLE"),
+)  # fmt: skip
 
 
 def rows_sql(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Value]]) -> str:
@@ -52,11 +57,6 @@ def candidates(request: Request, plans: Sequence[AnyPlan]) -> str:
 
     seconds: measured for planning, estimated for noise and recovery; counting the rows comes on top.
     """
-    columns = [
-        ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
-        ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
-        ("note", "VARCHAR"), ("seconds", "DOUBLE"),
-    ]  # fmt: skip
     number = request.measured_aggregates
     rows: list[list[Value]] = [
         [
@@ -74,7 +74,7 @@ def candidates(request: Request, plans: Sequence[AnyPlan]) -> str:
         ]
         for position, plan in enumerate(plans)
     ]
-    return rows_sql(columns, rows)
+    return rows_sql(EXPLAINED, rows)
 
 
 def _note(request: Request, plan: AnyPlan) -> str:

@@ -44,9 +44,10 @@ class StoredRelease:
     @property
     def guarantee(self) -> str:
         """The guarantee in words, for comments on the table."""
+        keys = f", delta = {float(self.delta):g} for selected keys" if self.delta else ""
         if self.epsilon is not None:
-            return f"differentially private, epsilon = {float(self.epsilon):g} (pure)"
-        return f"differentially private, rho = {float(self.rho):g} (zCDP)"
+            return f"differentially private, epsilon = {float(self.epsilon):g}{keys or ' (pure)'}"
+        return f"differentially private, rho = {float(self.rho):g} (zCDP){keys}"
 
 
 class ReleaseStore:

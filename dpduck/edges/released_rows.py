@@ -80,18 +80,18 @@ def _key_columns(keys: Sequence[Key]) -> list[tuple[int, str, pa.Array]]:
     columns, ends = [], []
     with sandbox() as connection:
         for position, key in enumerate(keys):
-            labels = _label_array(connection, key.labels, key.type_name)
+            labels = label_array(connection, key.labels, key.type_name)
             if key.shape:
                 workload = range_workload(key)
                 last = pa.array(workload.stops - 1)
                 shown = last if key.shape == "prefixes" else pa.array(workload.starts)
-                ends.append((position, key.end_name, _label_array(connection, key.ends, key.type_name).take(last)))
+                ends.append((position, key.end_name, label_array(connection, key.ends, key.type_name).take(last)))
                 labels = labels.take(shown)
             columns.append((position, key.name, labels))
     return columns + ends
 
 
-def _label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | None], type_name: str) -> pa.Array:
+def label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | None], type_name: str) -> pa.Array:
     """Labels as an Arrow array of the released type; types that Arrow lacks stay text and are cast on insertion."""
     texts = pa.table({"place": np.arange(len(labels)), "label": pa.array(labels, pa.string())})
     connection.register("labels", texts)

@@ -18,9 +18,11 @@ from dpduck.frontend.grouping import RANGE_END, Grouping, range_text, read_group
 from dpduck.frontend.interval_filters import with_intervals
 from dpduck.frontend.keys import KeyBuilder
 from dpduck.frontend.names import TableName, fold, quote_identifier
-from dpduck.frontend.options import Options, charge_of, read_options, require_confidence, row_bound, target_of
+from dpduck.frontend.options import Options, read_options, require_confidence, row_bound
 from dpduck.frontend.outer_query import OuterQuery, SelectItem, released_select, select_items
 from dpduck.frontend.positions import refusal
+from dpduck.frontend.price import charge_of, target_of
+from dpduck.frontend.private_keys import require_selectable, selection_of
 from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
 from dpduck.frontend.row_source import PRIVATE_ALIAS, RowSource, read_row_source
@@ -75,7 +77,7 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
     grouping = _grouping(select, items, source)
-    builder = KeyBuilder(source, facts)
+    builder = KeyBuilder(source, facts, selecting=options.selection is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
     answers = AnswerReader(
         source.scope,
@@ -86,6 +88,8 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
         enums=_enums(keys, builder.sources),
     )
     sets, repeated = _grouping_sets(grouping, keys)
+    if options.selection is not None:
+        require_selectable(keys, sets, clause or select)
     released = released_select(select, items, answers, repeated)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
@@ -93,7 +97,7 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
     request = with_intervals(request, source.policy)
     check_shadowing(select, facts)
-    check_binding(request, source, answers.conditions, facts)
+    check_binding(request, source, [*answers.conditions, *builder.written], facts)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     return Analysis(request, outer, require_confidence(options))
 
@@ -101,7 +105,9 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
 def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
     """The ENUM types of keys that are columns."""
     domains = {
-        key.name: sources[key.sources[0]].domain for key in keys if key.expression == sources[key.sources[0]].sql
+        key.name: sources[key.sources[0]].domain
+        for key in keys
+        if key.sources and key.expression == sources[key.sources[0]].sql
     }
     return {name: domain.type_name for name, domain in domains.items() if domain.type_name.startswith("ENUM")}
 
@@ -212,11 +218,15 @@ def _from_sql(source: RowSource, types: Mapping[str, str]) -> str:
 
 
 def _check_size(
-    select: exp.Select, keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...], aggregates: tuple[Aggregate, ...]
+    select: exp.Select,
+    keys: tuple[Key, ...],
+    sets: tuple[tuple[int, ...], ...],
+    aggregates: tuple[Aggregate, ...],
+    selecting: bool,
 ) -> None:
     sizes = [key.released_size for key in keys]
     cells = sum(prod(sizes[position] for position in grouping_set) for grouping_set in sets) * len(aggregates)
-    if cells > MAX_RELEASED_CELLS:
+    if cells > MAX_RELEASED_CELLS and not selecting:
         raise refusal(
             select,
             f"the answer would have {cells} cells",
@@ -237,7 +247,7 @@ def _request(
     facts: PublicFacts,
 ) -> Request:
     types = _column_types(source, facts)
-    _check_size(select, keys, sets, aggregates)
+    _check_size(select, keys, sets, aggregates, options.selection is not None)
     place = select.args.get("hint") or select
     policy, max_rows = source.policy, row_bound(options, source.policy, place)
     multiplicity = prod(join.multiplicity for join in source.joins)
@@ -268,6 +278,7 @@ def _request(
         public_digests=_public_digests(source, facts),
         refresh=options.refresh,
         target=target_of(options, policy, place),
+        selection=selection_of(options, policy, unit_bound, place),
     )
 
 

@@ -64,6 +64,7 @@ def _check_temporal(
 
 def _row_sql(request: Request) -> str:
     expressions = [f"({column.sql})" for column in request.sources]
+    expressions += [f"({key.row_sql})" for key in request.keys if key.row_sql]
     expressions += [f"({aggregate.condition}) IS TRUE" for aggregate in request.aggregates if aggregate.condition]
     where = " AND ".join(f"({condition})" for condition in request.filters) or "true"
     return f"SELECT {', '.join(expressions) or '1'} FROM {request.from_sql} WHERE {where}"

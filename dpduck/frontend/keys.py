@@ -13,6 +13,7 @@ from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.grouping import RANGE_END, RANGE_SHAPES
 from dpduck.frontend.names import fold
 from dpduck.frontend.positions import position_of, refusal
+from dpduck.frontend.private_keys import SELECTING, selected_key
 from dpduck.frontend.public_facts import ImageInput, PublicFacts
 from dpduck.frontend.released_columns import is_reserved
 from dpduck.frontend.request import Key, SourceColumn
@@ -24,11 +25,17 @@ MAX_DOMAIN = 10_000_000
 
 
 class KeyBuilder:
-    """Builds the keys of one statement; source columns are shared between them."""
+    """Builds the keys of one statement; source columns are shared between them.
 
-    def __init__(self, source: RowSource, facts: PublicFacts) -> None:
+    selecting: whether keys without a public domain are accepted, because a threshold decides what is shown of them.
+    written: such keys, as they were resolved.
+    """
+
+    def __init__(self, source: RowSource, facts: PublicFacts, selecting: bool = False) -> None:
         self.source = source
         self.facts = facts
+        self.selecting = selecting
+        self.written: list[exp.Expr] = []
         self.columns: dict[str, SourceColumn] = {}
         self.names: set[str] = set()
 
@@ -38,6 +45,10 @@ class KeyBuilder:
 
     def build(self, text: str, expression: exp.Expr) -> Key:
         """The key for one resolved expression."""
+        if self.selecting and any(self._is_free(column) for column in expression.find_all(exp.Column)):
+            self.written.append(expression)
+            wanted = expression.name if isinstance(expression, exp.Column) else "key"
+            return selected_key(self._name(wanted), text, expression, self.source, self.facts)
         if isinstance(expression, exp.Column):
             position = self._source(expression)
             domain = self.columns[sql_of(expression)].domain
@@ -93,6 +104,9 @@ class KeyBuilder:
             raise error.at(position_of(expression)) from None
         return Key(self._name("key"), text, image.type_name, image.labels, tuple(positions), image.codes)
 
+    def _is_free(self, column: exp.Column) -> bool:
+        return column.table == PRIVATE_ALIAS and self.source.policy.domain(column.name) is None
+
     def _name(self, wanted: str) -> str:
         name, number = wanted, 1
         while fold(name) in self.names or is_reserved(name):
@@ -115,7 +129,8 @@ class KeyBuilder:
                     column,
                     f"the column {column.name!r} has no public domain",
                     f"a DOMAIN for it in the policy of {self.source.table.table}, or a column that has one"
-                    + _listed(tuple(name for name, _ in self.source.policy.domains)),
+                    + _listed(tuple(name for name, _ in self.source.policy.domains))
+                    + f", or {SELECTING}",
                 )
             return domain
         join = next(join for join in self.source.joins if join.alias == column.table)

@@ -8,27 +8,40 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpduck.accounting import rho_of
 from dpduck.errors import Refusal
 from dpduck.frontend.names import fold
 from dpduck.frontend.policy import Policy
 from dpduck.frontend.positions import refusal
-from dpduck.frontend.request import Target, Treatment
+from dpduck.frontend.request import Treatment
 from dpduck.frontend.token_reader import exact_number
-from dpduck.privacy import Charge
 
 KNOWN = (
     "epsilon", "delta", "rho", "privacy_unit_column", "max_rows_contributed", "max_groups_contributed",
     "group_selection_strategy", "min_privacy_units_per_group", "strategy", "budgets", "consistency", "nonnegative",
     "integer", "confidence", "refresh", "weights", "planning_seconds", "target_stderr",
+    "strategy_table", "other",
+)  # fmt: skip
+_NOT_FOR_SELECTED_KEYS = (
+    "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table",
 )  # fmt: skip
+_ONLY_FOR_SELECTED_KEYS = ("max_groups_contributed", "min_privacy_units_per_group", "other")
 LARGEST_EPSILON = Fraction(100)
 SMALLEST_AMOUNT = Fraction(1, 10**9)
 LARGEST_DELTA = Fraction(1, 100)
 LARGEST_TARGET = Fraction(10**12)
 LARGEST_WEIGHT = Fraction(10**6)
 SHORTEST_PLANNING, LONGEST_PLANNING = Fraction(1, 10), Fraction(60)
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """How groups are selected from the data, as the statement says it; max_groups is None where it does not."""
+
+    laplace: bool
+    max_groups: int | None
+    least_units: int
+    other: bool
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,7 @@ class Options:
     refresh: str
     treatment: Treatment
     target_stderr: Fraction | None = None
+    selection: SelectionOptions | None = None
 
 
 def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
@@ -58,12 +72,14 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
         if name in given:
             raise refusal(expression, f"the option {name} is given twice", "each option once")
         given[name] = expression.right
-    _check_selection(given)
+    selection = _selection(given)
     epsilon = _amount(given, "epsilon", LARGEST_EPSILON)
     delta = _amount(given, "delta", LARGEST_DELTA)
     rho = _amount(given, "rho", LARGEST_EPSILON)
     target = _amount(given, "target_stderr", LARGEST_TARGET)
-    if sum(price is not None for price in (epsilon, rho, target)) != 1 or (epsilon is None and delta is not None):
+    if sum(price is not None for price in (epsilon, rho, target)) != 1 or (
+        epsilon is None and delta is not None and (rho is None or selection is None)
+    ):
         raise refusal(
             place,
             "the price is missing or given twice",
@@ -88,40 +104,8 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
             strategy_table=_text(given, "strategy_table"),
         ),
         target,
+        selection,
     )
-
-
-def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
-    """What the whole statement costs (DESIGN 5: its epsilon and delta become rho); nothing yet for a target."""
-    if options.target_stderr is not None:
-        return Charge.pure(Fraction(0)) if policy.budget.pure else Charge.concentrated(Fraction(0))
-    if options.rho is not None:
-        charge = Charge.concentrated(options.rho)
-    elif options.epsilon is not None and options.delta is not None:
-        charge = Charge.concentrated(rho_of(options.epsilon, options.delta))
-    else:
-        charge = Charge.pure(options.epsilon or Fraction(0))
-    if policy.budget.pure and charge.epsilon is None:
-        raise refusal(place, "this table's budget is pure epsilon", "epsilon = .. without delta or rho")
-    if policy.max_epsilon is not None and (options.epsilon is None or options.epsilon > policy.max_epsilon):
-        raise refusal(place, "the price of one statement is limited", f"epsilon of at most {float(policy.max_epsilon)}")
-    if charge.rho <= 0:
-        raise refusal(place, "this epsilon and delta allow no noise scale", "a larger epsilon or delta")
-    return charge
-
-
-def target_of(options: Options, policy: Policy, place: exp.Expr) -> Target | None:
-    """The standard error that is to be bought; under an approximate budget, MAX EPSILON holds at the budget's delta."""
-    if options.target_stderr is None:
-        return None
-    limit, pure = policy.max_epsilon, policy.budget.pure
-    if limit is None:
-        return Target(options.target_stderr, pure, LARGEST_EPSILON)
-    if not pure:
-        if policy.budget.delta <= 0:
-            raise refusal(place, "the price of one statement is limited", f"epsilon of at most {float(limit):g}")
-        limit = rho_of(limit, policy.budget.delta)
-    return Target(options.target_stderr, pure, limit)
 
 
 def row_bound(options: Options, policy: Policy, place: exp.Expr) -> int:
@@ -138,15 +122,34 @@ def row_bound(options: Options, policy: Policy, place: exp.Expr) -> int:
     return asked
 
 
-def _check_selection(given: dict[str, exp.Expr]) -> None:
+def _selection(given: dict[str, exp.Expr]) -> SelectionOptions | None:
+    """How groups are selected; None where they are public."""
     value = given.get("group_selection_strategy")
-    if value is not None and value.name.upper() != "PUBLIC_GROUPS":
-        raise refusal(value, "groups are not selected from data", "PUBLIC_GROUPS, with a DOMAIN in the policy")
-    for name in ("max_groups_contributed", "min_privacy_units_per_group"):
+    strategy = "PUBLIC_GROUPS" if value is None else value.name.upper()
+    if value is not None and strategy not in ("PUBLIC_GROUPS", "LAPLACE_THRESHOLD", "GAUSSIAN_THRESHOLD"):
+        raise refusal(
+            value,
+            "group_selection_strategy has no such value",
+            "PUBLIC_GROUPS, with a DOMAIN in the policy; LAPLACE_THRESHOLD or GAUSSIAN_THRESHOLD, with a delta",
+        )
+    if strategy == "PUBLIC_GROUPS":
+        for name in _ONLY_FOR_SELECTED_KEYS:
+            if name in given:
+                raise refusal(
+                    given[name],
+                    f"{name} does not apply to public groups",
+                    "MAX ROWS in the policy, max_rows_contributed; or group_selection_strategy = GAUSSIAN_THRESHOLD",
+                )
+        return None
+    for name in _NOT_FOR_SELECTED_KEYS:
         if name in given:
-            raise refusal(
-                given[name], f"{name} does not apply to public groups", "MAX ROWS in the policy, max_rows_contributed"
-            )
+            raise refusal(given[name], f"{name} does not apply to keys that are selected", "the statement without it")
+    return SelectionOptions(
+        laplace=strategy == "LAPLACE_THRESHOLD",
+        max_groups=_whole(given, "max_groups_contributed"),
+        least_units=_whole(given, "min_privacy_units_per_group") or 1,
+        other=_flag(given, "other"),
+    )
 
 
 def _amount(given: dict[str, exp.Expr], name: str, largest: Fraction) -> Fraction | None:

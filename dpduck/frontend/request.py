@@ -28,6 +28,7 @@ class Key:
     codes: row-major over the sources' domains, the label's position for each combination, -1 where it is dropped.
     shape: '' for a plain key; 'prefixes' or 'ranges' for sums over intervals of its labels, in their order.
     ends, end_name: of such a key, what range_end(column) shows for an interval whose last label is i.
+    row_sql: of a key whose values are private: a VARCHAR of every row, unable to raise; it has no labels.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Key:
     shape: str = ""
     ends: tuple[str, ...] = ()
     end_name: str = ""
+    row_sql: str = ""
 
     @property
     def released_size(self) -> int:
@@ -89,6 +91,20 @@ class Target:
 
 
 @dataclass(frozen=True)
+class KeySelection:
+    """Groups are published where their noisy number of privacy units is above a threshold.
+
+    laplace: the noise, else Gaussian. groups: C, the most of one unit. least_units: fewer are never published.
+    other: a row more, for all groups that are not published.
+    """
+
+    laplace: bool
+    groups: int
+    least_units: int
+    other: bool
+
+
+@dataclass(frozen=True)
 class Request:
     """One private release.
 
@@ -97,6 +113,7 @@ class Request:
     grouping_sets: positions in keys, increasing within a set; no set twice.
     intervals: where every aggregate is an interval of bins of the one source: its first bin and the one after.
     matrix: an analyst's own strategy, as (row, column, value), rows and columns from 0.
+    selection: where groups are selected from the data; there is one grouping set then.
     target: where it is given, charge is empty until planning has found the price, and no part of the digest.
     """
 
@@ -123,6 +140,7 @@ class Request:
     target: Target | None = None
     matrix: tuple[tuple[int, int, int], ...] = ()
     intervals: tuple[tuple[int, int], ...] = ()
+    selection: KeySelection | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:

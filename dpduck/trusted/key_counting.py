@@ -11,7 +11,6 @@ import numpy as np
 
 from dpduck.trusted.binning_sql import ParameterValue, code_expression
 from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, bounded_rows_sql, key_integer, order_sql
-from dpduck.trusted.counting import count_sql, shielded
 from dpduck.trusted.counting_job import Attribute
 from dpduck.trusted.key_job import KeyedJob
 
@@ -40,10 +39,10 @@ def grouped_sql(job: KeyedJob, bounding_key: bytes) -> tuple[str, dict[str, Para
         if job.groups < job.rows.max_rows:
             rows = _bounded_groups_sql(rows, groups, job.groups)
         rows = bounded_rows_sql(rows, [UNIT, *groups, *flags], job.rows.max_rows)
-    units = "count(*)" if job.rows.unit_sql is None or job.rows.max_rows == 1 else f"count(DISTINCT {UNIT})"
+    units = "count(*)" if job.counts_units else f"count(DISTINCT {UNIT})"
     counts = [
-        f"{count_sql(f'dpduck_flag_{number}' if when else '')} AS {count_name(number)}"
-        for number, when in enumerate(job.rows.aggregates)
+        f"{f'count(CASE WHEN {_flag(number)} THEN 1 END)' if when else 'count(*)'} AS {count_name(number)}"
+        for number, when in enumerate(job.conditions)
     ]
     listed = ", ".join([*groups, f"{units} AS {UNITS}", *counts])
     return f"SELECT {listed} FROM ({rows}) GROUP BY {', '.join(groups)}", parameters
@@ -64,8 +63,11 @@ def _coded_sql(job: KeyedJob, groups: Sequence[str], parameters: dict[str, Param
         code = code_expression(key, position)
         parameters.update(code.parameters)
         codes.append(f"{code.sql} AS dpduck_code_{position}")
-    texts = [f"encode({sql}) AS {name}" for sql, name in zip(job.texts, groups[len(rows.attributes) :], strict=True)]
-    flags = {f"dpduck_flag_{number}": when for number, when in enumerate(shielded(rows)) if when}
+    texts = [
+        f"encode({_shielded(job, sql, 'NULL')}) AS {name}"
+        for sql, name in zip(job.texts, groups[len(rows.attributes) :], strict=True)
+    ]
+    flags = {_flag(number): _shielded(job, when, "FALSE") for number, when in enumerate(job.conditions) if when}
     outputs = [*codes, *texts, *(f"{when} AS {name}" for name, when in flags.items())]
     conditions = list(rows.filters)
     if rows.unit_sql is not None:
@@ -84,9 +86,23 @@ def _coded_sql(job: KeyedJob, groups: Sequence[str], parameters: dict[str, Param
     return f"SELECT * FROM (SELECT {', '.join([*attributes, *kept])} FROM ({read})) WHERE {inside}", list(flags)
 
 
-def _attribute_sql(
-    job: KeyedJob, attribute: Attribute, number: int, parameters: dict[str, ParameterValue]
-) -> str:
+def _flag(number: int) -> str:
+    return f"dpduck_flag_{number}"
+
+
+def _shielded(job: KeyedJob, sql: str, never: str) -> str:
+    """A shield before what needs TRY.
+
+    DuckDB computes an expression that occurs twice in a projection once, below it, and takes it out of TRY for that:
+    there it raises. It leaves alone what only a later branch of CASE computes; no hash is NULL, which it cannot know.
+    """
+    content = job.rows.content_sql
+    return (
+        f"CASE WHEN hash({content[0] if content else 0}) IS NULL THEN {never} ELSE {sql} END" if "try(" in sql else sql
+    )
+
+
+def _attribute_sql(job: KeyedJob, attribute: Attribute, number: int, parameters: dict[str, ParameterValue]) -> str:
     """The attribute's code, NULL or -1 where a row is outside: for a plain key its own, else looked up."""
     codes = [f"CAST(dpduck_code_{source} AS BIGINT)" for source in attribute.sources]
     if len(codes) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):

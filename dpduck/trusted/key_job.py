@@ -11,11 +11,18 @@ from dpduck.trusted.counting_job import CountingJob
 class KeyedJob:
     """One scan over private rows, by groups whose values are private until they are published.
 
-    rows: as for other counts; its attributes are the keys that have a public domain.
+    rows: as for other counts, without aggregates; its attributes are the keys that have a public domain.
     texts: SQL of the other keys as VARCHAR, row-local and unable to raise.
+    conditions: SQL; aggregate j counts the kept rows for which condition j is true, "" counts all; unable to raise.
     groups: C, the most groups of one unit (only with rows.unit_sql, and where it is below rows.max_rows).
     """
 
     rows: CountingJob
     texts: tuple[str, ...]
+    conditions: tuple[str, ...]
     groups: int
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether the number of rows in a group is that of its units, or where units are unknown, stands for it."""
+        return self.rows.unit_sql is None or self.rows.max_rows == 1

@@ -59,7 +59,9 @@ def publish_keys(
     answers = []
     for number in range(plan.aggregates):
         exact = published.column(_answer_name(number, plan)).to_numpy()
-        answers.append(exact if number == plan.reused else exact + _noise(plan, plan.answer_spread, len(exact), entropy))
+        if number != plan.reused:
+            exact = exact + _noise(plan, plan.answer_spread, len(exact), entropy)
+        answers.append(exact)
     other = None
     if plan.other:
         noise = _noise(plan, plan.answer_spread, plan.aggregates, entropy)

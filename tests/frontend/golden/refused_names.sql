@@ -45,11 +45,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM "visits.csv
 
 -- title: a column without a domain
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) note, count(*) FROM visits GROUP BY note
--- refused: line 1, column 92: the column 'note' has no public domain; accepted: a DOMAIN for it in the policy of visits, or a column that has one (sex, age, ward, urgent, grade, day, Straße, odd "name, score, code)
+-- refused: line 1, column 92: the column 'note' has no public domain; accepted: a DOMAIN for it in the policy of visits, or a column that has one (sex, age, ward, urgent, grade, day, Straße, odd "name, score, code), or group_selection_strategy = GAUSSIAN_THRESHOLD with a delta
 
 -- title: an expression over a column without a domain
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) charge // 10, count(*) FROM visits GROUP BY ALL
--- refused: line 1, column 56: the column 'charge' has no public domain; accepted: a DOMAIN for it in the policy of visits, or a column that has one (sex, age, ward, urgent, grade, day, Straße, odd "name, score, code)
+-- refused: line 1, column 56: the column 'charge' has no public domain; accepted: a DOMAIN for it in the policy of visits, or a column that has one (sex, age, ward, urgent, grade, day, Straße, odd "name, score, code), or group_selection_strategy = GAUSSIAN_THRESHOLD with a delta
 
 -- title: a column of another alias
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) v.sex, count(*) FROM visits AS w GROUP BY ALL

@@ -8,7 +8,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS () count(*) FROM visits
 
 -- title: an unknown option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, kappa = 1) count(*) FROM visits
--- refused: line 1, column 56: the option 'kappa' is unknown; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table
+-- refused: line 1, column 56: the option 'kappa' is unknown; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, other
 
 -- title: an option twice
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, EPSILON = 2) count(*) FROM visits
@@ -16,7 +16,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, EPSILON = 2) count(*) FRO
 
 -- title: an option without a value
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon) count(*) FROM visits
--- refused: line 1, column 43: an option is written name = value; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table
+-- refused: line 1, column 43: an option is written name = value; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, other
 
 -- title: options without =
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon 1) count(*) FROM visits
@@ -107,17 +107,17 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, max_rows_contributed = 3)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, max_rows_contributed = 0) count(*) FROM patients
 -- refused: line 1, column 79: max_rows_contributed is out of range; accepted: a whole number above 0
 
--- title: groups selected from data
+-- title: a threshold without groups
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, group_selection_strategy = LAPLACE_THRESHOLD) count(*) FROM patients
--- refused: line 1, column 83: groups are not selected from data; accepted: PUBLIC_GROUPS, with a DOMAIN in the policy
+-- refused: line 1, column 8: there are no groups to select; accepted: GROUP BY, or the statement without a threshold
 
 -- title: groups contributed to
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, max_groups_contributed = 2) count(*) FROM patients
--- refused: line 1, column 81: max_groups_contributed does not apply to public groups; accepted: MAX ROWS in the policy, max_rows_contributed
+-- refused: line 1, column 81: max_groups_contributed does not apply to public groups; accepted: MAX ROWS in the policy, max_rows_contributed; or group_selection_strategy = GAUSSIAN_THRESHOLD
 
 -- title: units per group
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, min_privacy_units_per_group = 2) count(*) FROM patients
--- refused: line 1, column 86: min_privacy_units_per_group does not apply to public groups; accepted: MAX ROWS in the policy, max_rows_contributed
+-- refused: line 1, column 86: min_privacy_units_per_group does not apply to public groups; accepted: MAX ROWS in the policy, max_rows_contributed; or group_selection_strategy = GAUSSIAN_THRESHOLD
 
 -- title: an unknown consistency
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, consistency = 'l3') count(*) FROM visits

@@ -1,0 +1,67 @@
+"""dp_explain for selected keys: the threshold, the noise, and how likely groups of some sizes are published."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from dpduck.edges.key_release import planned_keys
+from dpduck.edges.listings import EXPLAINED, Value, rows_sql
+from dpduck.errors import InternalError
+from dpduck.frontend.request import Request
+from dpduck.planning.joint_threshold import calibrate_jointly
+from dpduck.planning.key_selection import KeyPlan, queries
+from dpduck.planning.noise_variance import noise_variance
+from dpduck.planning.plan import NoiseKind
+
+SIZES = (1, 10, 50, 100, 500)
+"""Privacy units of the groups whose chances are shown."""
+
+
+def explained_keys(request: Request) -> str:
+    """The plan and the one with the other noise at the same rho and delta, with the columns of every explanation.
+
+    How many groups there are is private: total_variance and cells are NULL. worst_stderr: of a published group.
+    """
+    columns = [*EXPLAINED, ("threshold", "BIGINT"), ("selection_stderr", "DOUBLE")]
+    columns += [(f"published_{size}", "DOUBLE") for size in SIZES]
+    chosen = planned_keys(request)
+    other = NoiseKind.GAUSSIAN if chosen.noise is NoiseKind.LAPLACE else NoiseKind.LAPLACE
+    note = "; ".join(part for part in (_note(request, chosen), _alone(request, chosen)) if part)
+    rows = [
+        _row(request, chosen, True, note),
+        _row(request, planned_keys(request, other), False, "at the same rho and delta"),
+    ]
+    return rows_sql(columns, rows)
+
+
+def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
+    worst = max(plan.variance_of(number) for number in range(plan.aggregates))
+    return [
+        plan.strategy, chosen, None, sqrt(worst), request.stated_epsilon, request.charge.delta, request.charge.rho,
+        None, queries(plan.aggregates, plan.reused, plan.other), note, 0.0, plan.threshold,
+        sqrt(noise_variance(plan.noise, plan.selection_spread)), *(plan.published(size) for size in SIZES),
+    ]  # fmt: skip
+
+
+def _note(request: Request, plan: KeyPlan) -> str:
+    if request.selection is None:
+        raise InternalError("an explanation of keys without a selection")
+    unit = "row" if request.unit_sql is None else f"{request.unit_key}, at most {request.max_rows} rows"
+    counted = "rows" if request.unit_sql is None else "units"
+    return (
+        f"{plan.noise.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are groups "
+        f"of more than {plan.threshold} {counted} after noise"
+    )
+
+
+def _alone(request: Request, plan: KeyPlan) -> str:
+    """What the joint formula would give to a selection that is never followed by another release (DESIGN 5)."""
+    epsilon, delta = request.stated_epsilon, request.stated_delta
+    if plan.noise is not NoiseKind.GAUSSIAN or epsilon is None or delta is None:
+        return ""
+    try:
+        joint = calibrate_jointly(epsilon, delta, plan.bounds.groups, plan.bounds.per_group)
+    except ValueError:
+        return ""
+    threshold = plan.least - 1 + plan.bounds.per_group + joint.excess
+    return f"the selection alone, outside a ledger, takes sigma {sqrt(joint.variance):.4g}, threshold {threshold}"

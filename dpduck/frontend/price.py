@@ -1,0 +1,95 @@
+"""What a statement costs by its options and the policy: refused here, where the budget has no room for its kind."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpduck.accounting import rho_of
+from dpduck.frontend.options import LARGEST_EPSILON, Options, SelectionOptions
+from dpduck.frontend.policy import Policy
+from dpduck.frontend.positions import refusal
+from dpduck.frontend.request import Target
+from dpduck.privacy import Charge
+
+SMALLEST_DELTA = Fraction(1, 10**30)
+WITH_KEYS = "BUDGET (epsilon = .., delta = .., delta_keys = ..)"
+
+
+def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
+    """What the whole statement costs (DESIGN 5: its epsilon and delta become rho); nothing yet for a target."""
+    if options.target_stderr is not None:
+        return Charge.pure(Fraction(0)) if policy.budget.pure else Charge.concentrated(Fraction(0))
+    if options.selection is not None:
+        charge = charge_of_keys(options, options.selection, policy, place)
+    elif options.rho is not None:
+        charge = Charge.concentrated(options.rho)
+    elif options.epsilon is not None and options.delta is not None:
+        charge = Charge.concentrated(_rho(options.epsilon, options.delta, place))
+    else:
+        charge = Charge.pure(options.epsilon or Fraction(0))
+    if policy.budget.pure and charge.epsilon is None:
+        raise refusal(place, "this table's budget is pure epsilon", "epsilon = .. without delta or rho")
+    if policy.max_epsilon is not None and (options.epsilon is None or options.epsilon > policy.max_epsilon):
+        raise refusal(place, "the price of one statement is limited", f"epsilon of at most {float(policy.max_epsilon)}")
+    if charge.rho <= 0:
+        raise refusal(place, "this epsilon and delta allow no noise scale", "a larger epsilon or delta")
+    return charge
+
+
+def target_of(options: Options, policy: Policy, place: exp.Expr) -> Target | None:
+    """The standard error that is to be bought; under an approximate budget, MAX EPSILON holds at the budget's delta."""
+    if options.target_stderr is None:
+        return None
+    limit, pure = policy.max_epsilon, policy.budget.pure
+    if limit is None:
+        return Target(options.target_stderr, pure, LARGEST_EPSILON)
+    if not pure:
+        if policy.budget.delta <= 0:
+            raise refusal(place, "the price of one statement is limited", f"epsilon of at most {float(limit):g}")
+        limit = _rho(limit, policy.budget.delta, place)
+    return Target(options.target_stderr, pure, limit)
+
+
+def charge_of_keys(options: Options, selection: SelectionOptions, policy: Policy, place: exp.Expr) -> Charge:
+    """What selected keys cost: rho or epsilon, and from the delta that the budget keeps for keys (DESIGN 5).
+
+    Laplace: the whole delta is for keys. Gaussian: of epsilon and delta, keys get the share of delta that the budget
+    keeps for them, so that a statement may be the whole budget; beside a rho, the whole delta is theirs.
+    """
+    budget = policy.budget
+    if budget.pure:
+        raise refusal(
+            place,
+            "selected keys cost a delta, and this table's budget is pure epsilon",
+            f"a DOMAIN for the keys, or {WITH_KEYS} in the policy",
+        )
+    if budget.delta_keys <= 0:
+        raise refusal(place, "this table's budget keeps no delta for selected keys", f"{WITH_KEYS} in the policy")
+    if options.delta is None:
+        raise refusal(place, "selected keys cost a delta", "epsilon = .. and delta = ..")
+    if selection.laplace and options.epsilon is None:
+        raise refusal(place, "LAPLACE_THRESHOLD is paid with an epsilon", "epsilon = .. and delta = ..")
+    delta = options.delta
+    if selection.laplace or options.epsilon is None:
+        charge = (
+            Charge(options.epsilon, options.epsilon**2 / 2, delta)
+            if options.epsilon is not None
+            else Charge.concentrated(options.rho or Fraction(0), delta)
+        )
+    else:
+        delta = delta * budget.delta_keys / budget.delta
+        charge = Charge.concentrated(_rho(options.epsilon, options.delta - delta, place), delta)
+    if delta < SMALLEST_DELTA:
+        raise refusal(
+            place, "this delta is too small for selected keys", f"a delta of at least {float(SMALLEST_DELTA):g}"
+        )
+    return charge
+
+
+def _rho(epsilon: Fraction, delta: Fraction, place: exp.Expr) -> Fraction:
+    try:
+        return rho_of(epsilon, delta)
+    except ValueError:
+        raise refusal(place, "this epsilon and delta allow no noise scale", "a larger epsilon or delta") from None
