@@ -22,12 +22,14 @@ from dpduck.edges.private_views import PrivateViews
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.releaser import Recipe, Releaser, Steps
 from dpduck.edges.roots import Roots
+from dpduck.edges.sparse_queries import SparseQueries
 from dpduck.edges.strategy_table import with_matrix
 from dpduck.errors import PermissionRefusal, Refusal
 from dpduck.frontend.analyse import Analysis, analyse
 from dpduck.frontend.limits import bounded_tokens
 from dpduck.frontend.names import TableName
 from dpduck.frontend.parse import parse_statement
+from dpduck.frontend.sparse_statements import CreateSparse, DropSparse
 from dpduck.frontend.statements import Ask, DropPrivateView
 from dpduck.frontend.token_reader import TokenReader
 from dpduck.trusted.entropy import operating_system_entropy
@@ -57,6 +59,7 @@ class Engine:
         )
         self._changes = OwnerChanges(roots.cursor, self._policies, ledger)
         self._views = PrivateViews(self._releases, store)
+        self._sparse = SparseQueries(roots.cursor, self._policies, self._releases, self._releaser, self._views)
 
     def run(self, text: str, asker: Asker) -> str:
         """SQL whose result is the answer to a statement of dp()."""
@@ -65,6 +68,10 @@ class Engine:
             return self._ask(statement, text, asker)
         if isinstance(statement, DropPrivateView):
             return listings.status(self._views.drop(statement, text, asker))
+        if isinstance(statement, CreateSparse):
+            return self._sparse.create(statement, text, asker)
+        if isinstance(statement, DropSparse):
+            return self._sparse.drop(statement, text, asker)
         _require_owner(asker)
         return listings.status(self._changes.carry_out(statement, text, asker))
 

@@ -12,6 +12,8 @@ from duckdb.sqltypes import VARCHAR
 from dpduck.edges.asker import Asker
 from dpduck.edges.engine import Engine
 from dpduck.edges.roots import CLOSED
+from dpduck.edges.shipped_macros import install_shipped
+from dpduck.edges.store import STORE_NAME
 from dpduck.errors import DpduckError, Refusal
 from dpduck.frontend.names import quote_text
 
@@ -120,6 +122,7 @@ def install_macros(connection: duckdb.DuckDBPyConnection) -> None:
         argument = SEVERAL_ARGUMENTS.get(name, parameter or "NULL")
         body = f"FROM query({FUNCTION}({quote_text(action)}, {argument}))"
         connection.execute(f"CREATE OR REPLACE {temporary}MACRO {name}({parameter}) AS TABLE {body}")
+    install_shipped(connection, temporary, STORE_NAME)
 
 
 def require_free_names(connection: duckdb.DuckDBPyConnection) -> None:

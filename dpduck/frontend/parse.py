@@ -12,6 +12,7 @@ from dpduck.frontend.limits import bounded_tokens, position_in
 from dpduck.frontend.plain_atoms import check_atoms
 from dpduck.frontend.policy_parser import read_alter_policy, read_create_policy, read_drop_policy
 from dpduck.frontend.positions import note_positions
+from dpduck.frontend.sparse_statements import KINDS, CreateSparse, DropSparse
 from dpduck.frontend.statements import Ask, DeclarePublicTable, DropPrivateView, Statement
 from dpduck.frontend.token_reader import TokenReader
 
@@ -39,6 +40,14 @@ def parse_statement(text: str) -> Statement:
         name = reader.name("the name of a private view")
         reader.expect_end()
         return DropPrivateView(name, if_exists)
+    for kind in KINDS:
+        if reader.take_words("DROP", "PRIVATE", kind.upper()):
+            if_exists = reader.take_words("IF", "EXISTS")
+            name = reader.name(f"the name of a private {kind}")
+            reader.expect_end()
+            return DropSparse(kind, name, if_exists)
+        if reader.take_words("CREATE", "PRIVATE", kind.upper()):
+            return _sparse(reader, kind)
     if reader.take_words("CREATE"):
         replace = reader.take_words("OR", "REPLACE")
         if reader.take_words("PRIVACY", "POLICY"):
@@ -95,6 +104,38 @@ def _private_view(reader: TokenReader, replace: bool) -> Ask:
             position=position_in(reader.text, offset),
         )
     return Ask(query, text, offset, name, replace, options)
+
+
+def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
+    """A projection, histogram or session; ON table (columns) WHERE .. is read as the SELECT that it abbreviates."""
+    name = reader.name(f"a name for the {kind}")
+    options = _view_options(reader) if reader.at_words("OPTIONS") else ()
+    if not options:
+        raise reader.unexpected("OPTIONS (epsilon = .., ..)")
+    if reader.take(TokenType.ALIAS):
+        query = _parse_query(reader.text, reader.tokens[reader.index :])
+    elif reader.take_words("ON"):
+        table = _until(reader, TokenType.L_PAREN, "(")
+        columns = _until(reader, TokenType.R_PAREN, ")")
+        words = PrivateDuckDB().tokenize
+        rest = reader.tokens[reader.index :]
+        if rest and not reader.at_words("WHERE"):
+            raise reader.unexpected("WHERE .. or the end of the statement")
+        query = _parse_query(reader.text, [*words("SELECT"), *columns, *words("FROM"), *table, *rest])
+    else:
+        raise reader.unexpected("AS SELECT .. or ON table (columns)")
+    return CreateSparse(kind, name, query, reader.text, options)
+
+
+def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:
+    """The tokens before the next one of this type, which is taken too."""
+    start = reader.index
+    while reader.current is not None and not reader.at(end):
+        reader.index += 1
+    reader.expect(end, shown)
+    if reader.index - start < 2:
+        raise reader.unexpected(f"a name before {shown}")
+    return reader.tokens[start : reader.index - 1]
 
 
 def _view_options(reader: TokenReader) -> tuple[exp.Expr, ...]:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dpduck.errors import Position
 from dpduck.frontend.names import TableName
+from dpduck.frontend.sparse_statements import CreateSparse, DropSparse
 
 
 @dataclass(frozen=True)
@@ -141,4 +142,4 @@ class Ask:
 
 
 OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | DropPolicy
-Statement = OwnerStatement | DropPrivateView | Ask
+Statement = OwnerStatement | DropPrivateView | CreateSparse | DropSparse | Ask

@@ -1,0 +1,30 @@
+"""Collations of columns, which DuckDB's catalog shows only in the text of a table's definition."""
+
+from __future__ import annotations
+
+import duckdb
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from dpduck.errors import Refusal
+from dpduck.frontend.names import TableName, fold
+
+
+def collation_of(cursor: duckdb.DuckDBPyConnection, table: TableName, column: str) -> str:
+    """The collation that a column was declared with, '' where it has none."""
+    row = cursor.execute(
+        "SELECT sql FROM duckdb_tables() WHERE database_name = $1 AND schema_name = $2 AND table_name = $3",
+        list(table.parts),
+    ).fetchone()
+    definition = "" if row is None else str(row[0])
+    if row is not None and " COLLATE " not in definition.upper():
+        return ""
+    try:
+        parsed = parse_one(definition, dialect="duckdb")
+    except SqlglotError:
+        parsed = exp.Expr()
+    for found in parsed.find_all(exp.ColumnDef):
+        if fold(found.name) == fold(column):
+            rule = found.find(exp.CollateColumnConstraint)
+            return "" if rule is None else rule.this.name
+    raise Refusal(f"the collation of {column!r} cannot be read", accepted="a table of columns without COLLATE")

@@ -1,0 +1,1 @@
+"""Sparse queries over unbounded universes: projections, lazy histograms, sessions of multiplicative weights."""

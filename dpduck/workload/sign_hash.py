@@ -1,0 +1,152 @@
+"""Random signs for keys of any universe: bits of a polynomial over a prime field (Wegman and Carter 1981).
+
+Row t of the projection has the sign (-1)^bit, bit t mod 60 of the word h_w(x) with w = t div 60, where
+
+    h_w(x) = c_(w,0) + c_(w,1) x + .. + c_(w,r-1) x^(r-1)   mod  2^61 - 1
+
+and x is the key's element of the field. With uniform coefficients the words of any r different elements are exactly
+independent and uniform on the field; 60 of its 61 bits are therefore signs of bias 2^-61 that are as independent.
+sql/macros/sparse_queries.sql computes the same in SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import md5
+
+import numpy as np
+from numpy.typing import NDArray
+
+PRIME = (1 << 61) - 1
+SIGNS = 60  # signs of one word
+PIECE = 12  # bits of a word that one table of totals covers: 5 tables of 4096
+LIMB = 21  # bits of a limb: a product of two has 42, a sum of 32 of them 47, which a double holds exactly
+KEYS_AT_A_TIME, WORDS_AT_A_TIME = 1 << 14, 128
+
+Words = NDArray[np.uint64]
+
+
+def element_of(text: str) -> int:
+    """The field element of a key's canonical text; DuckDB's md5_number_lower(text) % (2^61 - 1).
+
+    >>> element_of("E11.9") == element_of("E11.65")
+    False
+    """
+    digest = md5(text.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[8:], "little") % PRIME
+
+
+def elements_of(texts: Sequence[str]) -> Words:
+    """Field elements of many keys."""
+    return np.array([element_of(text) for text in texts], dtype=np.uint64)
+
+
+def words_for(rows: int) -> int:
+    """How many words hold the signs of so many rows.
+
+    >>> words_for(4096)
+    69
+    """
+    return -(-rows // SIGNS)
+
+
+def polynomial(coefficients: Sequence[int], element: int, prime: int = PRIME) -> int:
+    """Horner's rule in Python's integers, for any prime: what everything else here must equal."""
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * element + coefficient) % prime
+    return value
+
+
+def multiply(left: Words, right: Words) -> Words:
+    """Products modulo 2^61 - 1 of numbers below 2^61, in 64-bit integers.
+
+    With halves of 31 and 30 bits and 2^61 = 1: 2 a1 b1 + (m >> 30) + ((m mod 2^30) << 31) + a0 b0, below 2^63.
+    """
+    half, low = np.uint64(31), np.uint64((1 << 31) - 1)
+    left_high, left_low, right_high, right_low = left >> half, left & low, right >> half, right & low
+    middle = left_high * right_low + left_low * right_high
+    total = left_high * right_high * np.uint64(2) + (middle >> np.uint64(30))
+    total += ((middle & np.uint64((1 << 30) - 1)) << half) + left_low * right_low
+    return reduced(total)
+
+
+def reduced(values: Words) -> Words:
+    """Values below 2^64 modulo 2^61 - 1."""
+    folded = (values & np.uint64(PRIME)) + (values >> np.uint64(61))
+    result: Words = np.where(folded >= PRIME, folded - np.uint64(PRIME), folded)
+    return result
+
+
+def powers(elements: Words, count: int) -> Words:
+    """x^0 .. x^(count - 1), shape (count, keys)."""
+    table = np.ones((count, len(elements)), dtype=np.uint64)
+    for degree in range(1, count):
+        table[degree] = multiply(table[degree - 1], elements)
+    return table
+
+
+def evaluate(coefficients: Words, elements: Words) -> Words:
+    """h_w(x) for all words and keys, shape (words, keys).
+
+    coefficients: shape (words, r), r at most 32. Limbs of 21 bits are multiplied as doubles, exactly, and put together:
+    sum_k S_k 2^(21 k) with S_k below 2^49, 2^63 = 2^2 and 2^84 = 2^23.
+    """
+    if coefficients.shape[1] > 32:
+        raise ValueError("more than 32 coefficients would not be added exactly")
+    left, right = limbs(coefficients), limbs(powers(elements, coefficients.shape[1]))
+    pairs = [[(i, k - i) for i in range(max(0, k - 2), min(2, k) + 1)] for k in range(5)]
+    sums = [np.sum([left[i] @ right[j] for i, j in of_sum], axis=0).astype(np.uint64) for of_sum in pairs]
+    total = sums[0] + _shifted(sums[1], 21) + _shifted(sums[2], 42) + sums[3] * np.uint64(4) + _shifted(sums[4], 23)
+    return reduced(total)
+
+
+def limbs(values: Words) -> list[NDArray[np.float64]]:
+    """Three limbs of 21 bits, the lowest first, as doubles."""
+    low = np.uint64((1 << LIMB) - 1)
+    return [((values >> np.uint64(LIMB * place)) & low).astype(np.float64) for place in range(3)]
+
+
+def _shifted(values: Words, bits: int) -> Words:
+    """values * 2^bits modulo 2^61 - 1, not quite reduced: below 2^61 + 2^49."""
+    keep = np.uint64(61 - bits)
+    low = (np.uint64(1) << keep) - np.uint64(1)
+    return ((values & low) << np.uint64(bits)) + (values >> keep)
+
+
+def signs(words: Words) -> NDArray[np.int8]:
+    """The signs in each word, shape (.., 60)."""
+    bits = (words[..., None] >> np.arange(SIGNS, dtype=np.uint64)) & np.uint64(1)
+    result: NDArray[np.int8] = (1 - 2 * bits.astype(np.int8)).astype(np.int8)
+    return result
+
+
+def project(coefficients: Words, elements: Words, counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    """y_t = sum over keys of count * sign, for t < rows, in exact integers: counts must add up to less than 2^53.
+
+    Each piece of 12 bits sorts the counts into 4096 totals, from which its 12 rows are sums: one addition per key
+    and piece in place of twelve.
+    """
+    weights = counts.astype(np.float64)
+    projected = np.zeros((len(coefficients), SIGNS), dtype=np.float64)
+    for block in _blocks(len(coefficients), WORDS_AT_A_TIME):
+        totals = np.zeros((block.stop - block.start, SIGNS // PIECE, 1 << PIECE))
+        for chunk in _blocks(len(elements), KEYS_AT_A_TIME):
+            words = evaluate(coefficients[block], elements[chunk])
+            for place in range(SIGNS // PIECE):
+                codes = ((words >> np.uint64(PIECE * place)) & np.uint64((1 << PIECE) - 1)).astype(np.intp)
+                for word, of_word in enumerate(codes):
+                    totals[word, place] += np.bincount(of_word, weights[chunk], 1 << PIECE)
+        projected[block] = (totals @ piece_signs().T).reshape(-1, SIGNS)
+    return np.rint(projected).astype(np.int64).reshape(-1)[:rows]
+
+
+def piece_signs() -> NDArray[np.float64]:
+    """The 12 signs of each of the 4096 patterns, shape (12, 4096)."""
+    patterns = np.arange(1 << PIECE)
+    return (1 - 2 * ((patterns >> np.arange(PIECE)[:, None]) & 1)).astype(np.float64)
+
+
+def _blocks(count: int, size: int) -> Iterator[slice]:
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))

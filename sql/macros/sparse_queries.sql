@@ -1,0 +1,210 @@
+-- Sparse queries over released projections: any DuckDB from 1.5 on, dpduck is not needed.
+-- A projection is two tables: name ("row", value) and name_seed (word, coefficients, and what is public about its noise).
+-- The sign of a key in a row is a bit of a polynomial over the field of 2^61 - 1 elements at the key's hash
+-- (docs/sparse_queries.md); dpduck/workload/sign_hash.py computes the same in Python.
+
+-- Where released tables are: here, unless dpduck is loaded, which puts the store's name before it.
+CREATE OR REPLACE MACRO dp_released(name) AS name;
+
+-- The canonical text of a key of several columns, each given as text.
+CREATE OR REPLACE MACRO dp_key(parts) AS
+    array_to_string(list_transform(parts, lambda part: strlen(part) || ':' || part), ',');
+
+-- The keys of a conjunction over boolean columns: true or false for a literal, NULL for a column that is free.
+-- Two keys for every free column more: few of them can be free.
+CREATE OR REPLACE MACRO dp_conjunction(literals) AS
+    CASE WHEN len(literals) = 1 THEN list_transform(
+        list_filter([true, false], lambda choice: literals[1] IS NULL OR literals[1] = choice),
+        lambda choice: CAST(choice AS VARCHAR))
+    ELSE list_reduce(
+        list_transform(literals, lambda literal: list_transform(
+            list_filter([true, false], lambda choice: literal IS NULL OR literal = choice),
+            lambda choice: dp_key([CAST(choice AS VARCHAR)]))),
+        lambda left_keys, right_keys: flatten(list_transform(left_keys, lambda one:
+            list_transform(right_keys, lambda other: one || ',' || other)))) END;
+
+-- One question, the name of a table or a CTE with columns key and weight: its answer, its standard error, and the
+-- margin that none of the declared number of questions exceeds at the declared confidence.
+CREATE OR REPLACE MACRO dp_project(projection, question) AS TABLE
+    WITH
+    points AS MATERIALIZED (
+        SELECT key, CAST((md5_number(key) >> 64) % 2305843009213693951 AS HUGEINT) AS x
+        FROM (SELECT DISTINCT CAST(key AS VARCHAR) AS key FROM query_table(question))
+    ),
+    power_2 AS (SELECT key, [CAST(1 AS HUGEINT), x] AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM points),
+    power_4 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM power_2),
+    power_8 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM power_4),
+    power_16 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM power_8),
+    power_32 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers FROM power_16),
+    key_limbs AS (
+        SELECT key, list_transform(powers, lambda v: CAST(v & 2097151 AS DOUBLE)) AS a0, list_transform(powers, lambda v: CAST((v >> 21) & 2097151 AS DOUBLE)) AS a1, list_transform(powers, lambda v: CAST(v >> 42 AS DOUBLE)) AS a2
+        FROM power_32
+    ),
+    keys AS MATERIALIZED (SELECT key, a0, a0 || a1 AS a01, a0 || a1 || a2 AS a012, a1 || a2 AS a12, a2 FROM key_limbs),
+    word_limbs AS (
+        SELECT word, list_transform(coefficients, lambda v: CAST(v & 2097151 AS DOUBLE)) AS c0, list_transform(coefficients, lambda v: CAST((v >> 21) & 2097151 AS DOUBLE)) AS c1, list_transform(coefficients, lambda v: CAST(v >> 42 AS DOUBLE)) AS c2
+        FROM query_table(dp_released(projection) || '_seed')
+    ),
+    -- for each word and each piece of 6 of its bits, the sum of the released rows that each pattern stands for
+    piece_values AS (
+        SELECT "row" // 60 AS word, ("row" % 60) // 6 AS piece, "row" % 6 AS bit, value
+        FROM query_table(dp_released(projection))
+    ),
+    piece_totals AS (
+        SELECT word, piece, pattern,
+               CAST(sum(CASE WHEN (pattern >> bit) & 1 = 1 THEN -value ELSE value END) AS DOUBLE) AS total
+        FROM piece_values, range(64) AS patterns(pattern) GROUP BY ALL
+    ),
+    all_totals AS (
+        SELECT word, piece, pattern, coalesce(total, 0) AS total
+        FROM (SELECT word, piece, pattern FROM (SELECT word FROM word_limbs), range(10) AS pieces(piece), range(64) AS patterns(pattern))
+        LEFT JOIN piece_totals USING (word, piece, pattern)
+    ),
+    words AS MATERIALIZED (
+        SELECT word, c0, c1 || c0 AS c10, c2 || c1 || c0 AS c210, c2 || c1 AS c21, c2, totals
+        FROM word_limbs
+        JOIN (SELECT word, list(total ORDER BY piece, pattern) AS totals FROM all_totals GROUP BY word) USING (word)
+    ),
+    -- products of 21-bit limbs, added up exactly in doubles, then put together modulo 2^61 - 1
+    limb_sums AS (
+        SELECT key, totals,
+               CAST(list_inner_product(a0, c0) AS UBIGINT) AS s0, CAST(list_inner_product(a01, c10) AS UBIGINT) AS s1,
+               CAST(list_inner_product(a012, c210) AS UBIGINT) AS s2, CAST(list_inner_product(a12, c21) AS UBIGINT) AS s3,
+               CAST(list_inner_product(a2, c2) AS UBIGINT) AS s4
+        FROM keys, words
+    ),
+    hashed AS (
+        SELECT key, totals,
+               (s0 + ((s1 & 1099511627775) << 21) + (s1 >> 40) + ((s2 & 524287) << 42) + (s2 >> 19) + s3 * 4
+                + ((s4 & 274877906943) << 23) + (s4 >> 38)) % CAST(2305843009213693951 AS UBIGINT) AS word
+        FROM limb_sums
+    ),
+    estimates AS (
+        SELECT key, sum(
+            totals[0 + CAST((word >> 0) & 63 AS INTEGER) + 1]
+            + totals[64 + CAST((word >> 6) & 63 AS INTEGER) + 1]
+            + totals[128 + CAST((word >> 12) & 63 AS INTEGER) + 1]
+            + totals[192 + CAST((word >> 18) & 63 AS INTEGER) + 1]
+            + totals[256 + CAST((word >> 24) & 63 AS INTEGER) + 1]
+            + totals[320 + CAST((word >> 30) & 63 AS INTEGER) + 1]
+            + totals[384 + CAST((word >> 36) & 63 AS INTEGER) + 1]
+            + totals[448 + CAST((word >> 42) & 63 AS INTEGER) + 1]
+            + totals[512 + CAST((word >> 48) & 63 AS INTEGER) + 1]
+            + totals[576 + CAST((word >> 54) & 63 AS INTEGER) + 1]
+        ) AS total
+        FROM hashed GROUP BY key
+    ),
+    facts AS (
+        SELECT any_value(projected_rows) AS row_count, any_value(noise_variance) AS noise,
+               any_value(noise_quantile) AS near, any_value(distortion_quantile) AS far
+        FROM query_table(dp_released(projection) || '_seed')
+    ),
+    moment AS (
+        SELECT greatest(0, sum(CAST(value AS DOUBLE) * value) / any_value(row_count) - any_value(noise)) AS f
+        FROM query_table(dp_released(projection)), facts
+    ),
+    asked AS (
+        SELECT CAST(key AS VARCHAR) AS key, sum(CAST(weight AS DOUBLE)) AS weight
+        FROM query_table(question) GROUP BY ALL
+    ),
+    answers AS (
+        SELECT sum(weight * total) / any_value(row_count) AS answer, sum(weight * weight) AS w
+        FROM asked JOIN estimates USING (key), facts
+    )
+    SELECT answer,
+           sqrt((w * noise + w * f + answer * answer) / row_count) AS stderr,
+           near * sqrt(w * noise / row_count) + far * sqrt((w * f + answer * answer) / row_count) AS margin
+    FROM answers, facts, moment;
+
+-- Many questions at once: a table with columns query, key and weight.
+CREATE OR REPLACE MACRO dp_project_all(projection, question) AS TABLE
+    WITH
+    points AS MATERIALIZED (
+        SELECT key, CAST((md5_number(key) >> 64) % 2305843009213693951 AS HUGEINT) AS x
+        FROM (SELECT DISTINCT CAST(key AS VARCHAR) AS key FROM query_table(question))
+    ),
+    power_2 AS (SELECT key, [CAST(1 AS HUGEINT), x] AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM points),
+    power_4 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM power_2),
+    power_8 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM power_4),
+    power_16 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM power_8),
+    power_32 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers FROM power_16),
+    key_limbs AS (
+        SELECT key, list_transform(powers, lambda v: CAST(v & 2097151 AS DOUBLE)) AS a0, list_transform(powers, lambda v: CAST((v >> 21) & 2097151 AS DOUBLE)) AS a1, list_transform(powers, lambda v: CAST(v >> 42 AS DOUBLE)) AS a2
+        FROM power_32
+    ),
+    keys AS MATERIALIZED (SELECT key, a0, a0 || a1 AS a01, a0 || a1 || a2 AS a012, a1 || a2 AS a12, a2 FROM key_limbs),
+    word_limbs AS (
+        SELECT word, list_transform(coefficients, lambda v: CAST(v & 2097151 AS DOUBLE)) AS c0, list_transform(coefficients, lambda v: CAST((v >> 21) & 2097151 AS DOUBLE)) AS c1, list_transform(coefficients, lambda v: CAST(v >> 42 AS DOUBLE)) AS c2
+        FROM query_table(dp_released(projection) || '_seed')
+    ),
+    -- for each word and each piece of 6 of its bits, the sum of the released rows that each pattern stands for
+    piece_values AS (
+        SELECT "row" // 60 AS word, ("row" % 60) // 6 AS piece, "row" % 6 AS bit, value
+        FROM query_table(dp_released(projection))
+    ),
+    piece_totals AS (
+        SELECT word, piece, pattern,
+               CAST(sum(CASE WHEN (pattern >> bit) & 1 = 1 THEN -value ELSE value END) AS DOUBLE) AS total
+        FROM piece_values, range(64) AS patterns(pattern) GROUP BY ALL
+    ),
+    all_totals AS (
+        SELECT word, piece, pattern, coalesce(total, 0) AS total
+        FROM (SELECT word, piece, pattern FROM (SELECT word FROM word_limbs), range(10) AS pieces(piece), range(64) AS patterns(pattern))
+        LEFT JOIN piece_totals USING (word, piece, pattern)
+    ),
+    words AS MATERIALIZED (
+        SELECT word, c0, c1 || c0 AS c10, c2 || c1 || c0 AS c210, c2 || c1 AS c21, c2, totals
+        FROM word_limbs
+        JOIN (SELECT word, list(total ORDER BY piece, pattern) AS totals FROM all_totals GROUP BY word) USING (word)
+    ),
+    -- products of 21-bit limbs, added up exactly in doubles, then put together modulo 2^61 - 1
+    limb_sums AS (
+        SELECT key, totals,
+               CAST(list_inner_product(a0, c0) AS UBIGINT) AS s0, CAST(list_inner_product(a01, c10) AS UBIGINT) AS s1,
+               CAST(list_inner_product(a012, c210) AS UBIGINT) AS s2, CAST(list_inner_product(a12, c21) AS UBIGINT) AS s3,
+               CAST(list_inner_product(a2, c2) AS UBIGINT) AS s4
+        FROM keys, words
+    ),
+    hashed AS (
+        SELECT key, totals,
+               (s0 + ((s1 & 1099511627775) << 21) + (s1 >> 40) + ((s2 & 524287) << 42) + (s2 >> 19) + s3 * 4
+                + ((s4 & 274877906943) << 23) + (s4 >> 38)) % CAST(2305843009213693951 AS UBIGINT) AS word
+        FROM limb_sums
+    ),
+    estimates AS (
+        SELECT key, sum(
+            totals[0 + CAST((word >> 0) & 63 AS INTEGER) + 1]
+            + totals[64 + CAST((word >> 6) & 63 AS INTEGER) + 1]
+            + totals[128 + CAST((word >> 12) & 63 AS INTEGER) + 1]
+            + totals[192 + CAST((word >> 18) & 63 AS INTEGER) + 1]
+            + totals[256 + CAST((word >> 24) & 63 AS INTEGER) + 1]
+            + totals[320 + CAST((word >> 30) & 63 AS INTEGER) + 1]
+            + totals[384 + CAST((word >> 36) & 63 AS INTEGER) + 1]
+            + totals[448 + CAST((word >> 42) & 63 AS INTEGER) + 1]
+            + totals[512 + CAST((word >> 48) & 63 AS INTEGER) + 1]
+            + totals[576 + CAST((word >> 54) & 63 AS INTEGER) + 1]
+        ) AS total
+        FROM hashed GROUP BY key
+    ),
+    facts AS (
+        SELECT any_value(projected_rows) AS row_count, any_value(noise_variance) AS noise,
+               any_value(noise_quantile) AS near, any_value(distortion_quantile) AS far
+        FROM query_table(dp_released(projection) || '_seed')
+    ),
+    moment AS (
+        SELECT greatest(0, sum(CAST(value AS DOUBLE) * value) / any_value(row_count) - any_value(noise)) AS f
+        FROM query_table(dp_released(projection)), facts
+    ),
+    asked AS (
+        SELECT query, CAST(key AS VARCHAR) AS key, sum(CAST(weight AS DOUBLE)) AS weight
+        FROM query_table(question) GROUP BY ALL
+    ),
+    answers AS (
+        SELECT query, sum(weight * total) / any_value(row_count) AS answer, sum(weight * weight) AS w
+        FROM asked JOIN estimates USING (key), facts GROUP BY query
+    )
+    SELECT query, answer,
+           sqrt((w * noise + w * f + answer * answer) / row_count) AS stderr,
+           near * sqrt(w * noise / row_count) + far * sqrt((w * f + answer * answer) / row_count) AS margin
+    FROM answers, facts, moment
+    ORDER BY query;
