@@ -30,7 +30,5 @@ class Asker:
             return
         parts = fold(table).split(".")
         if not any(parts[-len(allowed) :] == allowed for allowed in (fold(name).split(".") for name in self.tables)):
-            accepted = ", ".join(self.tables) or "no table"
-            raise PermissionRefusal(
-                f"{self.name} may not ask about {table.rsplit('.', maxsplit=1)[-1]!r}", accepted=accepted
-            )
+            accepted, name = ", ".join(self.tables) or "no table", parts[-1]
+            raise PermissionRefusal(f"{self.name} may not ask about {name!r}", accepted=accepted)

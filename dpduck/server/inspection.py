@@ -1,0 +1,301 @@
+"""The allowlist over one parsed query: every node of DuckDB's own tree is known by name, or the statement is refused.
+
+What refers to the catalog or to a dp function is rewritten on the way, so that the text that runs reads tables alone:
+dp('..') becomes a table that will hold its answer, duckdb_tables() a view of the private views.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpduck.edges.functions import MACROS, SEVERAL_ARGUMENTS
+from dpduck.errors import PermissionRefusal, Refusal
+from dpduck.frontend.names import fold
+from dpduck.server import allowed
+from dpduck.server.syntax import Syntax, Tree
+
+ANSWERS, LISTING, PRIVATE = "answers", "listing", "private"
+"""Databases of the window: answers of dp functions, views of the catalog; and another name for its own tables."""
+
+MOST_NODES = 20_000
+DEEPEST_NODE = 400
+_REWRITTEN = "dpduck_answer_"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A dp function with its arguments. action, argument: as dpduck.edges.functions takes them.
+
+    mark: the name that stands for its answer's table in the SQL.
+    """
+
+    function: str
+    action: str
+    argument: str | None
+    mark: str
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A statement that may run. sql: DuckDB's text, with marks in place of answers. views: private views that it reads.
+
+    plain: a scan of one table, which can stream: its work and its rows are bounded by the table's.
+    """
+
+    sql: str
+    calls: tuple[Call, ...]
+    views: tuple[str, ...]
+    plain: bool
+
+
+def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
+    """The statement, all of it found on the lists; PermissionRefusal or Refusal names what is not."""
+    tree = syntax.tree(text, longest=longest)
+    walk = _Walk(syntax)
+    walk.query(tree, frozenset())
+    if not walk.changed:
+        return Inspected(text, (), tuple(sorted(walk.views)), walk.plain())
+    rewritten = syntax.text(tree)
+    again = _Walk(syntax, rewritten=True)  # what runs is what was inspected, whatever DuckDB's writer does
+    again.query(syntax.tree(rewritten, longest=4 * longest), frozenset())
+    if again.changed or again.views != walk.views or again.rewritten_tables != walk.rewritten_tables:
+        raise Refusal("the statement cannot be rewritten", accepted="a simpler statement")
+    return Inspected(rewritten, tuple(walk.calls), tuple(sorted(walk.views)), walk.plain())
+
+
+@dataclass
+class _Walk:
+    """One pass over a tree. rewritten: of what this module wrote, where its own tables are known too."""
+
+    syntax: Syntax
+    rewritten: bool = False
+    changed: bool = False
+    calls: list[Call] = field(default_factory=list)
+    views: set[str] = field(default_factory=set)
+    rewritten_tables: list[str] = field(default_factory=list)
+    sources: int = 0
+    queries: int = 0
+    grows: bool = False
+    nodes: int = 0
+
+    def plain(self) -> bool:
+        return self.queries == 1 and self.sources <= 1 and not self.grows
+
+    def query(self, node: Tree, known: frozenset[str], depth: int = 0) -> None:
+        """A query and all that is in it; known: names of common table expressions that it can see."""
+        if node.get("type") not in allowed.QUERIES:
+            raise _refused(str(node.get("type")))
+        self.queries += 1
+        for entry in node.get("cte_map", {}).get("map", []):
+            value = entry["value"]
+            self._extras(value, ("query", "query_node"), known, depth)
+            inner = value.get("query_node") or value["query"]["node"]
+            self.query(inner, known, depth + 1)
+            known = known | {fold(entry["key"])}
+        for name, part in list(node.items()):
+            if name in ("left", "right") and node["type"] == "SET_OPERATION_NODE" and part is not None:
+                self.query(part, known, depth + 1)
+            elif name == "from_table":
+                node[name] = self.source(part, known, depth + 1)
+            elif name == "children" and node["type"] == "SET_OPERATION_NODE":  # of DuckDB 2.0
+                for child in part:
+                    self.query(child, known, depth + 1)
+            elif name not in ("cte_map", "type"):
+                self.any(part, known, depth + 1)
+
+    def source(self, node: Tree, known: frozenset[str], depth: int) -> Tree:
+        """A source of rows, rewritten where it refers to the catalog or to a dp function."""
+        self._count(depth)
+        kind = node.get("type")
+        if kind == "TABLE_FUNCTION":
+            return self._function(node, known, depth)
+        if kind not in allowed.SOURCES:
+            raise _refused(str(kind))
+        if kind == "BASE_TABLE":
+            self.sources += 1
+            self._extras(node, (), known, depth)
+            return self._table(node, known)
+        if kind in ("JOIN", "PIVOT", "EXPRESSION_LIST"):
+            self.sources += 2  # whose rows can be more than those of one table
+        for name, part in list(node.items()):
+            if name in ("left", "right", "source") and isinstance(part, dict) and kind in ("JOIN", "PIVOT"):
+                node[name] = self.source(part, known, depth + 1)
+            elif name == "subquery":
+                self.query(part["node"], known, depth + 1)
+            elif name != "type":
+                self.any(part, known, depth + 1)
+        return node
+
+    def any(self, part: Any, known: frozenset[str], depth: int) -> None:
+        """Expressions, modifiers, types and lists of them."""
+        self._count(depth)
+        if isinstance(part, list):
+            for element in part:
+                self.any(element, known, depth + 1)
+        elif isinstance(part, dict):
+            self._dict(part, known, depth)
+
+    def _dict(self, part: Tree, known: frozenset[str], depth: int) -> None:
+        kind = part.get("class")
+        if kind is not None and kind not in allowed.EXPRESSIONS:
+            raise _refused(str(kind))
+        if kind in ("FUNCTION", "WINDOW"):
+            self._named(part)
+        if kind == "SUBQUERY":
+            self.query(part["subquery"].get("node", part["subquery"]), known, depth + 1)
+        elif kind is None and isinstance(part.get("type"), str):
+            if part["type"] not in allowed.MODIFIERS | allowed.TYPES:
+                raise _refused(part["type"])
+        self._extras(part, ("subquery",) if kind == "SUBQUERY" else (), known, depth)
+
+    def _extras(self, part: Tree, done: Sequence[str], known: frozenset[str], depth: int) -> None:
+        for name, value in part.items():
+            if name not in done and isinstance(value, (dict, list)):
+                self.any(value, known, depth + 1)
+
+    def _named(self, part: Tree) -> None:
+        catalog, schema, name = path_of(part, "function_name", "catalog", "schema")
+        if catalog or schema not in ("", "main") or name not in allowed.FUNCTIONS:
+            if name in MACROS:
+                raise _refusal(f"{name}(..) is a table function", f"FROM {name}(..)")
+            raise _refusal(f"the function {name[:80]!r} is not on the list", "arithmetic, text, date and aggregates")
+        self.grows |= name in allowed.GROWS
+
+    def _table(self, node: Tree, known: frozenset[str]) -> Tree:
+        """A table by name: a common table expression, a private view, or a listing of the catalog."""
+        catalog, schema, name = path_of(node, "table_name", "catalog_name", "schema_name")
+        if node.get("at_clause"):
+            raise _refusal("AT is refused", "the table as it is")
+        if self.rewritten and catalog in (ANSWERS, LISTING):
+            self.rewritten_tables.append(f"{catalog}.{name}")
+            return node
+        if not catalog and not schema and name in known:
+            return node
+        listing = allowed.CATALOG_TABLES.get((schema, name))
+        if not catalog and listing is not None:
+            return self._replaced(node, LISTING, listing, node["alias"] or node["table_name"], node)
+        if catalog or schema not in ("", "main", PRIVATE):
+            place = ".".join(part for part in (catalog, schema, name) if part)
+            raise _refusal(f"the table {place[:200]!r} is not served", "private views: FROM dp_releases()")
+        self.views.add(name)
+        if schema == PRIVATE:
+            self.changed = True
+            columns = node.get("column_name_alias") or []
+            return self.syntax.table("", "main", node["table_name"], node["alias"] or node["table_name"], columns)
+        return node
+
+    def _function(self, node: Tree, known: frozenset[str], depth: int) -> Tree:
+        """A table function: of the catalog, of dp, or one that reads nothing."""
+        call = node["function"]
+        catalog, schema, name = path_of(call, "function_name", "catalog", "schema")
+        alias = node["alias"] or call["function_name"]
+        arguments = _children(call)
+        if catalog or schema:
+            raise _refusal(f"the table function {name[:80]!r} is not served", "dp('..') and its kin")
+        self._extras(node, ("function",), known, depth)
+        if name in allowed.CATALOG_FUNCTIONS and not arguments:
+            return self._replaced(node, LISTING, allowed.CATALOG_FUNCTIONS[name], alias, node)
+        if name in allowed.ROW_FUNCTIONS:
+            self.sources += 2
+            self.any(arguments, known, depth + 1)
+            return node
+        if name not in MACROS:
+            raise _refusal(f"the table function {name[:80]!r} is not on the list", ", ".join(sorted(MACROS)))
+        if node.get("with_ordinality", "WITHOUT_ORDINALITY") != "WITHOUT_ORDINALITY":
+            raise _refusal("WITH ORDINALITY is refused here", "row_number() OVER ()")
+        self.sources += 1
+        made = self._call(name, arguments, known, depth)
+        self.calls.append(made)
+        return self._replaced(node, ANSWERS, made.mark, alias, node)
+
+    def _call(self, name: str, children: list[Tree], known: frozenset[str], depth: int) -> Call:
+        for part in _dicts(children):
+            if part.get("class") not in (None, *allowed.CONSTANT_EXPRESSIONS):
+                raise _refusal(f"an argument of {name} is no constant", "texts and numbers")
+        self.any(children, known, depth + 1)
+        parameters, action = MACROS[name]
+        mark = f"{_REWRITTEN}{secrets.token_hex(16)}"
+        if not parameters:
+            if children:
+                raise _refusal(f"{name} takes no argument", f"FROM {name}()")
+            return Call(name, action, None, mark)
+        given, defaults = _arguments(name, parameters, children)
+        expressions, names = list(given.values()), list(given)
+        for parameter, default in defaults.items():
+            expressions.append(self.syntax.tree(f"SELECT {default}")["select_list"][0])
+            names.append(parameter)
+        result = SEVERAL_ARGUMENTS.get(name, f"CAST({names[0]} AS VARCHAR)")
+        value = self.syntax.values(expressions, names, result)
+        return Call(name, action, None if value is None else str(value), mark)
+
+    def _replaced(self, node: Tree, database: str, table: str, alias: str, columns: Tree) -> Tree:
+        self.changed = True
+        self.rewritten_tables.append(f"{database}.{table}")
+        return self.syntax.table(database, "main", table, alias, columns.get("column_name_alias") or [])
+
+    def _count(self, depth: int) -> None:
+        self.nodes += 1
+        if self.nodes > MOST_NODES or depth > DEEPEST_NODE:
+            raise Refusal("the statement is too large", accepted=f"at most {MOST_NODES} parts")
+
+
+def _arguments(name: str, parameters: str, children: Sequence[Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
+    """Arguments by parameter, and the defaults of the others. parameters: 'release, confidence := 0.95'."""
+    declared = [(left.strip(), right.strip()) for left, _, right in (p.partition(":=") for p in parameters.split(","))]
+    known = [parameter for parameter, _ in declared]
+    given: dict[str, Tree] = {}
+    for place, child in enumerate(children):
+        written = fold(child.get("alias") or "")
+        parameter = written or (known[place] if place < len(known) else "")
+        if parameter not in known or parameter in given:
+            raise _refusal(f"{name} has no such argument", f"{name}({parameters})")
+        given[parameter] = child
+    missing = [parameter for parameter, default in declared if parameter not in given and not default]
+    if missing:
+        raise _refusal(f"{name} needs {missing[0]}", f"{name}({parameters})")
+    return given, {parameter: default for parameter, default in declared if parameter not in given}
+
+
+def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str, str]:
+    """Catalog, schema and name, folded, of a table or function; DuckDB 2.0 writes them as one path."""
+    named = node.get("qualified_name")
+    parts = [node.get(catalog) or "", node.get(schema) or "", node.get(name) or ""]
+    if named is not None:
+        path = [str(part) for part in named["path"]]
+        if len(path) > len(parts):
+            raise _refusal(f"the name {'.'.join(path)[:200]!r} is not served", "names of private views")
+        parts = [""] * (len(parts) - len(path)) + path
+    first, second, third = (fold(str(part)) for part in parts)
+    return first, second, third
+
+
+def _children(call: Tree) -> list[Tree]:
+    """A function's arguments, whose names are their aliases; DuckDB 2.0 keeps names and expressions apart."""
+    if "arguments" in call:
+        return [dict(entry["expression"], alias=entry["name"]) for entry in call["arguments"]]
+    return list(call["children"])
+
+
+def _dicts(value: Any) -> Iterator[Tree]:
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, dict):
+            yield current
+            waiting.extend(current.values())
+        elif isinstance(current, list):
+            waiting.extend(current)
+
+
+def _refusal(what: str, accepted: str) -> Refusal:
+    return PermissionRefusal(what, accepted=accepted)
+
+
+def _refused(kind: str) -> Refusal:
+    words = allowed.WORDS_FOR.get(kind, f"{kind.lower().replace('_', ' ')[:60]} is")
+    return _refusal(f"{words} refused", "SELECT over private views, dp('..') and its kin")
+
+

@@ -1,0 +1,137 @@
+"""DuckDB's own parser as a function: text to tree, tree to text. What it reads is what the window will run."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+
+from dpduck.errors import Position, Refusal
+from dpduck.frontend.limits import position_in
+
+Tree = dict[str, Any]
+ONE_SELECT = "one SELECT over private views, dp('..') and its kin"
+DEEPEST = 60
+"""Brackets inside brackets, and words like NOT in a row: no parser is given more than it can bear."""
+
+_BRACKETS = re.compile(r"[()\[\]{}]|\bcase\b|\bend\b", re.IGNORECASE)
+_PREFIXES = re.compile(r"(?:\bnot\b|[-+~@!*/|&<>=%^]|\s)+", re.IGNORECASE)
+_LONGEST_PREFIX = 1000
+
+
+class Syntax:
+    """An empty DuckDB that only parses; safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._root = duckdb.connect(":memory:", config={"threads": 1})
+        for setting in ("python_enable_replacements", "enable_external_access", "autoload_known_extensions"):
+            self._root.execute(f"SET {setting} = false")
+        self._root.execute("SET lock_configuration = true")
+        self._lock = threading.Lock()
+        self._idle: list[duckdb.DuckDBPyConnection] = []
+        self._table = self.tree("FROM c.s.t")["from_table"]
+
+    def tree(self, text: str, *, longest: int = 100_000) -> Tree:
+        """The one query that the text holds; a Refusal for anything else."""
+        require_bounded(text, longest)
+        with self._cursor() as cursor:
+            try:
+                row = cursor.execute("SELECT json_serialize_sql($1::VARCHAR)", [text]).fetchone()
+            except (duckdb.Error, UnicodeError):
+                raise Refusal("DuckDB cannot parse this", accepted=ONE_SELECT) from None
+        try:
+            parsed = json.loads(row[0]) if row is not None else {}
+        except RecursionError:
+            raise Refusal("the statement is nested too deeply", accepted="fewer levels") from None
+        return _only_query(parsed, text)
+
+    def text(self, tree: Tree) -> str:
+        """SQL for a tree, as DuckDB writes it."""
+        whole = {"error": False, "statements": [{"node": tree, "named_param_map": []}]}
+        with self._cursor() as cursor:
+            try:
+                row = cursor.execute("SELECT json_deserialize_sql($1::JSON)", [json.dumps(whole)]).fetchone()
+            except (duckdb.Error, RecursionError):
+                raise Refusal("the statement cannot be rewritten", accepted="a simpler statement") from None
+        return "" if row is None else str(row[0])
+
+    def table(self, catalog: str, schema: str, name: str, alias: str, columns: Sequence[str]) -> Tree:
+        """A named table as a source of rows."""
+        made = dict(self._table)
+        made |= {"catalog_name": catalog, "schema_name": schema, "table_name": name, "alias": alias}
+        if "qualified_name" in made:  # of DuckDB 2.0
+            made["qualified_name"] = {"path": [part for part in (catalog, schema, name) if part]}
+        return made | {"column_name_alias": list(columns)}
+
+    def values(self, expressions: Sequence[Tree], names: Sequence[str], result_sql: str) -> Any:
+        """Evaluates constant expressions under these names, and SQL over the names."""
+        tree = self.tree("SELECT 1")
+        given = [dict(expression, alias=name) for expression, name in zip(expressions, names, strict=True)]
+        sql = self.text(dict(tree, select_list=given)) if given else "SELECT 1"
+        with self._cursor() as cursor:
+            try:
+                row = cursor.execute(f"SELECT {result_sql} FROM ({sql})").fetchone()
+            except duckdb.Error:
+                raise Refusal("an argument is not of the type it should have", accepted="texts and numbers") from None
+        return None if row is None else row[0]
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._lock:
+            cursor = self._idle.pop() if self._idle else self._root.cursor()
+        try:
+            yield cursor
+        finally:
+            with self._lock:
+                self._idle.append(cursor)
+
+
+def require_bounded(text: str, longest: int) -> None:
+    """Refuses a text that is too long or too deep, in one pass and without recursion."""
+    if len(text) > longest:
+        raise Refusal(f"the statement has {len(text)} characters", accepted=f"at most {longest}")
+    if "\x00" in text:
+        raise Refusal("the statement has a NUL character", accepted="text without it")
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        found = match[0].lower()
+        depth += 1 if found in ("(", "[", "{", "case") else -1
+        depth = max(depth, 0)
+        if depth > DEEPEST:
+            raise Refusal(
+                "the statement is nested too deeply",
+                accepted=f"at most {DEEPEST} levels",
+                position=position_in(text, match.start()),
+            )
+    for match in _PREFIXES.finditer(text):
+        if len("".join(match[0].split())) > _LONGEST_PREFIX:
+            raise Refusal("too many signs in a row", accepted=f"at most {_LONGEST_PREFIX}")
+
+
+def _only_query(parsed: Any, text: str) -> Tree:
+    if parsed.get("error"):
+        raise Refusal(_complaint(parsed), accepted=ONE_SELECT, position=_position(parsed, text))
+    statements = parsed.get("statements", [])
+    if len(statements) != 1:
+        what = "the statement is empty" if not statements else "two statements in one text"
+        raise Refusal(what, accepted=ONE_SELECT)
+    node: Tree = statements[0]["node"]
+    return node
+
+
+def _complaint(parsed: Any) -> str:
+    """What is wrong in our words and DuckDB's: its own quote nothing but the statement."""
+    if parsed.get("error_type") != "parser":
+        return "this statement is refused"
+    said = " ".join(str(parsed.get("error_message", "")).split())[:200]
+    return f"DuckDB cannot parse this: {said}"
+
+
+def _position(parsed: Any, text: str) -> Position | None:
+    place = str(parsed.get("position", ""))
+    return position_in(text, int(place)) if place.isascii() and place.isdigit() and int(place) <= len(text) else None
