@@ -1,4 +1,4 @@
-"""The command line: dpduck demo | sql | explain | budget | ledger | releases | show | publish | verify."""
+"""The command line: statements of dp() on a file, what was released, publishing, serving, the demonstration."""
 
 from __future__ import annotations
 
@@ -12,19 +12,13 @@ from pathlib import Path
 import click
 import duckdb
 
+from dpduck.commands.arguments import DATABASE, FORMAT, STORE
 from dpduck.commands.demo import run_demo
+from dpduck.commands.errors import one_line_errors
+from dpduck.commands.serving import principal, serve
 from dpduck.edges.connection import connect, verify_store
 from dpduck.edges.publish import publish
-from dpduck.errors import DpduckError
 from dpduck.frontend.names import quote_identifier
-
-DATABASE = click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
-STORE = click.option(
-    "--store", type=click.Path(dir_okay=False, path_type=Path), help="The store, if not beside DATABASE."
-)
-FORMAT = click.option(
-    "--format", "shape", type=click.Choice(["box", "csv", "json"]), default="box", help="How the answer is printed."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -140,16 +134,6 @@ def opened(database: Path, store: Path | None) -> Iterator[duckdb.DuckDBPyConnec
         yield con
 
 
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Turns an error into one line on standard error and exit status 1."""
-    try:
-        yield
-    except (DpduckError, duckdb.Error) as error:
-        text = str(error).strip().split("\n", 1)[0]
-        raise click.ClickException(text.removeprefix("Invalid Input Error: ")) from None
-
-
 def answer(con: duckdb.DuckDBPyConnection, query: str, parameters: list[str], shape: str) -> None:
     """Prints the answer of a query."""
     relation = con.sql(query, params=parameters) if parameters else con.sql(query)
@@ -174,6 +158,9 @@ def _print_json(columns: list[str], rows: list[tuple[object, ...]]) -> None:
     for row in rows:
         click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
 
+
+for _command in (serve, principal):
+    main.add_command(_command)
 
 if __name__ == "__main__":
     main()

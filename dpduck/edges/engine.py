@@ -61,6 +61,11 @@ class Engine:
         self._views = PrivateViews(self._releases, store)
         self._sparse = SparseQueries(roots.cursor, self._policies, self._releases, self._releaser, self._views)
 
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the store."""
+        return self._ledger
+
     def run(self, text: str, asker: Asker) -> str:
         """SQL whose result is the answer to a statement of dp()."""
         statement = parse_statement(text)
@@ -83,6 +88,7 @@ class Engine:
                 "only a SELECT or a private view is explained", accepted="SELECT WITH DIFFERENTIAL_PRIVACY .."
             )
         request = self._analysis(statement).request
+        asker.require_table(str(request.table))
         return explained_keys(request) if request.selection is not None else listings.candidates(*planned(request))
 
     def budget(self, asker: Asker) -> str:

@@ -44,6 +44,16 @@ _KEPT: list[Callable[[str, str | None], str]] = []
 
 def answer(engine: Engine, asker: Asker, action: str, argument: str | None) -> str:
     """SQL for one call; an error becomes SQL that raises its one line when it is bound, in every client alike."""
+    try:
+        return called(engine, asker, action, argument)
+    except DpduckError as error:
+        return raising_sql(str(error))
+    except Exception:  # whatever it says could quote data
+        return raising_sql(UNEXPECTED)
+
+
+def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> str:
+    """SQL for one call, or a DpduckError; any other error may quote data, and is not for anybody's eyes."""
     with_argument: dict[str, Callable[[str, Asker], str]] = {
         "run": engine.run,
         "explain": engine.explain,
@@ -57,14 +67,9 @@ def answer(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         "list_policies": engine.list_policies,
         "list_releases": engine.list_releases,
     }
-    try:
-        if action in with_argument:
-            return with_argument[action](argument or "", asker)
-        return without[action](asker)
-    except DpduckError as error:
-        return raising_sql(str(error))
-    except Exception:  # whatever it says could quote data
-        return raising_sql(UNEXPECTED)
+    if action in with_argument:
+        return with_argument[action](argument or "", asker)
+    return without[action](asker)
 
 
 def raising_sql(message: str) -> str:

@@ -23,6 +23,7 @@ ANSWERS, LISTING, PRIVATE = "answers", "listing", "private"
 MOST_NODES = 20_000
 DEEPEST_NODE = 400
 _REWRITTEN = "dpduck_answer_"
+_LESSER = allowed.MODIFIERS | allowed.TYPES
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
     rewritten = syntax.text(tree)
     again = _Walk(syntax, rewritten=True)  # what runs is what was inspected, whatever DuckDB's writer does
     again.query(syntax.tree(rewritten, longest=4 * longest), frozenset())
-    if again.changed or again.views != walk.views or again.rewritten_tables != walk.rewritten_tables:
+    if again.changed or again.views != walk.views or sorted(again.rewritten_tables) != sorted(walk.rewritten_tables):
         raise Refusal("the statement cannot be rewritten", accepted="a simpler statement")
     return Inspected(rewritten, tuple(walk.calls), tuple(sorted(walk.views)), walk.plain())
 
@@ -146,9 +147,8 @@ class _Walk:
             self._named(part)
         if kind == "SUBQUERY":
             self.query(part["subquery"].get("node", part["subquery"]), known, depth + 1)
-        elif kind is None and isinstance(part.get("type"), str):
-            if part["type"] not in allowed.MODIFIERS | allowed.TYPES:
-                raise _refused(part["type"])
+        elif kind is None and isinstance(part.get("type"), str) and part["type"] not in _LESSER:
+            raise _refused(part["type"])
         self._extras(part, ("subquery",) if kind == "SUBQUERY" else (), known, depth)
 
     def _extras(self, part: Tree, done: Sequence[str], known: frozenset[str], depth: int) -> None:
@@ -297,5 +297,3 @@ def _refusal(what: str, accepted: str) -> Refusal:
 def _refused(kind: str) -> Refusal:
     words = allowed.WORDS_FOR.get(kind, f"{kind.lower().replace('_', ' ')[:60]} is")
     return _refusal(f"{words} refused", "SELECT over private views, dp('..') and its kin")
-
-

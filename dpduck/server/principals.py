@@ -7,17 +7,20 @@ import hmac
 import json
 import re
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 from dpduck.edges.asker import Asker
 from dpduck.errors import PermissionRefusal, Refusal, StoreError
-from dpduck.trusted.secrets_file import Secrets
+from dpduck.trusted.secrets_file import Secrets, SecretsFile
 
 RECORD = "principals"
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _RESERVED = frozenset(("owner", "dpduck"))
+_SURE = 1_000_000_000  # nanoseconds
 _TOKEN_BYTES = 32  # 256 bits from the operating system: a fast hash is enough, nothing can be guessed
 
 
@@ -143,3 +146,29 @@ def _read(record: bytes | None) -> tuple[Principal, ...]:
     except (ValueError, KeyError, TypeError):
         raise StoreError("the list of principals is damaged; accepted: the secrets file as last written") from None
     return tuple(sorted(found, key=lambda principal: principal.name))
+
+
+class WatchedSecrets:
+    """Secrets in a file, read again only when the file has changed: the gate looks at every statement."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = SecretsFile.open(path, create=False)
+        self._seen: dict[str, tuple[tuple[int, int, int], bytes | None]] = {}
+
+    def get(self, name: str) -> bytes | None:
+        state = self._path.stat()
+        mark = (state.st_mtime_ns, state.st_size, state.st_ino)
+        known = self._seen.get(name)
+        if known is not None and known[0] == mark:
+            return known[1]
+        value = self._file.get(name)
+        if time.time_ns() - state.st_mtime_ns > _SURE:  # a clock's tick may hide a second change
+            self._seen[name] = (mark, value)
+        return value
+
+    def put(self, name: str, value: bytes) -> None:
+        self._file.put(name, value)
+
+    def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
+        return self._file.replace(name, expected, value)

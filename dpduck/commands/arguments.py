@@ -1,0 +1,15 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+DATABASE = click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+STORE = click.option(
+    "--store", type=click.Path(dir_okay=False, path_type=Path), help="The store, if not beside DATABASE."
+)
+FORMAT = click.option(
+    "--format", "shape", type=click.Choice(["box", "csv", "json"]), default="box", help="How the answer is printed."
+)

@@ -1,0 +1,21 @@
+"""Errors of a command: one line on standard error, exit status 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+import duckdb
+
+from dpduck.errors import DpduckError
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns an error into one line on standard error and exit status 1."""
+    try:
+        yield
+    except (DpduckError, duckdb.Error) as error:
+        text = str(error).strip().split("\n", 1)[0]
+        raise click.ClickException(text.removeprefix("Invalid Input Error: ")) from None

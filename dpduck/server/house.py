@@ -1,0 +1,62 @@
+"""A served database: the vault, the window, the gate and the book of principals, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from dpduck.edges.store import store_files
+from dpduck.errors import StoreError
+from dpduck.server.audit import Audit
+from dpduck.server.gate import Gate
+from dpduck.server.limits import Limits
+from dpduck.server.principals import PrincipalBook, WatchedSecrets
+from dpduck.server.vault import Vault
+from dpduck.server.vault_client import VaultProcess
+from dpduck.server.window import Window
+
+Prepare = Callable[[duckdb.DuckDBPyConnection], None]
+
+
+@dataclass(frozen=True)
+class House:
+    """What listeners of any protocol need: whom a token belongs to, what may run, and where it runs."""
+
+    book: PrincipalBook
+    gate: Gate
+    window: Window
+    vault: Vault
+    audit: Audit
+
+    def close(self) -> None:
+        """Ends the vault after its releases at work, then the window."""
+        self.vault.close()
+        self.window.close()
+        self.audit.close()
+
+
+def open_house(
+    database: Path,
+    store: Path | None,
+    audit: Audit,
+    limits: Limits,
+    *,
+    prepare: Prepare | None = None,
+    vault: Vault | None = None,
+) -> House:
+    """Opens the vault, in a process of its own unless one is given, and a window with its private views."""
+    files = store_files(database, store)
+    if files.secrets is None or not files.secrets.exists():
+        raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+    vault = vault or VaultProcess(database, store)
+    try:
+        window = Window(limits, prepare=prepare)
+        gate = Gate(vault, window, audit, limits)
+        gate.sync()
+    except BaseException:
+        vault.close()
+        raise
+    return House(PrincipalBook(WatchedSecrets(files.secrets)), gate, window, vault, audit)

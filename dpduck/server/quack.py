@@ -1,0 +1,161 @@
+"""The Quack listener: DuckDB's own protocol, for the stock shell and every DuckDB client.
+
+Quack asks one function for every connection and one for every statement (DESIGN 6.3). The second may answer with a
+text, which runs in place of the statement: that is how the gate's SQL reaches the client, and its refusals too. Where
+a client sends rows, not a statement, any text would be a permission: there the answer is NULL.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import secrets
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+import duckdb
+from duckdb.func import SPECIAL
+from duckdb.sqltypes import BOOLEAN, VARCHAR
+
+from dpduck.edges.functions import raising_sql
+from dpduck.errors import DpduckError, PermissionRefusal, Refusal, StoreError
+from dpduck.frontend.names import quote_text
+from dpduck.server.audit import Audit
+from dpduck.server.gate import UNEXPECTED, Gate
+from dpduck.server.limits import Limits
+from dpduck.server.principals import Principal, PrincipalBook
+from dpduck.server.window import Window
+
+AUTHENTICATE, AUTHORIZE = "dpduck_authenticate", "dpduck_authorize"
+EXTENSIONS = ("httpfs", "quack")
+LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
+_ADDRESS = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+class Sessions:
+    """Whose connection is whose; the longest unused are forgotten first."""
+
+    def __init__(self, book: PrincipalBook, most: int) -> None:
+        self._book = book
+        self._most = most
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
+
+    def begin(self, session: str, token: str) -> Principal | None:
+        """Notes a connection if the token is somebody's."""
+        principal = self._book.authenticate(token)
+        if principal is not None:
+            with self._lock:
+                self._known[session] = (principal.name, principal.token_hash)
+                while len(self._known) > self._most:
+                    self._known.popitem(last=False)
+        return principal
+
+    def principal(self, session: str) -> Principal:
+        """Whose connection this is, as long as its token is in force."""
+        with self._lock:
+            known = self._known.get(session)
+            if known is not None:
+                self._known.move_to_end(session)
+        if known is None:
+            raise PermissionRefusal("this connection is not known any longer", accepted="ATTACH again")
+        principal = self._book.named(known[0])
+        if principal.token_hash != known[1]:
+            raise PermissionRefusal("this token was revoked", accepted="a token that is in force")
+        return principal
+
+
+class QuackListener:
+    """Serves one window over Quack. prepare is called before the window is locked, open afterwards."""
+
+    def __init__(self, address: str, audit: Audit, limits: Limits) -> None:
+        parts = _ADDRESS.fullmatch(address)
+        if parts is None:
+            raise Refusal(f"{address[:200]!r} is no address", accepted="quack:localhost:9494")
+        self.address = address
+        self._local = parts["host"].lower() in LOCAL
+        self._audit = audit
+        self._limits = limits
+        self._sessions: Sessions | None = None
+        self._gate: Gate | None = None
+        self._window: Window | None = None
+
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Loads the extension and puts the gate before every connection and every statement."""
+        for name in EXTENSIONS:
+            connection.execute(f"LOAD {quote_text(str(extension_file(name)))}")
+        for name, function, arguments, result in (
+            (AUTHENTICATE, self._authenticate, 3, BOOLEAN),
+            (AUTHORIZE, self._authorize, 2, VARCHAR),
+        ):
+            connection.create_function(
+                name, function, [VARCHAR] * arguments, result, side_effects=True, null_handling=SPECIAL
+            )
+        # in full: a name of two parts could be shadowed by a macro of a client that got past the gate
+        connection.execute(f"SET GLOBAL quack_authentication_function = 'system.main.{AUTHENTICATE}'")
+        connection.execute(f"SET GLOBAL quack_authorization_function = 'system.main.{AUTHORIZE}'")
+
+    def open(self, window: Window, gate: Gate, book: PrincipalBook) -> str:
+        """Listens; returns the address. The server's own token is drawn and forgotten: nobody may use it."""
+        self._sessions, self._gate, self._window = Sessions(book, self._limits.sessions), gate, window
+        options = "" if self._local else ", allow_other_hostname := true, disable_ssl := true"
+        with window.cursor() as cursor:
+            token = quote_text(secrets.token_hex(32))
+            try:
+                cursor.execute(f"CALL quack_serve({quote_text(self.address)}, token := {token}{options})").fetchall()
+            except duckdb.Error:
+                raise StoreError(
+                    f"{self.address} cannot be listened on; accepted: a free port of this machine"
+                ) from None
+        return self.address
+
+    def close(self) -> None:
+        """Listens no longer; statements at work are finished."""
+        if self._window is not None:
+            with self._window.cursor() as cursor:
+                cursor.execute(f"CALL quack_stop({quote_text(self.address)})").fetchall()
+
+    def _authenticate(self, session: str | None, token: str | None, _server: str | None) -> bool:
+        try:
+            if session is None or token is None or self._sessions is None:
+                return False
+            principal = self._sessions.begin(session, token)
+            if principal is None:
+                self._audit.note(None, "turned away", why="no such token")
+                return False
+            self._audit.note(principal.name, "connected")
+        except Exception:
+            return False
+        return True
+
+    def _authorize(self, session: str | None, text: str | None) -> str | None:
+        """SQL that runs in the statement's place; NULL, which Quack takes for a no, where nothing may run."""
+        try:
+            if session is None or text is None or self._sessions is None or self._gate is None:
+                return None
+            if _stands_for_rows(text):
+                self._audit.note(None, "refused", text, why="rows are not taken")
+                return None
+            return self._gate.admit(self._sessions.principal(session), text)
+        except DpduckError as error:
+            return raising_sql(str(error))
+        except Exception:
+            return raising_sql(UNEXPECTED)
+
+
+def extension_file(name: str) -> Path:
+    """The file of an extension that came as a wheel."""
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if spec is None or spec.origin is None:
+        raise StoreError(f"the extension {name} is not installed; accepted: pip install 'dpduck[server]'")
+    found = sorted(Path(spec.origin).parent.rglob(f"{name}.duckdb_extension"))
+    fitting = [path for path in found if path.parent.name == f"v{duckdb.__version__}"]
+    if not fitting:
+        raise StoreError(f"the extension {name} is not for DuckDB {duckdb.__version__}; accepted: the same version")
+    return fitting[0]
+
+
+def _stands_for_rows(text: str) -> bool:
+    """What Quack writes in place of the rows that a client wants to insert, whatever the table is called."""
+    return text.startswith("INSERT INTO ") and text.endswith(" VALUES (NULL)")

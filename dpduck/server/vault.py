@@ -1,0 +1,211 @@
+"""The vault: the private database, its store and its ledger; answers principals, and hands out released rows alone."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.edges.connection import load
+from dpduck.edges.functions import UNEXPECTED, called, engine_of
+from dpduck.edges.store import STORE_NAME, store_files
+from dpduck.errors import DpduckError, InternalError, Refusal, StoreError
+from dpduck.frontend.names import quote_identifier
+from dpduck.server.principals import PrincipalBook
+from dpduck.trusted.secrets_file import SecretsFile
+
+CHARGED = "charge returns"
+MOST_KEYS = 1_000
+SERVED_KINDS = ("view",)
+_LOOK_BACK = 64
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What became of a question. key: under which its rows can be had, None where it was refused.
+
+    charged: the ledger entry that it made, if it made one. refused: the one line for the client.
+    """
+
+    key: str | None
+    charged: int | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Released rows. columns: names and DuckDB types. comment, comments: of a view and of its columns."""
+
+    columns: tuple[tuple[str, str], ...]
+    table: pa.Table
+    comment: str | None = None
+    comments: tuple[str | None, ...] = ()
+
+
+class Vault(Protocol):
+    """What the window knows of the vault."""
+
+    def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply: ...
+
+    def rows(self, key: str, most: int) -> Rows: ...
+
+    def views(self) -> dict[str, str]: ...
+
+    def view(self, name: str) -> Rows: ...
+
+    def close(self) -> None: ...
+
+
+class LocalVault:
+    """The vault in this process; the command line runs it in a process of its own (see vault_process)."""
+
+    def __init__(self, database: Path, store: Path | None = None) -> None:
+        self._files = store_files(database, store)
+        if self._files.store is None or self._files.secrets is None or not self._files.store.exists():
+            raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+        self._charging = threading.local()
+        self._connection = _opened(database)
+        try:
+            load(self._connection, self._files.store, steps=self._note)
+            engine = engine_of(self._connection)
+            if engine is None:
+                raise InternalError("the vault has no engine")
+            self._engine = engine
+            self._book = PrincipalBook(SecretsFile.open(self._files.secrets, create=False))
+            self._connection.execute("SET enable_external_access = false")
+        except BaseException:
+            self._connection.close()
+            raise
+        self._key = secrets.token_bytes(32)
+        self._lock = threading.Lock()
+        self._statements: OrderedDict[str, str] = OrderedDict()
+
+    def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
+        """Runs a dp function as this principal, looked up here: the window says who asks, not what they may."""
+        self._charging.seen = False
+        try:
+            sql = called(self._engine, self._book.named(principal).asker, action, argument)
+        except DpduckError as error:
+            return Reply(None, self._charged(principal, argument), str(error))
+        except Exception:  # whatever it says could quote data
+            return Reply(None, self._charged(principal, argument), UNEXPECTED)
+        key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
+        with self._lock:
+            self._statements[key] = sql
+            self._statements.move_to_end(key)
+            while len(self._statements) > MOST_KEYS:
+                self._statements.popitem(last=False)
+        return Reply(key, self._charged(principal, argument))
+
+    def rows(self, key: str, most: int) -> Rows:
+        """The rows of an answer; Refusal where they are more than that."""
+        with self._lock:
+            sql = self._statements.get(key)
+        if sql is None:
+            raise Refusal("this answer is not kept any longer", accepted="the same statement again: it is free")
+        with self._connection.cursor() as cursor:
+            try:
+                return _fetched(cursor, sql, most)
+            except duckdb.Error:
+                raise Refusal(
+                    "the SELECT fails over the released answers, which are kept: asking for them again is free",
+                    accepted="expressions that every number can go through",
+                ) from None
+
+    def views(self) -> dict[str, str]:
+        """The private views, each with a mark that changes whenever its rows may have."""
+        kinds = ", ".join(f"'{kind}'" for kind in SERVED_KINDS)
+        with self._connection.cursor() as cursor:
+            listed = cursor.execute(
+                f"SELECT name, concat_ws('|', ledger_id, released_at, digest) FROM {STORE_NAME}.dpduck.releases "
+                f"WHERE kind IN ({kinds}) ORDER BY name"
+            ).fetchall()
+        return {row[0]: row[1] for row in listed}
+
+    def view(self, name: str) -> Rows:
+        """A private view with its comments."""
+        table = f"{STORE_NAME}.main.{quote_identifier(name)}"
+        with self._connection.cursor() as cursor:
+            if name not in self.views():
+                raise Refusal(f"there is no private view {name!r}", accepted="a name of dp_releases()")
+            found = _fetched(cursor, f"FROM {table}", None)
+            comment = cursor.execute(
+                "SELECT comment FROM duckdb_tables() WHERE database_name = $1 AND table_name = $2", [STORE_NAME, name]
+            ).fetchone()
+            comments = cursor.execute(
+                "SELECT comment FROM duckdb_columns() WHERE database_name = $1 AND schema_name = 'main' "
+                "AND table_name = $2 ORDER BY column_index",
+                [STORE_NAME, name],
+            ).fetchall()
+        return Rows(found.columns, found.table, comment[0] if comment else None, tuple(row[0] for row in comments))
+
+    def close(self) -> None:
+        """Lets go of the database and of the store."""
+        self._connection.close()
+
+    def _note(self, step: str) -> None:
+        if step == CHARGED:
+            self._charging.seen = True
+
+    def _charged(self, principal: str, statement: str | None) -> int | None:
+        """The ledger entry of the charge that this thread has just made."""
+        if not getattr(self._charging, "seen", False):
+            return None
+        last = self._engine.ledger.last_entry()
+        for entry_id in range(last, max(0, last - _LOOK_BACK), -1):
+            entry = self._engine.ledger.entry(entry_id)
+            if (entry.principal, entry.statement) == (principal, statement):
+                return entry_id
+        return last
+
+
+def _opened(database: Path) -> duckdb.DuckDBPyConnection:
+    try:
+        return duckdb.connect(
+            str(database),
+            read_only=True,
+            config={
+                "python_enable_replacements": "false",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+            },
+        )
+    except duckdb.Error:
+        raise StoreError(
+            "the database cannot be opened: it is no DuckDB file, or another process writes to it; "
+            "accepted: a DuckDB file that no other process has open for writing"
+        ) from None
+
+
+def _fetched(cursor: duckdb.DuckDBPyConnection, sql: str, most: int | None) -> Rows:
+    relation = cursor.sql(sql)
+    columns = tuple(zip(_distinct(relation.columns), map(str, relation.types), strict=True))
+    batches: list[pa.RecordBatch] = []
+    count = 0
+    with relation.to_arrow_reader() as reader:
+        schema = reader.schema
+        for batch in reader:
+            batches.append(batch)
+            count += batch.num_rows
+            if most is not None and count > most:
+                raise Refusal("the result has too many rows", accepted=f"at most {most}")
+    return Rows(columns, pa.Table.from_batches(batches, schema))
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Names that a table can have: a name that comes again gets a number."""
+    taken: dict[str, int] = {}
+    found = []
+    for name in names:
+        folded = name.lower()
+        taken[folded] = taken.get(folded, -1) + 1
+        found.append(name if not taken[folded] else f"{name}_{taken[folded]}")
+    return found

@@ -1,0 +1,138 @@
+"""The window's side of the pipe to the vault's process; starts it, and starts it again where it ended."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dpduck.errors import Refusal, StoreError
+from dpduck.server.pipe import Message, packed, reply_from, rows_from, unpacked
+from dpduck.server.vault import Reply, Rows
+
+ENDED = "the vault's process ended; what was charged stays charged; accepted: the same statement again"
+_PATIENCE = 60.0
+
+Answer = tuple[Message, pa.Table | None]
+
+
+class VaultProcess:
+    """A vault in a process of its own; safe to use from many threads."""
+
+    def __init__(self, database: Path, store: Path | None = None) -> None:
+        self._arguments = [str(database), "" if store is None else str(store)]
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Future[Answer]] = {}
+        self._closing = False
+        self._pipe, self._process = self._started()
+
+    def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
+        """Asks, and waits so long; the release goes on where that is not enough."""
+        try:
+            return reply_from(self._call("ask", principal, action, argument, seconds, patience=seconds)[0])
+        except NotYet:
+            raise Refusal(
+                f"the release takes longer than {seconds:g} s and goes on", accepted="the same statement again: no cost"
+            ) from None
+
+    def rows(self, key: str, most: int) -> Rows:
+        return rows_from(*self._call("rows", key, most))
+
+    def views(self) -> dict[str, str]:
+        return dict(self._call("views")[0]["views"])
+
+    def view(self, name: str) -> Rows:
+        return rows_from(*self._call("view", name))
+
+    @property
+    def process_id(self) -> int:
+        """Of the vault's process, for tests that kill it."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """Ends the process once its releases at work are finished."""
+        self._closing = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread that reads
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._socket.close()
+
+    def _call(self, operation: str, *given: Any, patience: float = _PATIENCE) -> Answer:
+        number, future = next(self._numbers), Future[Answer]()
+        data = packed({"id": number, "do": operation, "with": given})
+        with self._lock:
+            if self._closing:
+                raise StoreError(ENDED)
+            if self._process.poll() is not None:
+                self._pipe, self._process = self._started()
+            self._waiting[number] = future
+            try:
+                self._pipe.send_bytes(data)
+            except OSError:
+                del self._waiting[number]
+                raise StoreError(ENDED) from None
+        try:
+            message, table = future.result(patience)
+        except NotYet:
+            if operation == "ask":
+                raise
+            raise StoreError(ENDED) from None
+        finally:
+            with self._lock:
+                self._waiting.pop(number, None)
+        if "error" in message:
+            raise StoreError(str(message["error"]))
+        return message, table
+
+    def _started(self) -> tuple[Connection, subprocess.Popen[bytes]]:
+        self._socket, theirs = socket.socketpair()
+        ours = Connection(os.dup(self._socket.fileno()))
+        command = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno()), *self._arguments]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))  # noqa: S603
+        theirs.close()
+        try:
+            message, _ = unpacked(ours.recv_bytes())
+        except (EOFError, OSError):
+            process.wait()
+            raise StoreError(
+                "the vault's process could not start; accepted: a database that this user can read"
+            ) from None
+        if "failed" in message:
+            process.wait()
+            ours.close()
+            raise StoreError(str(message["failed"]))
+        threading.Thread(target=self._listen, args=(ours,), daemon=True).start()
+        return ours, process
+
+    def _listen(self, pipe: Connection) -> None:
+        """Gives every answer to who waits for it; when the process ends, everybody is told."""
+        while True:
+            try:
+                message, table = unpacked(pipe.recv_bytes())
+            except (EOFError, OSError):
+                pipe.close()
+                break
+            with self._lock:
+                future = self._waiting.pop(int(message["id"]), None)
+            if future is not None:
+                future.set_result((message, table))
+        with self._lock:
+            left, self._waiting = list(self._waiting.values()), {}
+        for future in left:
+            future.set_exception(StoreError(ENDED))

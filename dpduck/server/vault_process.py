@@ -1,0 +1,102 @@
+"""The vault as a process of its own: python -m dpduck.server.vault_process FD DATABASE STORE.
+
+A slow release, or one that brings its process down, then stops no reader of released tables; and the process that
+clients talk to holds no private row. It ends when the other end of its pipe is closed, however that happens, after
+the releases at work are finished: what was charged is not wasted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from dpduck.edges.functions import UNEXPECTED
+from dpduck.errors import DpduckError, StoreError
+from dpduck.server.pipe import Message, packed, rows_message, unpacked
+from dpduck.server.vault import LocalVault, Vault
+
+KINDNESS = 5
+"""How far releases stand back behind readers for the processor, in steps of nice."""
+
+_ATTEMPTS, _PAUSE = 40, 0.25
+_LAST_RELEASES = 60.0
+
+
+def main(arguments: list[str]) -> int:
+    """Serves one pipe until it is closed."""
+    descriptor, database, store = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the other end decides
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(KINDNESS)
+    pipe = Connection(int(descriptor))
+    try:
+        vault = _opened(Path(database), Path(store) if store else None)
+    except DpduckError as error:
+        pipe.send_bytes(packed({"failed": str(error)}))
+        return 1
+    pipe.send_bytes(packed({"ready": True}))
+    answer_all(pipe, vault)
+    vault.close()
+    return 0
+
+
+def answer_all(pipe: Connection, vault: Vault) -> None:
+    """Answers every message in a thread of its own; how many come at once is the window's to limit."""
+    sending, at_work = threading.Lock(), set[threading.Thread]()
+
+    def answer(message: Message) -> None:
+        with suppress(OSError):
+            data = _answered(vault, message)
+            with sending:
+                pipe.send_bytes(data)
+
+    while True:
+        try:
+            message, _ = unpacked(pipe.recv_bytes())
+        except (EOFError, OSError):
+            break
+        at_work = {thread for thread in at_work if thread.is_alive()}
+        thread = threading.Thread(target=answer, args=(message,), daemon=True)
+        at_work.add(thread)
+        thread.start()
+    deadline = time.monotonic() + _LAST_RELEASES
+    for thread in at_work:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _answered(vault: Vault, message: Message) -> bytes:
+    number, operation, given = message["id"], message["do"], message["with"]
+    try:
+        if operation == "ask":
+            reply = vault.ask(*given)
+            return packed({"id": number, "key": reply.key, "charged": reply.charged, "refused": reply.refused})
+        if operation == "views":
+            return packed({"id": number, "views": vault.views()})
+        rows = vault.view(*given) if operation == "view" else vault.rows(*given)
+        return packed({"id": number, **rows_message(rows)}, rows.table)
+    except DpduckError as error:
+        return packed({"id": number, "error": str(error)})
+    except Exception:  # whatever it says could quote data
+        return packed({"id": number, "error": UNEXPECTED})
+
+
+def _opened(database: Path, store: Path | None) -> LocalVault:
+    """The vault; a predecessor that was killed may still be finishing its releases."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return LocalVault(database, store)
+        except StoreError:
+            if attempt == _ATTEMPTS - 1 or not database.exists():
+                raise
+            time.sleep(_PAUSE)
+    raise StoreError("the store cannot be opened; accepted: a store that no process has open")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

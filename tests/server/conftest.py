@@ -1,0 +1,26 @@
+"""One served clinic for the tests of a module: they may spend its budget, and leave its files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.served import Served, open_served
+
+
+@pytest.fixture(scope="module")
+def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Witnesses of stores stay inside the tests, also in processes that they start."""
+    directory = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPDUCK_STATE_DIR", str(directory))
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> Iterator[Served]:
+    opened = open_served(tmp_path_factory.mktemp("served"))
+    yield opened
+    opened.house.close()

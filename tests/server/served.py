@@ -1,0 +1,126 @@
+"""A clinic on disk, ready to be served, and words for what tests do with a server."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+import dpduck
+from dpduck.errors import DpduckError
+from dpduck.server.audit import AuditFile
+from dpduck.server.house import House, open_house
+from dpduck.server.limits import Limits
+from dpduck.server.principals import PrincipalBook
+from dpduck.server.vault import LocalVault
+from dpduck.trusted.secrets_file import SecretsFile
+from tests.edges.clinics import POLICY, Clinic, by
+
+CUBE = "SELECT sex, ward, count(*) AS n FROM visits GROUP BY CUBE (sex, ward)"
+CANARY = "xq-canary"
+"""In values of the private table that no domain has: whoever shows it has leaked."""
+
+
+def ask(statement: str) -> str:
+    """A statement of dp() as a client's SQL."""
+    return f"FROM dp($ask$ {statement} $ask$)"
+
+
+def count(column: str = "sex", epsilon: str = "0.1") -> str:
+    return ask(by(column, epsilon))
+
+
+@dataclass
+class Served:
+    """A house with its files."""
+
+    database: Path
+    house: House
+    tokens: dict[str, str]
+    log: Path
+
+    def sql(self, who: str, text: str) -> str:
+        principal = self.house.book.authenticate(self.tokens[who])
+        assert principal is not None
+        return self.house.gate.admit(principal, text)
+
+    def rows(self, who: str, text: str) -> list[tuple[Any, ...]]:
+        sql = self.sql(who, text)
+        with self.house.window.cursor() as cursor:
+            return cursor.execute(sql).fetchall()
+
+    def refused(self, who: str, text: str) -> str:
+        """The one line of a refusal, with nothing charged."""
+        before = self.spent()
+        try:
+            sql = self.sql(who, text)
+        except DpduckError as error:
+            message = str(error)
+        else:
+            raise AssertionError(f"{text[:300]!r} was admitted as {sql[:300]!r}")
+        assert self.spent() == before, text[:300]
+        assert "\n" not in message and CANARY not in message, message
+        return message
+
+    def spent(self) -> list[tuple[Any, ...]]:
+        """Everything that was spent, as the owner sees it."""
+        vault = self.house.vault
+        assert isinstance(vault, LocalVault)
+        return [(entry.id, entry.principal, entry.epsilon) for entry in vault._engine.ledger.entries()]
+
+    def audited(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+
+
+def make_clinic(folder: Path, policy: str = POLICY) -> Path:
+    """A clinic with a policy, a private view of its cube, and rows that must never be seen."""
+    path = folder / "clinic.duckdb"
+    with dpduck.connect(path) as connection:
+        clinic = Clinic(connection)
+        clinic.fill()
+        connection.execute(f"INSERT INTO visits SELECT 1, 55, 900 + range, '{CANARY}' FROM range(3)")
+        connection.execute(f"CREATE TABLE secret AS SELECT '{CANARY}' AS word")
+        clinic.protect(policy)
+        clinic.dp(f"CREATE PRIVATE VIEW ward_cube OPTIONS (epsilon = 1) AS {CUBE}")
+        clinic.dp(
+            "CREATE PRIVATE VIEW ages OPTIONS (epsilon = 1) AS SELECT age, count(*) AS n FROM visits GROUP BY age"
+        )
+        connection.execute("CHECKPOINT")
+    return path
+
+
+def add_principals(database: Path) -> dict[str, str]:
+    """alice may ask about everything with half of the budget, bob about one table, carol about none of them."""
+    book = PrincipalBook(SecretsFile.open(database.with_name("clinic_private_secrets"), create=False))
+    return {
+        "alice": book.add("alice", Fraction(1, 2)),
+        "bob": book.add("bob", None, ["visits"]),
+        "carol": book.add("carol", None, ["wards"]),
+    }
+
+
+def open_served(folder: Path, limits: Limits | None = None, policy: str = POLICY) -> Served:
+    """A served clinic whose vault is in this process."""
+    database = make_clinic(folder, policy)
+    tokens, log = add_principals(database), folder / "audit.jsonl"
+    house = open_house(database, None, AuditFile(log), limits or Limits(), vault=LocalVault(database))
+    return Served(database, house, tokens, log)
+
+
+def table_of(served: Served, sql: str) -> pa.Table:
+    with served.house.window.cursor() as cursor:
+        return cursor.sql(sql).to_arrow_table()
+
+
+def catalog(connection: duckdb.DuckDBPyConnection) -> set[tuple[str, str]]:
+    """Every table and view that an instance holds, by database."""
+    found = connection.execute(
+        "SELECT database_name, table_name FROM duckdb_tables() UNION SELECT database_name, view_name "
+        "FROM duckdb_views() WHERE NOT internal"
+    ).fetchall()
+    return set(found)

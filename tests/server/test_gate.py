@@ -1,0 +1,199 @@
+"""The gate, without a protocol: what comes out for what goes in, and who is told what."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpduck.errors import DpduckError, PermissionRefusal
+from dpduck.server.audit import NoAudit
+from dpduck.server.house import open_house
+from dpduck.server.limits import Limits
+from dpduck.server.principals import PrincipalBook
+from dpduck.trusted.secrets_file import SecretsFile
+from tests.edges.clinics import by
+from tests.server.served import CANARY, CUBE, Served, ask, catalog, count, open_served
+
+
+def test_a_private_view_is_read_as_it_is(served: Served) -> None:
+    """A scan of one table streams: the text of the client runs, and nothing is copied or charged."""
+    before = served.spent()
+    text = "SELECT #1, #2, #3 FROM ward_cube"
+    assert served.sql("alice", text) == text
+    assert len(served.rows("carol", "FROM private.ward_cube")) == 21
+    assert served.rows("bob", "SELECT count(*) FROM main.ages") == [(10,)]
+    assert served.spent() == before
+
+
+def test_a_question_is_answered_and_charged_once(served: Served) -> None:
+    """The answer is the released one, for every spelling of the statement and for others who may ask."""
+    before = len(served.spent())
+    first = served.rows("alice", count("ward", "0.05"))
+    assert len(first) == 6
+    assert served.rows("alice", count("ward", "0.05")) == first
+    assert served.rows("bob", f"SELECT * FROM dp('{by('ward', '0.05')}') AS d WHERE d.n IS NOT NULL") == first
+    assert len(served.spent()) == before + 1
+    assert served.spent()[-1][1] == "alice"
+
+
+def test_dp_functions_are_tables_among_others(served: Served) -> None:
+    """They can be joined, aggregated, aliased and put in subqueries; defaults and named arguments work."""
+    statement = by("sex", "0.05")
+    joined = f"SELECT count(*) FROM dp('{statement}') AS d JOIN ward_cube AS w ON d.sex = w.sex WHERE w.ward IS NULL"
+    assert served.rows("alice", joined) == [(2,)]
+    nested = f"WITH d AS (FROM dp('{statement}')) SELECT (SELECT count(*) FROM d), (SELECT max(n) > 0 FROM ages)"
+    assert served.rows("alice", nested) == [(2, True)]
+    weighted = "FROM dp_stderr_of('ward_cube', '1', confidence := 0.9)"
+    assert len(served.rows("carol", weighted)[0]) == 4
+    assert served.rows("carol", "SELECT name FROM dp_releases() WHERE name = 'ages'") == [("ages",)]
+
+
+def test_everyone_sees_their_own_ledger_rows(served: Served) -> None:
+    """Another's charges, and statements, are not shown."""
+    served.rows("alice", count("age", "0.01"))
+    assert {row[2] for row in served.rows("alice", "FROM dp_ledger()")} == {"alice"}
+    assert served.rows("carol", "FROM dp_ledger()") == []
+
+
+def test_a_view_that_is_made_is_there_at_once(served: Served) -> None:
+    """CREATE and DROP PRIVATE VIEW change what is served; of other people's views the name is taken."""
+    made = "CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+    assert served.rows("alice", ask(made)) == [("private.mine is ready",)]
+    assert len(served.rows("bob", "FROM mine")) == 2
+    comments = served.rows("bob", "SELECT comment FROM duckdb_tables() WHERE table_name = 'mine'")
+    assert "epsilon = 0.01 (pure)" in comments[0][0]
+    assert "another's" in served.refused("bob", ask("DROP PRIVATE VIEW mine"))
+    assert "another's" in served.refused("bob", ask(made.replace("CREATE", "CREATE OR REPLACE").replace("sex", "ward")))
+    served.rows("alice", ask("DROP PRIVATE VIEW mine"))
+    assert "no private view" in served.refused("bob", "FROM mine")
+
+
+def test_tables_and_shares_are_kept(served: Served) -> None:
+    """Who may ask about what, and for how much of the budget, holds at the gate as it does inside dp()."""
+    assert "carol may not ask about 'visits'" in served.refused("carol", count("sex", "0.05"))
+    assert "share of alice" in served.refused("alice", count("sex", "5"))
+    served.rows("bob", count("sex", "1.5"))
+
+
+def test_owner_statements_are_refused(served: Served) -> None:
+    """Whatever belongs to the owner is refused by role, over the gate too."""
+    for statement in (
+        "ALTER PRIVACY POLICY ON visits NEW EPOCH",
+        "DROP PRIVACY POLICY ON visits",
+        "DECLARE PUBLIC TABLE secret",
+        "CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 100))",
+    ):
+        for who in served.tokens:
+            assert "the data owner's" in served.refused(who, ask(statement))
+    assert "the data owner's" in served.refused("alice", "FROM dp_check('visits')")
+
+
+def test_listings_show_private_views_alone(served: Served) -> None:
+    """Answers of others are in the window for a while; the catalog that clients see has none of them."""
+    served.rows("alice", count("sex", "0.02"))
+    for text, names in (
+        ("SELECT table_name FROM duckdb_tables()", True),
+        ("SELECT table_name FROM information_schema.tables", True),
+        ("SELECT DISTINCT table_name FROM duckdb_columns()", True),
+        ("SELECT DISTINCT table_name FROM information_schema.columns", True),
+        ("FROM duckdb_views()", False),
+    ):
+        listed = {row[0] for row in served.rows("bob", text)}
+        assert listed == ({"ward_cube", "ages"} if names else set()), text
+    assert served.rows("bob", "SELECT schema_name FROM information_schema.schemata") == [("main",)]
+
+
+def test_the_log_says_who_and_what_and_never_an_answer(served: Served) -> None:
+    """Charged, answered or refused and why; the ledger's entry; no released value, no private one, no token."""
+    served.rows("alice", count("ward", "0.03"))
+    answer = served.rows("alice", count("ward", "0.03"))
+    served.refused("carol", count("ward", "0.03"))
+    charged, answered, refused = served.audited()[-3:]
+    assert [line["event"] for line in (charged, answered, refused)] == ["charged", "answered", "refused"]
+    assert charged["principal"] == "alice" and charged["ledger_id"] == str(served.spent()[-1][0])
+    assert "may not ask" in refused["why"] and "0.03" in refused["statement"]
+    log = served.log.read_text(encoding="utf-8")
+    assert CANARY not in log and not any(token in log for token in served.tokens.values())
+    assert not any(f": {row[1]}" in line for row in answer for line in log.splitlines()[-3:])
+    assert served.log.stat().st_mode & 0o077 == 0
+
+
+def test_a_revoked_principal_asks_no_more(tmp_path: Path, state_directory: Path) -> None:
+    """Inside the vault too: it looks up who asks, whatever the window says."""
+    opened = open_served(tmp_path)
+    try:
+        alice = opened.house.book.authenticate(opened.tokens["alice"])
+        assert alice is not None
+        PrincipalBook(SecretsFile.open(tmp_path / "clinic_private_secrets", create=False)).revoke("alice")
+        assert opened.house.book.authenticate(opened.tokens["alice"]) is None
+        with pytest.raises(DpduckError, match="revoked"):
+            opened.house.gate.admit(alice, count())
+        with pytest.raises(PermissionRefusal):
+            opened.house.book.named("alice")
+    finally:
+        opened.house.close()
+
+
+def test_the_window_holds_released_tables_alone(served: Served) -> None:
+    """Its whole catalog: private views, answers, listings; no private table, and none can be attached."""
+    with served.house.window.cursor() as cursor:
+        held = catalog(cursor)
+        assert {name for database, name in held if database == "memory"} == {"ward_cube", "ages"}
+        assert {database for database, _ in held} <= {"memory", "answers", "listing"}
+        with pytest.raises(duckdb.PermissionException):
+            cursor.execute(f"ATTACH '{served.database}' AS vault (READ_ONLY)")
+
+
+def test_limits_are_kept(tmp_path: Path, state_directory: Path) -> None:
+    """Length, depth, time, rows and statements at once: each is refused in one line, and the server goes on."""
+    limits = Limits(characters=2_000, seconds=0.5, rows=15, running=3, running_each=2)
+    opened = open_served(tmp_path, limits)
+    try:
+        assert "at most 2000" in opened.refused("alice", f"SELECT {'1,' * 2_000} 1")
+        assert "nested too deeply" in opened.refused("alice", f"SELECT {'(' * 70}1{')' * 70}")
+        forever = "SELECT count(*) FROM range(10000000) AS a, range(10000000) AS b WHERE a.range + b.range = 3"
+        assert "takes too long" in opened.refused("alice", forever)
+        assert "too many rows" in opened.refused("alice", "FROM range(100)")
+        assert "too many rows" in opened.refused("alice", "FROM ward_cube")
+        assert len(opened.rows("alice", "FROM ward_cube LIMIT 5")) == 5
+        assert "too many rows" in opened.refused("alice", f"FROM dp('{CUBE_QUESTION}')")
+        refusals = run_at_once(opened, ["alice"] * 6 + ["bob"] * 6, forever)
+        assert any("too many statements at once" in refusal for refusal in refusals)
+        assert all("too many" in refusal or "too long" in refusal for refusal in refusals)
+        assert opened.rows("alice", "SELECT count(*) FROM ages") == [(10,)]
+    finally:
+        opened.house.close()
+
+
+CUBE_QUESTION = CUBE.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)", 1)
+
+
+def run_at_once(opened: Served, names: list[str], text: str) -> list[str]:
+    """What each is told."""
+    refusals: list[str] = []
+
+    def run(name: str) -> None:
+        try:
+            opened.sql(name, text)
+        except DpduckError as error:
+            refusals.append(str(error))
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refusals) == len(names)
+    return refusals
+
+
+def test_there_is_nothing_to_serve_without_a_store(tmp_path: Path, state_directory: Path) -> None:
+    """One line says what is missing; nothing is made."""
+    with duckdb.connect(str(tmp_path / "plain.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS x")
+    with pytest.raises(DpduckError, match="has no store"):
+        open_house(tmp_path / "plain.duckdb", None, NoAudit(), Limits())
+    assert not (tmp_path / "plain_private_secrets").exists()
