@@ -14,7 +14,7 @@ class KeyedJob:
     rows: as for other counts, without aggregates; its attributes are the keys that have a public domain.
     texts: SQL of the other keys as VARCHAR, row-local and unable to raise.
     conditions: SQL; aggregate j counts the kept rows for which condition j is true, "" counts all; unable to raise.
-    groups: C, the most groups of one unit (only with rows.unit_sql, and where it is below rows.max_rows).
+    groups: C, the most groups of one unit; without rows.unit_sql the most rows that one row becomes through joins.
     """
 
     rows: CountingJob

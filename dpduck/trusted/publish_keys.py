@@ -47,8 +47,7 @@ def publish_keys(
     cursor: duckdb.DuckDBPyConnection, job: KeyedJob, plan: KeyPlan, bounding_key: bytes, entropy: Entropy
 ) -> PublishedKeys:
     """Counts, adds noise, compares and answers; its only error has one fixed text, since DuckDB's texts may quote."""
-    if bounds_of(job) != (plan.bounds.groups, plan.bounds.per_group, plan.bounds.total, plan.bounds.rows):
-        raise InternalError("the plan and the counts disagree about the contribution bounds")
+    _require_same_bounds(job, plan)
     found = _selected(cursor, job, plan, bounding_key, entropy)
     if found is None:
         # Raised outside the handler: DuckDB's error, which may quote data, is not even this one's context.
@@ -101,11 +100,15 @@ def _noise(plan: KeyPlan, spread: Fraction, count: int, entropy: Entropy) -> Int
     return draws(spread, count, entropy)
 
 
+def _require_same_bounds(job: KeyedJob, plan: KeyPlan) -> None:
+    if bounds_of(job) != (plan.bounds.groups, plan.bounds.per_group, plan.bounds.total, plan.bounds.rows):
+        raise InternalError("the plan and the counts disagree about the contribution bounds")
+
+
 def bounds_of(job: KeyedJob) -> tuple[int, int, int, int]:
     """C, k, the total and the rows of one unit, as the SQL that will run bounds them."""
     if job.rows.unit_sql is None:
-        bound = job.rows.max_rows
-        return bound, bound, bound, bound
+        return job.groups, job.groups, job.groups, job.groups
     groups = min(job.groups, job.rows.max_rows)
     return groups, 1, groups, job.rows.max_rows
 
@@ -115,6 +118,7 @@ def selection_cost(job: KeyedJob, plan: KeyPlan) -> Charge:
 
     Laplace: L1 norm over scale; Gaussian: squared L2 norm over twice sigma^2; these add up. delta: see key_delta.
     """
+    _require_same_bounds(job, plan)
     groups, per_group, total, rows = bounds_of(job)
     if min(plan.selection_spread, plan.answer_spread) <= 0:
         raise InternalError("a measurement without noise")

@@ -175,3 +175,16 @@ def test_units_of_single_rows() -> None:
         assert [row[0] for row in rows] == [*COMMON, None]
         rho = float(rho_of(Fraction(1), Fraction(5, 10**7)))
         assert rows[0][2] == pytest.approx((1 / (2 * rho)) ** 0.5)
+
+
+def test_a_row_that_a_join_repeats() -> None:
+    """PRIVACY UNIT ROW: a row that a join makes three is paid as three, in one group or in three."""
+    policy = "CREATE PRIVACY POLICY ON calls (PRIVACY UNIT ROW, BUDGET (epsilon = 1, delta = 1e-6, delta_keys = 5e-7))"
+    with open_calls(policy) as calls:
+        calls.execute("CREATE TABLE offers AS SELECT i % 2 AS day, 'offer ' || (i // 2) AS offer FROM range(6) AS r(i)")
+        ask(calls, "DECLARE PUBLIC TABLE offers")
+        body = "reason, offer, count(*) AS n, dp_stderr(n) FROM calls JOIN offers ON calls.age % 2 = offers.day"
+        rows = ask(calls, statement(f"{body} GROUP BY ALL ORDER BY ALL"))
+        assert {row[:2] for row in rows} == {(reason, f"offer {n}") for reason in (*COMMON, None) for n in range(3)}
+        assert rows[0][3] == pytest.approx(3 * (1 / (2 * float(rho_of(Fraction(1), Fraction(5, 10**7))))) ** 0.5)
+        assert all(abs(int(str(row[2])) - (600 if row[0] is None else 1200)) < 300 for row in rows)

@@ -1,0 +1,83 @@
+"""Tables and jobs for tests of selected keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dpduck.domain import ValueDomain
+from dpduck.planning.key_selection import GroupBounds, KeyPlan, plan_keys
+from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.key_counting import UNITS, grouped_sql
+from dpduck.trusted.key_job import KeyedJob
+
+Row = tuple[int | str | None, str | None, str | None]  # unit, reason, sex
+Group = tuple[object, ...]
+
+SEXES = ValueDomain("VARCHAR", ("F", "M"))
+CONTENT = ("t.unit", "t.reason", "t.sex")
+PLAIN = "CAST(t.reason AS VARCHAR)"
+
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """One database for all."""
+    return duckdb.connect(config={"threads": 1})
+
+
+def load(rows: Sequence[Row], columns: str = "unit BIGINT, reason VARCHAR, sex VARCHAR") -> duckdb.DuckDBPyConnection:
+    """The table t with these rows, in their order."""
+    connection = database()
+    connection.execute(f"CREATE OR REPLACE TABLE t ({columns})")
+    if rows:
+        units, reasons, sexes = (pa.array(list(column)) for column in zip(*rows, strict=True))
+        connection.register("given", pa.table({"unit": units, "reason": reasons, "sex": sexes}))
+        connection.execute("INSERT INTO t SELECT * FROM given")
+        connection.unregister("given")
+    return connection
+
+
+def job_of(
+    groups: int = 2,
+    max_rows: int = 4,
+    *,
+    by_sex: bool = False,
+    unit_sql: str | None = "t.unit",
+    texts: tuple[str, ...] = (PLAIN,),
+    conditions: tuple[str, ...] = ("", "t.sex = 'F'"),
+    filters: tuple[str, ...] = (),
+) -> KeyedJob:
+    """A job over t; by_sex: with a key that has a public domain before the text."""
+    keys = (KeyColumn("t.sex", SEXES),) if by_sex else ()
+    attributes = (Attribute((0,), np.arange(2), 2),) if by_sex else ()
+    rows = CountingJob("t", filters, unit_sql, max_rows, CONTENT, keys, attributes, ())
+    return KeyedJob(rows, texts, conditions, groups)
+
+
+def grouped(rows: Sequence[Row], job: KeyedJob, key: bytes = b"key") -> dict[Group, tuple[int, ...]]:
+    """Exact units and aggregates by group."""
+    found = load(rows).execute(*grouped_sql(job, key)).to_arrow_table()
+    place = found.column_names.index(UNITS)
+    return {tuple(row.values())[:place]: tuple(row.values())[place:] for row in found.to_pylist()}
+
+
+def plan_of(
+    job: KeyedJob, amount: Fraction = Fraction(1, 2), delta: Fraction = Fraction(1, 100), *, least: int = 1,
+    noise: NoiseKind = NoiseKind.GAUSSIAN, other: bool = False,
+) -> KeyPlan:  # fmt: skip
+    """A plan for the job."""
+    if job.rows.unit_sql is None:
+        bounds = GroupBounds(job.groups, job.groups, job.groups, job.groups)
+    else:
+        groups = min(job.groups, job.rows.max_rows)
+        bounds = GroupBounds(groups, 1, groups, job.rows.max_rows)
+    reused = job.conditions.index("") if job.counts_units and "" in job.conditions else None
+    return plan_keys(
+        noise, amount, delta, bounds, least=least, aggregates=len(job.conditions), reused=reused, other=other
+    )
