@@ -91,6 +91,18 @@ class Engine:
         asker.require_table(str(request.table))
         return explained_keys(request) if request.selection is not None else listings.candidates(*planned(request))
 
+    def describe(self, text: str, asker: Asker) -> str:
+        """SQL with the columns that the answer to a statement of dp() would have, and no rows; it spends nothing."""
+        statement = parse_statement(text)
+        if not isinstance(statement, Ask) or statement.view is not None:
+            return listings.rows_sql([("status", "VARCHAR")], [])
+        analysis = self._analysis(statement)
+        asker.require_table(str(analysis.request.table))
+        outer_sql = outer_check_sql(analysis, planned(analysis.request)[1][0])
+        with self._open_cursor() as cursor:
+            columns = Catalog(cursor, self._policies).bind(outer_sql, analysis.outer.tables)
+        return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
+
     def budget(self, asker: Asker) -> str:
         """SQL that lists budgets, what was spent and what remains."""
         return listings.budgets(self._policies.policies(), self._ledger)

@@ -56,6 +56,7 @@ def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
     """SQL for one call, or a DpduckError; any other error may quote data, and is not for anybody's eyes."""
     with_argument: dict[str, Callable[[str, Asker], str]] = {
         "run": engine.run,
+        "describe": engine.describe,
         "explain": engine.explain,
         "check": engine.check,
         "stderr_of": engine.stderr_of,

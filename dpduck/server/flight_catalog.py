@@ -45,6 +45,22 @@ FOREIGN_KEYS = pa.schema(
         pa.field("delete_rule", pa.uint8(), nullable=False),
     ]
 )  # fmt: skip
+_REQUIRED_OF_TYPES = ("type_name", "data_type", "nullable", "case_sensitive", "searchable", "fixed_prec_scale",
+                      "sql_data_type")  # fmt: skip
+TYPE_INFO = pa.schema(
+    [
+        pa.field(name, kind, nullable=name not in _REQUIRED_OF_TYPES)
+        for name, kind in (
+            ("type_name", pa.string()), ("data_type", pa.int32()), ("column_size", pa.int32()),
+            ("literal_prefix", pa.string()), ("literal_suffix", pa.string()),
+            ("create_params", pa.list_(pa.field("item", pa.string(), nullable=False))), ("nullable", pa.int32()),
+            ("case_sensitive", pa.bool_()), ("searchable", pa.int32()), ("unsigned_attribute", pa.bool_()),
+            ("fixed_prec_scale", pa.bool_()), ("auto_increment", pa.bool_()), ("local_type_name", pa.string()),
+            ("minimum_scale", pa.int32()), ("maximum_scale", pa.int32()), ("sql_data_type", pa.int32()),
+            ("datetime_subcode", pa.int32()), ("num_prec_radix", pa.int32()), ("interval_precision", pa.int32()),
+        )
+    ]
+)  # fmt: skip
 _INTEGERS = pa.list_(pa.field("$data$", pa.int32()))
 _INFO_VALUES = {
     "string_value": pa.string(),
@@ -125,6 +141,7 @@ def _table_schema(cursor: duckdb.DuckDBPyConnection, name: str) -> bytes:
 
 
 _EMPTY: Mapping[str, pa.Schema] = {
+    "CommandGetXdbcTypeInfo": TYPE_INFO,  # no tables are made here, so no types are listed
     "CommandGetPrimaryKeys": PRIMARY_KEYS,
     "CommandGetExportedKeys": FOREIGN_KEYS,
     "CommandGetImportedKeys": FOREIGN_KEYS,

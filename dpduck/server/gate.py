@@ -6,6 +6,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from dpduck.errors import DpduckError, Refusal
 from dpduck.frontend.names import fold
@@ -18,6 +19,9 @@ from dpduck.server.vault import Vault
 from dpduck.server.window import Window, answer_name
 
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
+FREE = frozenset(("explain", "budget", "ledger_entries", "list_policies", "list_releases", "stderr_of", "ratio_of"))
+"""Actions that never charge, which whoever looks for columns may have carried out."""
+
 _QUESTIONS = ("select", "with", "from", "(")
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 20_000
 
@@ -60,6 +64,19 @@ class Gate:
         )
         return sql
 
+    def probe(self, principal: Principal, text: str) -> str:
+        """SQL for the window with the columns that a statement would have, and no rows: it charges nothing."""
+        inspected = self.inspected(text)
+        with self._turn(principal.name):
+            self._require_views(inspected)
+            sql = inspected.sql
+            for call in inspected.calls:
+                if call.action != "run" and call.action not in FREE:
+                    raise Refusal(f"the columns of {call.function} are known once it was asked", accepted="to run it")
+                described = replace(call, action="describe") if call.action == "run" else call
+                sql = sql.replace(call.mark, self._answered(principal, described, []))
+        return f"SELECT * FROM ({sql}) LIMIT 0"
+
     def inspected(self, text: str) -> Inspected:
         """What the statement is made of; spends nothing and asks nobody."""
         with self._lock:
@@ -85,18 +102,23 @@ class Gate:
 
     def _admitted(self, principal: Principal, text: str, charged: list[int]) -> str:
         inspected = self.inspected(text)
-        rows = 0
-        for view in inspected.views:
-            size = self._window.size(view)
-            if size is None:
-                raise Refusal(f"there is no private view {view[:200]!r}", accepted="a name of dp_releases()")
-            rows += size
+        rows = self._require_views(inspected)
         sql = inspected.sql
         for call in inspected.calls:
             sql = sql.replace(call.mark, self._answered(principal, call, charged))
         if inspected.plain and rows <= self._limits.rows:
             return sql
         return f"FROM {ANSWERS}.main.{answer_name(self._window.run(sql))}"
+
+    def _require_views(self, inspected: Inspected) -> int:
+        """How many rows the private views of a statement have; Refusal where one is not there."""
+        rows = 0
+        for view in inspected.views:
+            size = self._window.size(view)
+            if size is None:
+                raise Refusal(f"there is no private view {view[:200]!r}", accepted="a name of dp_releases()")
+            rows += size
+        return rows
 
     def _answered(self, principal: Principal, call: Call, charged: list[int]) -> str:
         """The table that holds the answer to a dp function."""

@@ -177,6 +177,8 @@ class _Walk:
         listing = allowed.CATALOG_TABLES.get((schema, name))
         if not catalog and listing is not None:
             return self._replaced(node, LISTING, listing, node["alias"] or node["table_name"], node)
+        if (catalog, schema) == (PRIVATE, "main"):  # as drivers write it who have asked for the catalog
+            catalog, schema = "", PRIVATE
         if catalog or schema not in ("", "main", PRIVATE):
             place = ".".join(part for part in (catalog, schema, name) if part)
             raise _refusal(f"the table {place[:200]!r} is not served", "private views: FROM dp_releases()")
