@@ -1,4 +1,4 @@
-"""dpduck serve and dpduck principal: private answers for others, over Quack."""
+"""dpduck serve and dpduck principal: private answers for others, over Quack and Arrow Flight SQL."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import click
 from dpduck.commands.arguments import DATABASE, STORE
 from dpduck.commands.errors import one_line_errors
 from dpduck.edges.store import store_files
-from dpduck.errors import StoreError
+from dpduck.errors import Refusal, StoreError
 from dpduck.server.audit import AuditFile
+from dpduck.server.flight_listener import FlightListener, Tls
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook, parse_share
@@ -22,12 +23,23 @@ from dpduck.server.quack import QuackListener
 from dpduck.trusted.secrets_file import SecretsFile
 
 DEFAULT = Limits()
+FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 
 
 @click.command()
 @DATABASE
 @STORE
-@click.option("--listen", default="quack:localhost:9494", show_default=True, help="Where to listen.")
+@click.option(
+    "--listen", default="quack:localhost:9494", show_default=True, help="Where to listen for DuckDB clients; or: none."
+)
+@click.option(
+    "--flight-sql",
+    is_flag=False,
+    flag_value="localhost:32010",
+    help="Arrow Flight SQL too, at localhost:32010 or ADDRESS.",
+)
+@click.option("--tls-certificate", type=FILE, help="For Flight SQL: the certificate with its chain, in PEM.")
+@click.option("--tls-key", type=FILE, help="Its private key, in PEM.")
 @click.option(
     "--audit", type=click.Path(dir_okay=False, path_type=Path), help="The audit log, if not <store>_audit.jsonl."
 )
@@ -44,6 +56,9 @@ def serve(
     database: Path,
     store: Path | None,
     listen: str,
+    flight_sql: str | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
     audit: Path | None,
     seconds: float,
     rows: int,
@@ -61,15 +76,32 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     with one_line_errors():
+        tls = _tls(tls_certificate, tls_key)
         log = AuditFile(audit or audit_path(database, store))
-        listener = QuackListener(listen, log, limits)
-        house = open_house(database, store, log, limits, prepare=listener.prepare)
+        quack = None if listen == "none" else QuackListener(listen, log, limits)
+        house = open_house(database, store, log, limits, prepare=None if quack is None else quack.prepare)
+        flight = None
         try:
-            click.echo(listener.open(house.window, house.gate, house.book))
+            if quack is not None:
+                click.echo(quack.open(house.window, house.gate, house.book))
+            if flight_sql is not None:
+                flight = FlightListener(flight_sql, house, limits, tls)
+                click.echo(flight.address)
             ended.wait()
-            listener.close()
+            if quack is not None:
+                quack.close()
+            if flight is not None:
+                flight.close()
         finally:
             house.close()
+
+
+def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise Refusal("half of what TLS needs", accepted="--tls-certificate and --tls-key")
+    return Tls(certificate, key)
 
 
 def audit_path(database: Path, store: Path | None) -> Path:

@@ -98,7 +98,10 @@ class Engine:
             return listings.rows_sql([("status", "VARCHAR")], [])
         analysis = self._analysis(statement)
         asker.require_table(str(analysis.request.table))
-        outer_sql = outer_check_sql(analysis, planned(analysis.request)[1][0])
+        if analysis.request.selection is None:
+            outer_sql = outer_check_sql(analysis, planned(analysis.request)[1][0])
+        else:
+            outer_sql = selected_check_sql(analysis)
         with self._open_cursor() as cursor:
             columns = Catalog(cursor, self._policies).bind(outer_sql, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])

@@ -73,7 +73,9 @@ _INFO_VALUES = {
 SQL_INFO = pa.schema(
     [
         pa.field("info_name", pa.uint32(), nullable=False),
-        pa.field("value", pa.dense_union([pa.field(name, kind) for name, kind in _INFO_VALUES.items()]), nullable=False),
+        pa.field(
+            "value", pa.dense_union([pa.field(name, kind) for name, kind in _INFO_VALUES.items()]), nullable=False
+        ),
     ]
 )
 
@@ -81,9 +83,9 @@ SQL_INFO = pa.schema(
 def sql_info() -> dict[int, str | bool | int]:
     """By SqlInfo's number: who answers, that it is read-only, without transactions and Substrait."""
     return {
-        0: "dpduck", 1: version("dpduck"), 2: pa.__version__, 3: True, 4: True, 5: False, 8: 0, 9: False, 100: 0, 101: 0,
-        500: False, 501: False, 502: False, 503: 1, 504: '"', 505: 1, 506: True, 515: True, 516: True, 518: True,
-        531: "catalog", 532: True, 544: False, 545: False, 546: False, 547: False,
+        0: "dpduck", 1: version("dpduck"), 2: pa.__version__, 3: True, 4: True, 5: False, 8: 0, 9: False, 100: 0,
+        101: 0, 500: False, 501: False, 502: False, 503: 1, 504: '"', 505: 1, 506: True, 515: True, 516: True,
+        518: True, 531: "catalog", 532: True, 544: False, 545: False, 546: False, 547: False,
     }  # fmt: skip
 
 

@@ -252,14 +252,10 @@ class FlightListener:
         if parts is None or not int(parts["port"]) < 65536:
             raise Refusal(f"{address[:200]!r} is no address", accepted="localhost:32010")
         if parts["host"].lower() not in LOCAL and tls is None:
-            raise Refusal(
-                "tokens would travel in the clear", accepted="localhost, or --tls-certificate with --tls-key"
-            )
+            raise Refusal("tokens would travel in the clear", accepted="localhost, or --tls-certificate with --tls-key")
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
         try:
-            self._server = _Server(
-                house, Statements(house, limits), f"{scheme}://{parts['host']}:{parts['port']}", tls
-            )
+            self._server = _Server(house, Statements(house, limits), f"{scheme}://{parts['host']}:{parts['port']}", tls)
         except (OSError, pa.ArrowException):
             raise StoreError(
                 f"{address} cannot be listened on; accepted: a free port, and files in PEM for TLS"

@@ -167,6 +167,7 @@ class _Walk:
     def _table(self, node: Tree, known: frozenset[str]) -> Tree:
         """A table by name: a common table expression, a private view, or a listing of the catalog."""
         catalog, schema, name = path_of(node, "table_name", "catalog_name", "schema_name")
+        catalog, schema = ("", PRIVATE) if (catalog, schema) == (PRIVATE, "main") else (catalog, schema)
         if node.get("at_clause"):
             raise _refusal("AT is refused", "the table as it is")
         if self.rewritten and catalog in (ANSWERS, LISTING):
@@ -177,8 +178,6 @@ class _Walk:
         listing = allowed.CATALOG_TABLES.get((schema, name))
         if not catalog and listing is not None:
             return self._replaced(node, LISTING, listing, node["alias"] or node["table_name"], node)
-        if (catalog, schema) == (PRIVATE, "main"):  # as drivers write it who have asked for the catalog
-            catalog, schema = "", PRIVATE
         if catalog or schema not in ("", "main", PRIVATE):
             place = ".".join(part for part in (catalog, schema, name) if part)
             raise _refusal(f"the table {place[:200]!r} is not served", "private views: FROM dp_releases()")

@@ -1,0 +1,271 @@
+"""Arrow Flight SQL as its clients see it: the ADBC driver, and pyarrow's own client for what drivers do not do."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from dpduck.errors import Refusal
+from dpduck.server.flight_listener import FlightListener
+from dpduck.server.flight_messages import read_any, write_any
+from dpduck.server.limits import Limits
+from tests.server.served import CANARY, Served, ask, count
+
+adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver for Flight SQL is not installed")
+
+
+@pytest.fixture(scope="module")
+def listener(served: Served) -> Iterator[FlightListener]:
+    opened = FlightListener("localhost:0", served.house, Limits())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def alice(served: Served, listener: FlightListener) -> Iterator[Any]:
+    options = {"username": "alice", "password": served.tokens["alice"]}
+    with adbc.connect(uri(listener), db_kwargs=options, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def raw(listener: FlightListener) -> Iterator[flight.FlightClient]:
+    client = flight.FlightClient(listener.address)
+    yield client
+    client.close()
+
+
+def uri(listener: FlightListener) -> str:
+    return listener.address.replace("grpc+tcp", "grpc")
+
+
+def rows(connection: Any, sql: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def refused(connection: Any, served: Served, sql: str) -> str:
+    """The line of a refusal; nothing is charged and nothing leaks."""
+    before = served.spent()
+    with pytest.raises(Exception, match="accepted: ") as caught:
+        rows(connection, sql)
+    assert served.spent() == before
+    message = str(caught.value)
+    assert CANARY not in message and "Traceback" not in message and "\n" not in message
+    return message
+
+
+def options(token: str) -> flight.FlightCallOptions:
+    return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
+
+
+def command(name: str, fields: dict[int, int | bytes] | None = None) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(write_any(name, fields or {}))
+
+
+def test_released_tables_are_read(alice: Any, served: Served) -> None:
+    """Issue 4: an ADBC client reads private views, also under the names that the catalog gives."""
+    wanted = sorted(served.rows("alice", "FROM ages"))
+    for name in ("ages", "private.ages", 'private."main"."ages"', '"main"."ages"'):
+        assert sorted(rows(alice, f"SELECT * FROM {name}")) == wanted
+    assert rows(alice, "SELECT count(*) AS c FROM ward_cube WHERE ward IS NULL") == [(3,)]
+
+
+def test_the_catalog_lists_private_views(alice: Any) -> None:
+    """BI tools list catalogs, schemas, tables and columns."""
+    found = alice.adbc_get_objects(depth="all").read_all().to_pylist()
+    assert [entry["catalog_name"] for entry in found] == ["private"]
+    (schema,) = found[0]["catalog_db_schemas"]
+    tables = {table["table_name"]: table for table in schema["db_schema_tables"]}
+    assert {"ages", "ward_cube"} <= set(tables) and schema["db_schema_name"] == "main"
+    assert [column["column_name"] for column in tables["ward_cube"]["table_columns"]] == ["sex", "ward", "n"]
+    some = alice.adbc_get_objects(depth="tables", table_name_filter="ag%").read_all().to_pylist()
+    names = [table["table_name"] for table in some[0]["catalog_db_schemas"][0]["db_schema_tables"]]
+    assert names == ["ages"]
+    assert alice.adbc_get_table_types() == ["TABLE"]
+    assert alice.adbc_get_table_schema("ages").names == ["age", "n"]
+    info = alice.adbc_get_info()
+    assert info["vendor_name"] == "dpduck"
+
+
+def test_schema_probes_never_charge(alice: Any, served: Served) -> None:
+    """Issue 4: looking at the columns of a dp() statement, prepared or not, leaves the ledger as it is."""
+    before = served.spent()
+    sql = f"SELECT ward, n + 1 AS more FROM ({count('ward', '0.03')})"
+    with alice.cursor() as cursor:
+        schema = cursor.adbc_execute_schema(sql)
+        assert schema.names == ["ward", "more"]
+        cursor.adbc_prepare(sql)
+        view = (
+            "CREATE PRIVATE VIEW probed OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+        )
+        assert cursor.adbc_execute_schema(ask(view)).names == ["status"]
+    assert served.spent() == before
+    with alice.cursor() as cursor:
+        cursor.execute(sql)
+        answer = cursor.fetch_arrow_table()
+    assert answer.schema.types == schema.types and answer.num_rows == 6
+    assert len(served.spent()) == len(before) + 1
+    assert served.spent()[-1][1] == "alice"
+
+
+def test_the_same_statement_is_free(alice: Any, served: Served) -> None:
+    """A statement is charged once, however often a driver asks for it."""
+    first = rows(alice, count("sex", "0.02"))
+    before = served.spent()
+    assert rows(alice, count("sex", "0.02")) == first
+    assert served.spent() == before
+
+
+def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
+    """The same gate as over Quack: one line, nothing charged, nothing leaked, nothing owned by the owner done."""
+    for sql in (
+        "FROM read_csv('/etc/passwd')",
+        "SELECT * FROM secret",
+        "SELECT 1; SELECT 2",
+        "COPY ages TO '/tmp/x'",
+        "ATTACH ':memory:' AS x",
+        "SELECT * FROM duckdb_secrets()",
+        "FROM visits",
+        "FROM clinic.main.visits",
+        "CREATE TABLE x AS FROM ages",
+        "(" * 10_000,
+        "SELECT $1",
+        ask("DROP PRIVACY POLICY ON visits"),
+        ask("ALTER PRIVACY POLICY ON visits NEW EPOCH"),
+        ask("SELECT count(*) FROM visits"),
+        ask("DROP PRIVATE VIEW ages"),
+        "FROM dp_check('visits')",
+    ):
+        refused(alice, served, sql)
+
+
+def test_tokens_are_needed(served: Served, listener: FlightListener, raw: flight.FlightClient) -> None:
+    """No token, a wrong one, somebody else's name: one refusal for all, before anything is read."""
+    probe = command("CommandGetTables")
+    for headers in ([], [(b"authorization", b"Bearer x")], [(b"authorization", b"Basic %%%")],
+                    [(b"authorization", b"Basic " + base64.b64encode(b"bob:" + served.tokens["alice"].encode()))],
+                    [(b"authorization", f"Bearer {served.tokens['alice']}".encode()), (b"authorization", b"Bearer x")],
+                    [(b"authorization", b"Basic /////w==")]):  # fmt: skip
+        for call in (raw.get_flight_info, raw.get_schema):
+            with pytest.raises((flight.FlightUnauthenticatedError, OSError), match="no such token; accepted: "):
+                call(probe, flight.FlightCallOptions(headers=headers))
+    with pytest.raises(Exception, match="no such token"):
+        adbc.connect(uri(listener), db_kwargs={"username": "alice", "password": "guess"}, autocommit=True)
+    header, value = raw.authenticate_basic_token("alice", served.tokens["alice"])
+    assert (
+        raw.get_flight_info(probe, flight.FlightCallOptions(headers=[(header, value)])).schema.names[0]
+        == "catalog_name"
+    )
+    assert any(line["event"] == "turned away" for line in served.audited())
+    assert served.tokens["alice"] not in served.log.read_text(encoding="utf-8")
+
+
+def test_a_revoked_token_ends_at_once(served: Served, raw: flight.FlightClient) -> None:
+    """A revocation counts for the next call, also for a result that waits to be fetched."""
+    token = served.house.book.add("dave")
+    info = raw.get_flight_info(command("CommandStatementQuery", {1: b"FROM ages"}), options(token))
+    served.house.book.revoke("dave")
+    with pytest.raises(flight.FlightUnauthenticatedError):
+        raw.do_get(info.endpoints[0].ticket, options(token)).read_all()
+
+
+def test_a_ticket_of_another_gives_nothing(served: Served, raw: flight.FlightClient) -> None:
+    """A ticket is no right: whoever brings it passes the gate as themselves."""
+    statement = write_any("CommandStatementQuery", {1: count("age", "0.04").encode()})
+    info = raw.get_flight_info(flight.FlightDescriptor.for_command(statement), options(served.tokens["alice"]))
+    ticket = info.endpoints[0].ticket
+    with pytest.raises(flight.FlightError, match="carol may not ask about 'visits'"):
+        raw.do_get(ticket, options(served.tokens["carol"])).read_all()
+    before = served.spent()
+    for _ in range(2):  # used up, it is asked again, which is free
+        assert raw.do_get(ticket, options(served.tokens["alice"])).read_all().num_rows == 10
+    assert served.spent() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [("CommandStatementUpdate", {1: b"DELETE FROM ages"}), ("CommandPreparedStatementQuery", {1: b"FROM ages"}),
+     ("CommandStatementIngest", {2: b"ages"}), ("CommandStatementSubstraitPlan", {})],
+)  # fmt: skip
+def test_nothing_is_taken_in(
+    served: Served, raw: flight.FlightClient, name: str, fields: dict[int, int | bytes]
+) -> None:
+    """Updates, parameters, uploads and plans are refused in one line."""
+    with pytest.raises(flight.FlightError, match="accepted: ") as caught:
+        writer, _ = raw.do_put(command(name, fields), pa.schema([("x", pa.int64())]), options(served.tokens["alice"]))
+        writer.write_batch(pa.record_batch({"x": pa.array([1])}))
+        writer.done_writing()
+        writer.close()
+    assert "Traceback" not in str(caught.value)
+
+
+def test_other_calls_are_refused(served: Served, raw: flight.FlightClient) -> None:
+    """Paths, unknown actions, malformed messages and exchanges: one line, no traceback, no file names."""
+    given = options(served.tokens["alice"])
+    calls = [
+        lambda: raw.get_flight_info(flight.FlightDescriptor.for_path("ages"), given),
+        lambda: raw.get_flight_info(flight.FlightDescriptor.for_command(b"\xff\xff"), given),
+        lambda: raw.get_flight_info(command("CommandNothing"), given),
+        lambda: raw.do_get(flight.Ticket(b"\x00"), given).read_all(),
+        lambda: raw.do_get(flight.Ticket(write_any("TicketStatementQuery", {1: b"short"})), given).read_all(),
+        lambda: list(raw.do_action(flight.Action("BeginTransaction", b""), given)),
+        lambda: list(raw.do_action(flight.Action("CreatePreparedStatement", b"\x0a"), given)),
+        lambda: raw.do_exchange(command("CommandStatementQuery"), given)[1].read_all(),  # noqa: PLW0108
+    ]
+    for call in calls:
+        with pytest.raises(flight.FlightError, match="accepted: ") as caught:
+            call()
+        assert "Traceback" not in str(caught.value) and ".py" not in str(caught.value)
+
+
+def test_catalog_commands_have_the_shapes_of_the_standard(served: Served, raw: flight.FlightClient) -> None:
+    """GetSchema, GetFlightInfo and DoGet of every catalog command agree."""
+    given = options(served.tokens["bob"])
+    for name in ("GetSqlInfo", "GetCatalogs", "GetDbSchemas", "GetTables", "GetTableTypes", "GetXdbcTypeInfo",
+                 "GetPrimaryKeys", "GetExportedKeys", "GetImportedKeys", "GetCrossReference"):  # fmt: skip
+        asked = command(f"Command{name}")
+        info = raw.get_flight_info(asked, given)
+        table = raw.do_get(info.endpoints[0].ticket, given).read_all()
+        assert raw.get_schema(asked, given).schema == info.schema == table.schema, name
+    some = raw.get_flight_info(command("CommandGetSqlInfo", {1: 3}), given)
+    ((number, value),) = [
+        tuple(row.values()) for row in raw.do_get(some.endpoints[0].ticket, given).read_all().to_pylist()
+    ]
+    assert (number, value) == (3, True)
+    elsewhere = raw.get_flight_info(command("CommandGetTables", {1: b"other"}), given)
+    assert raw.do_get(elsewhere.endpoints[0].ticket, given).read_all().num_rows == 0
+    (made,) = list(raw.do_action(flight.Action("CreatePreparedStatement", write_any(
+        "ActionCreatePreparedStatementRequest", {1: b"FROM ages"})), given))  # fmt: skip
+    assert read_any(made.body.to_pybytes()).name == "ActionCreatePreparedStatementResult"
+
+
+def test_many_readers_at_once(served: Served, listener: FlightListener) -> None:
+    """Eight clients read and ask at the same time; each gets the same rows."""
+
+    def read(_number: int) -> list[Any]:
+        given = {"username": "bob", "password": served.tokens["bob"]}
+        with adbc.connect(uri(listener), db_kwargs=given, autocommit=True) as connection:
+            return [sorted(rows(connection, "FROM ages")) for _ in range(5)]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(read, range(8)))
+    assert all(table == found[0][0] for tables in found for table in tables)
+
+
+def test_addresses_beyond_this_machine_need_tls(served: Served) -> None:
+    """Tokens do not travel in the clear; a taken port and a wrong address are refused in one line."""
+    for address, reason in (
+        ("0.0.0.0:32010", "in the clear"),
+        ("nonsense", "no address"),
+        ("localhost:99999", "no address"),
+    ):
+        with pytest.raises(Refusal, match=reason):
+            FlightListener(address, served.house, Limits())
