@@ -152,9 +152,8 @@ class _Walk:
         self._extras(part, ("subquery",) if kind == "SUBQUERY" else (), known, depth)
 
     def _extras(self, part: Tree, done: Sequence[str], known: frozenset[str], depth: int) -> None:
-        for name, value in part.items():
-            if name not in done and isinstance(value, (dict, list)):
-                self.any(value, known, depth + 1)
+        for value in (value for name, value in part.items() if name not in done and isinstance(value, (dict, list))):
+            self.any(value, known, depth + 1)
 
     def _named(self, part: Tree) -> None:
         catalog, schema, name = path_of(part, "function_name", "catalog", "schema")
