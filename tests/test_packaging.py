@@ -53,7 +53,8 @@ def test_the_wheel_depends_on_what_earned_its_place(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode())
-    required = {re.split(r"[^A-Za-z0-9._-]", line)[0] for line in metadata.get_all("Requires-Dist", [])}
+    listed = metadata.get_all("Requires-Dist", [])
+    required = {re.split(r"[^A-Za-z0-9._-]", line)[0] for line in listed if "extra ==" not in line}
     assert required == RUNTIME_DEPENDENCIES
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
@@ -86,7 +87,8 @@ def test_the_lock_files_answer_to_the_project() -> None:
     groups = project["dependency-groups"]
     named = [entry for group in groups.values() for entry in group if isinstance(entry, str)]
     development = pins("development")
-    for requirement in [*named, *project["project"]["dependencies"]]:
+    extras = [entry for extra in project["project"]["optional-dependencies"].values() for entry in extra]
+    for requirement in [*named, *extras, *project["project"]["dependencies"]]:
         name, _, exact = requirement.partition("==")
         name = re.split(r"[<>=]", name)[0]
         assert name in development

@@ -11,13 +11,17 @@ from dpduck.errors import Refusal
 from dpduck.frontend.names import quote_text
 
 
-def load_extension(connection: duckdb.DuckDBPyConnection, name: str, accepted: str) -> None:
-    """Loads the extension of the package duckdb-extension-<name>; accepted: what a refusal tells to install."""
+def extension_file(name: str, accepted: str) -> Path:
+    """The extension's file in the package duckdb-extension-<name>; accepted: what a refusal tells to install."""
     spec = find_spec(f"duckdb_extension_{name}")
     places = [] if spec is None else list(spec.submodule_search_locations or ())
     for place in places:
         file = Path(place) / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
         if file.is_file():
-            connection.execute(f"LOAD {quote_text(str(file))}")
-            return
+            return file
     raise Refusal(f"DuckDB {duckdb.__version__} has no extension {name} here", accepted=accepted)
+
+
+def load_extension(connection: duckdb.DuckDBPyConnection, name: str, accepted: str) -> None:
+    """Loads the extension of the package duckdb-extension-<name>."""
+    connection.execute(f"LOAD {quote_text(str(extension_file(name, accepted)))}")

@@ -7,17 +7,16 @@ a client sends rows, not a statement, any text would be a permission: there the 
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import secrets
 import threading
 from collections import OrderedDict
-from pathlib import Path
 
 import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import BOOLEAN, VARCHAR
 
+from dpduck.edges.extensions import load_extension
 from dpduck.edges.functions import raising_sql
 from dpduck.errors import DpduckError, PermissionRefusal, Refusal, StoreError
 from dpduck.frontend.names import quote_text
@@ -29,6 +28,7 @@ from dpduck.server.window import Window
 
 AUTHENTICATE, AUTHORIZE = "dpduck_authenticate", "dpduck_authorize"
 EXTENSIONS = ("httpfs", "quack")
+INSTALL = "pip install 'dpduck[server]'"
 LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 _ADDRESS = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
 
@@ -84,7 +84,7 @@ class QuackListener:
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Loads the extension and puts the gate before every connection and every statement."""
         for name in EXTENSIONS:
-            connection.execute(f"LOAD {quote_text(str(extension_file(name)))}")
+            load_extension(connection, name, INSTALL)
         for name, function, arguments, result in (
             (AUTHENTICATE, self._authenticate, 3, BOOLEAN),
             (AUTHORIZE, self._authorize, 2, VARCHAR),
@@ -142,18 +142,6 @@ class QuackListener:
             return raising_sql(str(error))
         except Exception:
             return raising_sql(UNEXPECTED)
-
-
-def extension_file(name: str) -> Path:
-    """The file of an extension that came as a wheel."""
-    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
-    if spec is None or spec.origin is None:
-        raise StoreError(f"the extension {name} is not installed; accepted: pip install 'dpduck[server]'")
-    found = sorted(Path(spec.origin).parent.rglob(f"{name}.duckdb_extension"))
-    fitting = [path for path in found if path.parent.name == f"v{duckdb.__version__}"]
-    if not fitting:
-        raise StoreError(f"the extension {name} is not for DuckDB {duckdb.__version__}; accepted: the same version")
-    return fitting[0]
 
 
 def _stands_for_rows(text: str) -> bool:
