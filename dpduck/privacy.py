@@ -9,17 +9,31 @@ ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
+class Reference:
+    """How a row finds its unit through a parent's row: `column` here equals `parent_column`, a key of `parent`.
+
+    parent: the three parts of the parent table's name; its own policy says whose row it is.
+    """
+
+    column: str
+    parent: tuple[str, ...]
+    parent_column: str
+
+
+@dataclass(frozen=True)
 class PrivacyUnit:
     """Who is protected: all rows that share one value of a column, or a single row.
 
     key: names the unit across tables ("main.patients.id", or "main.visits.ROW"); tables with one key share one ledger.
-    column: the column of this table that holds the unit; None for PRIVACY UNIT ROW.
+    column: the column of this table that holds the unit; None for PRIVACY UNIT ROW; "", which is no column, where
+    there is a reference: code that knows of columns alone then fails instead of protecting the wrong thing.
     max_rows: m, the most rows of one unit that an answer can see; 1 for rows.
     """
 
     key: str
     column: str | None
     max_rows: int
+    reference: Reference | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dpduck.errors import Refusal
 from dpduck.frontend.names import TableName, quote_identifier
 from dpduck.frontend.policy import Policy
 from dpduck.frontend.public_facts import Column, Image, ImageInput
-from dpduck.frontend.request import Request
+from dpduck.frontend.request import PrivateTable, Request
 
 
 class Catalog:
@@ -82,6 +82,15 @@ class Catalog:
         ).fetchone()
         return row is None or " COLLATE " in str(row[0]).upper()
 
+    def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
+        rows = self._cursor.execute(
+            "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = $1 AND schema_name = $2 "
+            "AND table_name = $3 AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
+            "ORDER BY constraint_type, constraint_index",
+            list(table.parts),
+        ).fetchall()
+        return tuple(tuple(row[0]) for row in rows)
+
     def policy(self, table: TableName) -> Policy | None:
         """The policy in force; a table that was since replaced by something that computes is refused."""
         policy = self._policies.policy(table)
@@ -110,16 +119,23 @@ class Catalog:
 
         A public table that grew meanwhile could multiply rows more often than the price says.
         """
-        policy = self.policy(request.table)
-        now = policy is not None and (policy.revision, policy.epoch) == (request.revision, request.epoch)
+        first = PrivateTable(request.table, request.revision, request.epoch)
+        now = all(self._as_read(table) for table in (first, *request.reads))
         if not now or any(self.public_digest(table) != digest for table, digest in request.public_digests):
-            raise Refusal("a policy or a public table changed meanwhile", accepted="the same statement again")
+            raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
         shadowed = self.shadowed_functions()
         if shadowed:
             raise Refusal(
                 f"a macro or function of this database hides the built-in {min(shadowed)}",
                 accepted="dropping or renaming it, so that what runs over private rows is what was checked",
             )
+
+    def _as_read(self, read: PrivateTable) -> bool:
+        """Whether a policy is the one that was read, and the columns taken for keys are still keys."""
+        policy = self.policy(read.table)
+        if policy is None or (policy.revision, policy.epoch) != (read.revision, read.epoch):
+            return False
+        return not read.unique or {(column,) for column in read.unique} <= set(self.unique_keys(read.table))
 
     def integer_rows(self, table: TableName, columns: Sequence[str], most: int) -> list[tuple[int, ...]]:
         """Rows of whole numbers of a public table, sorted, at most one more than `most`."""
@@ -149,12 +165,14 @@ class Catalog:
         ).fetchall()
         return tuple(dict.fromkeys(row[0] for row in rows))
 
-    def multiplicity(self, table: TableName, columns: Sequence[str]) -> int:
+    def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
         self._require_public(table)
         names = ", ".join(quote_identifier(column) for column in columns)
         present = " AND ".join(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
+        kept = ", ".join(quote_identifier(column) for column in distinct)
+        rows = f"(SELECT DISTINCT {kept} FROM {table.sql})" if distinct else table.sql
         row = self._cursor.execute(
-            f"SELECT coalesce(max(repeated), 0) FROM (SELECT count(*) AS repeated FROM {table.sql} "
+            f"SELECT coalesce(max(repeated), 0) FROM (SELECT count(*) AS repeated FROM {rows} "
             f"WHERE {present} GROUP BY {names})"
         ).fetchone()
         return int(row[0]) if row is not None else 0

@@ -11,6 +11,7 @@ from dpduck.edges.policy_store import PolicyStore
 from dpduck.errors import Refusal
 from dpduck.frontend.names import TableName, fold
 from dpduck.frontend.policy import Policy
+from dpduck.frontend.private_relation import comparable, require_key
 from dpduck.frontend.public_facts import Column
 from dpduck.frontend.statements import (
     AlterPolicy,
@@ -22,7 +23,7 @@ from dpduck.frontend.statements import (
     PolicyClauses,
     UnitClause,
 )
-from dpduck.privacy import Budget, PrivacyUnit
+from dpduck.privacy import Budget, PrivacyUnit, Reference
 from dpduck.trusted.ledger import Ledger
 
 
@@ -131,12 +132,31 @@ class OwnerDesk:
         if clause.column is None:
             return PrivacyUnit(f"{table}.ROW", None, 1)
         column = _column(clause.column, columns, clause)
-        key = f"{table}.{column.name}"
-        if clause.references is not None:
-            written, referenced = clause.references
-            target = self._table(written)
-            key = f"{target}.{_column(referenced, self.catalog.columns(target), clause).name}"
-        return PrivacyUnit(key, column.name, clause.max_rows)
+        if clause.references is None:
+            return PrivacyUnit(f"{table}.{column.name}", column.name, clause.max_rows)
+        written, referenced = clause.references
+        target = self._table(written)
+        key_column = _column(referenced, self.catalog.columns(target), clause)
+        parent = self.policies.policy(target)
+        if parent is None or target == table:
+            return PrivacyUnit(f"{target}.{key_column.name}", column.name, clause.max_rows)
+        return self._unit_through(parent, column, key_column, clause.max_rows)
+
+    def _unit_through(self, parent: Policy, column: Column, key_column: Column, max_rows: int) -> PrivacyUnit:
+        """The unit of a table that refers to one with a policy: to its unit, or to a key whose row belongs to one."""
+        if parent.unit.column == key_column.name:
+            return PrivacyUnit(parent.unit.key, column.name, max_rows)
+        if parent.unit.column is None:
+            raise Refusal(
+                f"the policy of {parent.table} protects single rows", accepted="PRIVACY UNIT column in that policy"
+            )
+        require_key(parent.table, key_column.name, self.catalog)
+        if not comparable(column.type_name, key_column.type_name):
+            raise Refusal(
+                f"{column.name} is {column.type_name}, {parent.table}.{key_column.name} is {key_column.type_name}",
+                accepted="a reference of the same type",
+            )
+        return PrivacyUnit(parent.unit.key, "", max_rows, Reference(column.name, parent.table.parts, key_column.name))
 
     def _budget(self, clause: BudgetClause | None, unit: PrivacyUnit) -> Budget:
         if clause is None:
@@ -172,6 +192,7 @@ class OwnerDesk:
         if known is not None and known == replace(policy, revision=known.revision):
             return f"the policy of {known.table} is in force (revision {known.revision}, epoch {known.epoch})"
         self._check_unit_change(policy)
+        self._check_references(policy)
         self.ledger.declare_budget(
             policy.unit.key, str(policy.table), policy.budget, self.principal, self.statement_text
         )
@@ -188,6 +209,19 @@ class OwnerDesk:
                 f"the privacy unit of {policy.table} cannot change once something is spent",
                 accepted="the unit that it had",
             )
+
+    def _check_references(self, policy: Policy) -> None:
+        """A table that others refer to for its key as the unit cannot have another unit itself: two budgets."""
+        for other in self.policies.policies():
+            table, _, _ = other.unit.key.rpartition(".")
+            refers = table == str(policy.table) and other.table != policy.table
+            reference = other.unit.reference
+            leads_here = reference is not None and reference.parent == policy.table.parts
+            if (refers or leads_here) and other.unit.key != policy.unit.key:
+                raise Refusal(
+                    f"the policy of {other.table} refers to {policy.table} for another privacy unit",
+                    accepted=f"that unit; or DROP PRIVACY POLICY ON {other.table}, and declare it after this one",
+                )
 
 
 def _column(name: str, columns: tuple[Column, ...], clause: object) -> Column:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from dpduck.domain import Domain, RangeDomain, ValueDomain
 from dpduck.frontend.names import TableName
 from dpduck.frontend.policy import Clamp, Policy
-from dpduck.privacy import Budget, PrivacyUnit
+from dpduck.privacy import Budget, PrivacyUnit, Reference
 
 
 def policy_to_text(policy: Policy) -> str:
@@ -18,6 +19,7 @@ def policy_to_text(policy: Policy) -> str:
         {
             "table": list(policy.table.parts),
             "unit": [policy.unit.key, policy.unit.column, policy.unit.max_rows],
+            "reference": _reference_fields(policy.unit.reference),
             "budget": [
                 _rational(amount)
                 for amount in (policy.budget.epsilon, policy.budget.delta, policy.budget.delta_keys, policy.budget.rho)
@@ -39,7 +41,7 @@ def policy_from_text(text: str) -> Policy:
     epsilon, delta, delta_keys, rho = (_amount(amount) for amount in fields["budget"])
     return Policy(
         table=TableName(tuple(fields["table"])),
-        unit=PrivacyUnit(*fields["unit"]),
+        unit=replace(PrivacyUnit(*fields["unit"]), reference=_reference(fields.get("reference"))),
         budget=Budget(epsilon, delta or Fraction(0), delta_keys or Fraction(0), rho),
         domains=tuple((column, _domain(domain)) for column, domain in fields["domains"]),
         clamps=tuple(Clamp(*clamp) for clamp in fields["clamps"]),
@@ -48,6 +50,14 @@ def policy_from_text(text: str) -> Policy:
         revision=fields["revision"],
         epoch=fields["epoch"],
     )
+
+
+def _reference_fields(reference: Reference | None) -> list[Any] | None:
+    return None if reference is None else [reference.column, list(reference.parent), reference.parent_column]
+
+
+def _reference(fields: list[Any] | None) -> Reference | None:
+    return None if fields is None else Reference(fields[0], tuple(fields[1]), fields[2])
 
 
 def _rational(amount: Fraction | None) -> str | None:

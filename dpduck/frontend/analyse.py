@@ -12,12 +12,12 @@ from sqlglot import exp
 from dpduck.errors import Refusal
 from dpduck.frontend.answers import AnswerReader, has_aggregate
 from dpduck.frontend.binding import check_binding, check_shadowing
-from dpduck.frontend.conditions import safe_sql, sql_of
+from dpduck.frontend.conditions import safe_sql
 from dpduck.frontend.dialect import DifferentialPrivacy
 from dpduck.frontend.grouping import RANGE_END, Grouping, range_text, read_grouping
 from dpduck.frontend.interval_filters import with_intervals
 from dpduck.frontend.keys import KeyBuilder
-from dpduck.frontend.names import TableName, fold, quote_identifier
+from dpduck.frontend.names import TableName, fold
 from dpduck.frontend.options import Options, read_options, require_confidence, row_bound
 from dpduck.frontend.outer_query import OuterQuery, SelectItem, released_select, select_items
 from dpduck.frontend.positions import refusal
@@ -25,7 +25,9 @@ from dpduck.frontend.price import charge_of, target_of
 from dpduck.frontend.private_keys import require_selectable, selection_of
 from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
-from dpduck.frontend.row_source import PRIVATE_ALIAS, RowSource, read_row_source
+from dpduck.frontend.row_source import read_row_source
+from dpduck.frontend.row_sql import column_types, content_sql, from_sql, unit_sql
+from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import resolve
 from dpduck.frontend.statements import Ask
 from dpduck.frontend.surroundings import find_annotated, surround
@@ -83,7 +85,7 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
         source.scope,
         _released_names(keys),
         tuple(key.name for key in keys),
-        _column_types(source, facts),
+        column_types(source),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
     )
@@ -192,31 +194,6 @@ def _weighted(
     return replace(treatment, weights=tuple(weights))
 
 
-def _column_types(source: RowSource, facts: PublicFacts) -> Mapping[str, str]:
-    types = {_base(PRIVATE_ALIAS, column.name): column.type_name for column in facts.columns(source.table)}
-    for join in source.joins:
-        types.update({_base(join.alias, column.name): column.type_name for column in join.columns})
-    return types
-
-
-def _base(alias: str, name: str) -> str:
-    return f"{quote_identifier(alias)}.{quote_identifier(name)}"
-
-
-def _from_sql(source: RowSource, types: Mapping[str, str]) -> str:
-    parts = [f"{source.table.sql} AS {quote_identifier(PRIVATE_ALIAS)}"]
-    for join in source.joins:
-        conditions = []
-        for private, public in join.pairs:
-            column = _base(join.alias, public)
-            same_type = isinstance(private, exp.Column) and types.get(sql_of(private)) == types[column]
-            left = sql_of(private) if same_type else f"try_cast(try({sql_of(private)}) AS {types[column]})"
-            conditions.append(f"{left} = {column}")
-        kind = "LEFT JOIN" if join.outer else "JOIN"
-        parts.append(f"{kind} {join.table.sql} AS {quote_identifier(join.alias)} ON {' AND '.join(conditions)}")
-    return " ".join(parts)
-
-
 def _check_size(
     select: exp.Select,
     keys: tuple[Key, ...],
@@ -246,12 +223,10 @@ def _request(
     aggregates: tuple[Aggregate, ...],
     facts: PublicFacts,
 ) -> Request:
-    types = _column_types(source, facts)
     _check_size(select, keys, sets, aggregates, options.selection is not None)
     place = select.args.get("hint") or select
-    policy, max_rows = source.policy, row_bound(options, source.policy, place)
-    multiplicity = prod(join.multiplicity for join in source.joins)
-    unit_bound = max_rows if policy.unit.column is not None else multiplicity
+    policy, max_rows, types = source.policy, row_bound(options, source, place), column_types(source)
+    unit_bound = max_rows if policy.unit.column is not None else source.multiplicity
     if unit_bound > MAX_ROW_BOUND:
         raise refusal(
             select, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
@@ -260,13 +235,13 @@ def _request(
         table=source.table,
         revision=policy.revision,
         epoch=policy.epoch,
-        from_sql=_from_sql(source, types),
+        from_sql=from_sql(source),
         filters=tuple(sorted({safe_sql(condition, types) for condition in source.filters})),
         unit_key=policy.unit.key,
-        unit_sql=None if policy.unit.column is None else _base(PRIVATE_ALIAS, policy.unit.column),
+        unit_sql=unit_sql(source),
         max_rows=max_rows,
         unit_bound=unit_bound,
-        content_sql=tuple(sorted(types)),
+        content_sql=content_sql(source),
         sources=columns,
         keys=keys,
         grouping_sets=sets,
@@ -279,9 +254,10 @@ def _request(
         refresh=options.refresh,
         target=target_of(options, policy, place),
         selection=selection_of(options, policy, unit_bound, place),
+        reads=source.reads,
     )
 
 
 def _public_digests(source: RowSource, facts: PublicFacts) -> tuple[tuple[TableName, str], ...]:
-    tables = sorted({join.table for join in source.joins}, key=lambda table: table.parts)
+    tables = sorted({join.table for join in source.every_public_join}, key=lambda table: table.parts)
     return tuple((table, facts.public_digest(table)) for table in tables)

@@ -9,11 +9,12 @@ from sqlglot import exp
 from dpduck.errors import Refusal
 from dpduck.frontend.argument_rules import temporal_arguments
 from dpduck.frontend.conditions import sql_of
-from dpduck.frontend.names import TableName, quote_identifier
+from dpduck.frontend.names import TableName
 from dpduck.frontend.positions import position_of, refusal
 from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Request
-from dpduck.frontend.row_source import PRIVATE_ALIAS, RowSource
+from dpduck.frontend.row_sql import places_sql, written_conditions
+from dpduck.frontend.row_tree import RowSource
 
 _NO_DATES = frozenset(("INTERVAL", "TIME", "TIME WITH TIME ZONE", "TIME_NS"))
 
@@ -35,12 +36,17 @@ def check_binding(request: Request, source: RowSource, conditions: Sequence[exp.
     conditions: of the aggregates. They and the filters run once over a row of NULLs, without TRY: a constant that does
     not convert would otherwise raise, or count nothing, depending on whether there are rows.
     """
-    tables = [source.table, *(join.table for join in source.joins)]
-    row_sql = _row_sql(request)
-    written = [*source.filters, *conditions, *(private for join in source.joins for private, _ in join.pairs)]
+    for branch in source.all_branches:
+        _check_rows(None, written_conditions(branch), branch, facts)
+    _check_rows(_row_sql(request), [*written_conditions(source), *conditions], source, facts)
+
+
+def _check_rows(row_sql: str | None, written: Sequence[exp.Expr], source: RowSource, facts: PublicFacts) -> None:
+    tables = source.every_table
     _check_temporal(written, source, tables, facts)
+    once = _once_sql(written, source, "IS NULL")
     try:
-        facts.bind_rows(row_sql, _once_sql(written, source, "IS NULL"), tables)
+        facts.bind_rows(row_sql or once, once, tables)
     except Refusal as error:
         for one in written:
             _check_one(one, source, facts)
@@ -73,15 +79,13 @@ def _row_sql(request: Request) -> str:
 def _once_sql(expressions: Sequence[exp.Expr], source: RowSource, of_each: str = "") -> str:
     """of_each: what to ask of each value; IS NULL, where values that Python cannot hold are not wanted."""
     listed = ", ".join(f"({sql_of(expression)}) {of_each}" for expression in expressions) or "1"
-    places = [f"{source.table.sql} AS {quote_identifier(PRIVATE_ALIAS)}"]
-    places += [f"{join.table.sql} AS {quote_identifier(join.alias)}" for join in source.joins]
-    return f"SELECT {listed} FROM {', '.join(places)}"
+    return f"SELECT {listed} FROM {', '.join(places_sql(source))}"
 
 
 def _check_one(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> None:
     """Points at the expression that DuckDB complains of."""
     alone = _once_sql([expression], source, "IS NULL")
     try:
-        facts.bind_rows(alone, alone, [source.table, *(join.table for join in source.joins)])
+        facts.bind_rows(alone, alone, source.every_table)
     except Refusal as error:
         raise error.at(position_of(expression)) from None

@@ -29,7 +29,8 @@ FUNCTIONS = frozenset(
      "to_seconds", "to_weeks", "to_quarters", "to_milliseconds", "to_microseconds", "to_decades", "to_centuries",
      "to_millennia")
 )  # fmt: skip
-_ROWS = frozenset(("BASE_TABLE", "JOIN", "EMPTY"))
+_ROWS = frozenset(("BASE_TABLE", "JOIN", "EMPTY", "SUBQUERY"))
+_NO_PARTS = ("group_expressions", "group_sets", "having", "qualify", "sample")
 
 
 def check_tree(tree: Any) -> None:
@@ -57,6 +58,24 @@ def _check_source(source: Any) -> None:
     for side in ("left", "right"):
         if isinstance(source.get(side), dict):
             _check_source(source[side])
+    if source["type"] == "SUBQUERY":
+        _check_rows(source.get("subquery", {}).get("node", {}))
+
+
+def _check_rows(node: Any) -> None:
+    """Rows of tables one beside the other: UNION ALL of plain SELECTs, or the DISTINCT rows of a public table."""
+    if node.get("cte_map", {}).get("map"):
+        raise _refused("a CTE")
+    if node.get("type") == "SET_OPERATION_NODE":
+        if node.get("setop_type") != "UNION" or not node.get("setop_all") or node.get("modifiers"):
+            raise _refused(str(node.get("setop_type")))
+        for side in (*(node[name] for name in ("left", "right") if name in node), *node.get("children", ())):
+            _check_rows(side)
+        return
+    modifiers = node.get("modifiers") or ()
+    plain = all(part.get("type") == "DISTINCT_MODIFIER" and not part.get("distinct_on_targets") for part in modifiers)
+    if node.get("type") != "SELECT_NODE" or not plain or any(node.get(part) for part in _NO_PARTS):
+        raise _refused("a subquery")
 
 
 def _dicts(value: Any) -> Iterator[dict[str, Any]]:

@@ -10,8 +10,8 @@ from dpduck.domain import RangeDomain
 from dpduck.errors import Refusal
 from dpduck.frontend.parse import parse_expression
 from dpduck.frontend.policy import Policy
+from dpduck.frontend.private_relation import PRIVATE_ALIAS
 from dpduck.frontend.request import Request, SourceColumn
-from dpduck.frontend.row_source import PRIVATE_ALIAS
 
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
 _STRATEGIES = ("auto", "hierarchy", "haar", "p_identity", "gaussian_optimum")

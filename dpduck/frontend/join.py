@@ -8,85 +8,101 @@ from sqlglot import exp
 
 from dpduck.errors import Refusal
 from dpduck.frontend.allowlist import check_row_local
-from dpduck.frontend.common_tables import alias_columns
-from dpduck.frontend.names import TableName, fold
+from dpduck.frontend.names import TableName, fold, quote_identifier
 from dpduck.frontend.positions import copy_position, position_of, refusal
 from dpduck.frontend.public_facts import Column, PublicFacts
+from dpduck.frontend.public_table import PublicTable
 from dpduck.frontend.scope import Relation, Scope, base_column, resolve
+
+INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
 
 
 @dataclass(frozen=True)
 class PublicJoin:
     """alias: p1, p2, ... pairs: (expression over private rows, public column) that must be equal.
 
-    outer: LEFT JOIN. multiplicity: the most rows of the public table for one key, at least 1.
+    kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN, with private rows on the left; rows of the public table alone have no
+    privacy unit and are never counted. multiplicity: the most rows of the public table for one key, at least 1.
+    names: the table's own column under each name shown. distinct: whether equal rows of these columns are one.
     """
 
     table: TableName
     alias: str
     columns: tuple[Column, ...]
-    outer: bool
+    kind: str
     pairs: tuple[tuple[exp.Expr, str], ...]
     multiplicity: int
+    names: tuple[tuple[str, str], ...] = ()
+    distinct: bool = False
+
+    @property
+    def outer(self) -> bool:
+        """Whether private rows stay without a public row."""
+        return self.kind == LEFT
+
+    @property
+    def sql(self) -> str:
+        """What stands before AS."""
+        if not self.names:
+            return self.table.sql
+        listed = ", ".join(f"{quote_identifier(own)} AS {quote_identifier(shown)}" for shown, own in self.names)
+        return f"(SELECT {'DISTINCT ' if self.distinct else ''}{listed} FROM {self.table.sql})"
+
+    def own_name(self, column: str) -> str:
+        """The name that a column shown has in the table itself."""
+        return next((own for shown, own in self.names if fold(shown) == fold(column)), column)
 
 
 def read_join(
-    join: exp.Join,
-    public: exp.Expr,
-    scope: Scope,
-    number: int,
-    private_on_right: bool,
-    facts: PublicFacts,
-) -> tuple[Relation, PublicJoin]:
-    """The relation that a join adds to the scope, and the join itself."""
-    outer = _outer(join, private_on_right)
-    table, shown = _public_table(public, facts)
-    alias = f"p{number}"
-    columns = facts.columns(table)
-    relation = Relation(shown, tuple((column.name, base_column(alias, column.name)) for column in columns))
+    join: exp.Join, public: PublicTable, scope: Scope, number: int, private_on_right: bool, facts: PublicFacts
+) -> tuple[Scope, PublicJoin]:
+    """The scope after a join with a public table, and the join itself."""
+    kind = _kind(join, private_on_right)
+    alias, columns = f"p{number}", public.columns
+    relation = Relation(public.shown, tuple((column.name, base_column(alias, column.name)) for column in columns))
     pairs = _pairs(join, scope, relation, alias)
+    found = PublicJoin(public.table, alias, columns, kind, pairs, 1, public.names, public.distinct)
+    if kind in (INNER, LEFT):
+        keys = [found.own_name(column) for _, column in pairs]
+        distinct = [own for _, own in public.names] if public.distinct else []
+        found = replace(found, multiplicity=max(1, facts.multiplicity(public.table, keys, distinct)))
     merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
-    relation = replace(relation, merged=merged)
-    multiplicity = max(1, facts.multiplicity(table, [column for _, column in pairs]))
-    return relation, PublicJoin(table, alias, columns, outer, pairs, multiplicity)
+    return _scope_after(scope, relation, kind, merged, _keeps_public(join, private_on_right)), found
 
 
-def _outer(join: exp.Join, private_on_right: bool) -> bool:
+def _scope_after(scope: Scope, relation: Relation, kind: str, merged: frozenset[str], keeps_public: bool) -> Scope:
+    """A column of USING is the private one; where public rows alone are kept, the public one, which has them all."""
+    if kind in (SEMI, ANTI):
+        return scope
+    if keeps_public:
+        hidden = tuple(replace(other, merged=other.merged | merged) for other in scope.relations)
+        return Scope((*hidden, relation))
+    return Scope((*scope.relations, replace(relation, merged=merged)))
+
+
+def _keeps_public(join: exp.Join, private_on_right: bool) -> bool:
+    return join.side.upper() == ("LEFT" if private_on_right else "RIGHT")
+
+
+def _kind(join: exp.Join, private_on_right: bool) -> str:
+    """The join as it is for private rows: those of the public table alone are groups at most, never counted."""
     side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
     position = position_of(join)
-    accepted = "INNER or LEFT JOIN of the private table with a public table ON equal keys"
+    accepted = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys"
     if kind == "CROSS" or (
         not method and not side and not kind and not join.args.get("on") and not join.args.get("using")
     ):
         raise Refusal("a cross join is refused", accepted=accepted, position=position)
-    if method or kind not in ("", "INNER", "OUTER") or side not in ("", "LEFT"):
+    if method or kind not in ("", "INNER", "OUTER", "SEMI", "ANTI") or side not in ("", "LEFT", "RIGHT", "FULL"):
         words = " ".join(word for word in (method, side, kind) if word)
         raise Refusal(f"{words} JOIN is refused", accepted=accepted, position=position)
-    if side == "LEFT" and private_on_right:
-        raise Refusal(
-            "a LEFT JOIN that keeps public rows without private ones is refused", accepted=accepted, position=position
-        )
-    return side == "LEFT"
-
-
-def _public_table(node: exp.Expr, facts: PublicFacts) -> tuple[TableName, str]:
-    if not isinstance(node, exp.Table):
-        raise Refusal(
-            "a subquery on the public side of a join is refused",
-            accepted="the name of a declared public table",
-            position=position_of(node),
-        )
-    if {key for key, value in node.args.items() if value} - {"this", "db", "catalog", "alias"} or alias_columns(node):
-        raise Refusal("this cannot follow a public table", accepted="an alias", position=position_of(node))
-    name = TableName(tuple(part.name for part in node.parts))
-    resolved = facts.resolve(name)
-    if resolved is None or not facts.is_public(resolved):
-        raise Refusal(
-            f"{str(name)!r} is not declared public",
-            accepted="a table after DECLARE PUBLIC TABLE",
-            position=position_of(node),
-        )
-    return resolved, node.alias or name.table
+    if kind in ("SEMI", "ANTI"):
+        if private_on_right or side:
+            raise Refusal(f"{kind} JOIN keeps rows of the public table", accepted=accepted, position=position)
+        return f"{kind} JOIN"
+    if side in ("FULL", "RIGHT" if private_on_right else "LEFT"):
+        return LEFT
+    return INNER
 
 
 def _pairs(join: exp.Join, scope: Scope, relation: Relation, alias: str) -> tuple[tuple[exp.Expr, str], ...]:

@@ -17,7 +17,7 @@ from dpduck.frontend.private_keys import SELECTING, selected_key
 from dpduck.frontend.public_facts import ImageInput, PublicFacts
 from dpduck.frontend.released_columns import is_reserved
 from dpduck.frontend.request import Key, SourceColumn
-from dpduck.frontend.row_source import PRIVATE_ALIAS, RowSource
+from dpduck.frontend.row_tree import RowSource
 
 MAX_RANGE = {"prefixes": 16_384, "ranges": 2048}
 MAX_IMAGE = 1_000_000
@@ -105,7 +105,7 @@ class KeyBuilder:
         return Key(self._name("key"), text, image.type_name, image.labels, tuple(positions), image.codes)
 
     def _is_free(self, column: exp.Column) -> bool:
-        return column.table == PRIVATE_ALIAS and self.source.policy.domain(column.name) is None
+        return self.source.relation(column.table) is not None and self.source.domain(column) is None
 
     def _name(self, wanted: str) -> str:
         name, number = wanted, 1
@@ -122,19 +122,20 @@ class KeyBuilder:
         return list(self.columns).index(text)
 
     def _domain(self, column: exp.Column) -> Domain:
-        if column.table == PRIVATE_ALIAS:
-            domain = self.source.policy.domain(column.name)
+        relation = self.source.relation(column.table)
+        if relation is not None:
+            domain = relation.domain(column.name)
             if domain is None:
                 raise refusal(
                     column,
                     f"the column {column.name!r} has no public domain",
-                    f"a DOMAIN for it in the policy of {self.source.table.table}, or a column that has one"
-                    + _listed(tuple(name for name, _ in self.source.policy.domains))
+                    f"a DOMAIN for it in the policy of {relation.table.table}, or a column that has one"
+                    + _listed(tuple(name for name, _ in relation.policy.domains))
                     + f", or {SELECTING}",
                 )
             return domain
-        join = next(join for join in self.source.joins if join.alias == column.table)
-        values = self.facts.public_values(join.table, column.name)
+        join = self.source.public_join(column.table)
+        values = self.facts.public_values(join.table, join.own_name(column.name))
         type_name = next(item.type_name for item in join.columns if fold(item.name) == fold(column.name))
         if len(values) > MAX_DOMAIN:
             raise refusal(column, f"{len(values)} public values", f"at most {MAX_DOMAIN}")

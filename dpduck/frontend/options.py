@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from dpduck.errors import Refusal
 from dpduck.frontend.names import fold
-from dpduck.frontend.policy import Policy
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.request import Treatment
+from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.token_reader import exact_number
 
 KNOWN = (
@@ -108,17 +108,18 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
     )
 
 
-def row_bound(options: Options, policy: Policy, place: exp.Expr) -> int:
-    """MAX ROWS of the policy, or fewer where the statement asks for fewer; the unit's column must be the policy's."""
-    column = policy.unit.column
+def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
+    """The m of the statement, else that of its tables; the unit's column must be that of one of their policies."""
+    columns = list(dict.fromkeys(column for relation in source.relations for column in relation.unit_columns))
     named = options.privacy_unit_column
-    if named is not None and (column is None or fold(named) != fold(column)):
-        raise refusal(place, "privacy_unit_column differs from the policy's unit", column or "no privacy_unit_column")
+    if named is not None and fold(named) not in map(fold, columns):
+        listed = " or ".join(columns) or "no privacy_unit_column"
+        raise refusal(place, "privacy_unit_column differs from the policy's unit", listed)
     asked = options.max_rows_contributed
     if asked is None:
-        return policy.unit.max_rows
-    if column is None or asked > policy.unit.max_rows:
-        raise refusal(place, "max_rows_contributed is above the policy's MAX ROWS", f"at most {policy.unit.max_rows}")
+        return source.usual_rows
+    if source.first.policy.unit.column is None or asked > source.most_rows:
+        raise refusal(place, "max_rows_contributed is above the policy's MAX ROWS", f"at most {source.most_rows}")
     return asked
 
 

@@ -13,13 +13,13 @@ from sqlglot import exp
 from dpduck.errors import Refusal
 from dpduck.frontend.allowlist import check_row_local
 from dpduck.frontend.conditions import sql_of
-from dpduck.frontend.names import quote_identifier
 from dpduck.frontend.options import Options
 from dpduck.frontend.policy import Policy
 from dpduck.frontend.positions import position_of, refusal
 from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Key, KeySelection
-from dpduck.frontend.row_source import PRIVATE_ALIAS, RowSource
+from dpduck.frontend.row_sql import places_sql
+from dpduck.frontend.row_tree import RowSource
 
 SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
 _SELECTABLE = re.compile(
@@ -87,7 +87,7 @@ def _is_column(expression: exp.Expr) -> bool:
 def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:
     """An expression has either an image of public domains or private values: what a domain drops would be unclear."""
     for column in expression.find_all(exp.Column):
-        if column.table != PRIVATE_ALIAS or source.policy.domain(column.name) is not None:
+        if source.relation(column.table) is None or source.domain(column) is not None:
             raise refusal(
                 column,
                 f"an expression over {column.name!r}, which is public or has a domain, and columns without one",
@@ -96,9 +96,9 @@ def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:
 
 
 def _type_of(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
-    tables = f"{source.table.sql} AS {quote_identifier(PRIVATE_ALIAS)}"
+    rows = ", ".join(places_sql(source))
     try:
-        found = facts.bind(f"SELECT ({sql_of(expression)}) AS value FROM {tables}", [source.table])
+        found = facts.bind(f"SELECT ({sql_of(expression)}) AS value FROM {rows}", source.every_table)
     except Refusal as error:
         raise error.at(position_of(expression)) from None
     return found[0].type_name

@@ -65,8 +65,14 @@ class PublicFacts(Protocol):
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
         """Distinct values of a public column in order, as text, None last if there is a NULL."""
 
-    def multiplicity(self, table: TableName, columns: Sequence[str]) -> int:
-        """The most rows of a public table that share one non-NULL value of these columns; 0 where it is empty."""
+    def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
+        """The most rows of a public table that share one non-NULL value of these columns; 0 where it is empty.
+
+        distinct: columns whose distinct combinations are the rows; none for the table's own rows.
+        """
+
+    def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
+        """The columns of each PRIMARY KEY and UNIQUE constraint of a resolved table, the primary key first."""
 
     def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
         """Column types of a SELECT bound over empty copies of the tables; Refusal where DuckDB does not bind it."""

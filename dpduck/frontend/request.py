@@ -13,6 +13,16 @@ from dpduck.privacy import Charge
 
 
 @dataclass(frozen=True)
+class PrivateTable:
+    """A private table as a request reads it: its policy's revision and epoch, and columns each taken for a key."""
+
+    table: TableName
+    revision: int
+    epoch: int
+    unique: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class SourceColumn:
     """A column of the row source that keys depend on, with its public domain."""
 
@@ -114,6 +124,7 @@ class Request:
     intervals: where every aggregate is an interval of bins of the one source: its first bin and the one after.
     matrix: an analyst's own strategy, as (row, column, value), rows and columns from 0.
     selection: where groups are selected from the data; there is one grouping set then.
+    reads: every private table that is read, where there is more than `table` or a key is relied on.
     target: where it is given, charge is empty until planning has found the price, and no part of the digest.
     """
 
@@ -141,6 +152,7 @@ class Request:
     matrix: tuple[tuple[int, int, int], ...] = ()
     intervals: tuple[tuple[int, int], ...] = ()
     selection: KeySelection | None = None
+    reads: tuple[PrivateTable, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from dpduck.frontend.names import TableName, fold
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Request
-from dpduck.frontend.row_source import PRIVATE_ALIAS, read_row_source
+from dpduck.frontend.row_source import read_row_source
 from dpduck.frontend.scope import resolve
 from dpduck.frontend.sparse_keys import KeyPart, canonical_sql, require_type
 from dpduck.frontend.sparse_statements import HISTOGRAM, PROJECTION, SESSION, CreateSparse
@@ -102,9 +102,7 @@ def _analyse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
     request = analyse(ask, facts).request
     source = read_row_source(select, facts, {})
     parts = [resolve(item.unalias(), source.scope) for item in _columns(select)]
-    types = {f"{PRIVATE_ALIAS}.{fold(column.name)}": column.type_name for column in facts.columns(source.table)}
-    for join in source.joins:
-        types |= {f"{join.alias}.{fold(column.name)}": column.type_name for column in join.columns}
+    types = {f"{alias}.{fold(column.name)}": column.type_name for alias, column in source.columns()}
     keys = tuple(_part(part, types) for part in parts)
     return SparseRequest(statement.kind, statement.name, request, keys, own, source.policy.expect_rows, source.table)
 

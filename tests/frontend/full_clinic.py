@@ -37,6 +37,11 @@ TABLES = (
     "CREATE TABLE offers AS SELECT 'w' || (i % 3) AS ward, 'offer ' || i // 3 AS offer FROM range(9) AS r(i)",
     "CREATE TABLE people AS SELECT CAST(i // 2 AS INTEGER) AS person, 'FM'[i % 2 + 1] AS sex, 'w' || (i % 3) AS ward "
     "FROM range(600) AS r(i)",
+    "CREATE TABLE calls AS SELECT CAST(i AS INTEGER) AS call_id, CAST(i // 2 AS BIGINT) AS person, "
+    "['in', 'out'][i % 2 + 1] AS kind FROM range(600) AS r(i)",
+    "ALTER TABLE calls ADD PRIMARY KEY (call_id)",
+    "CREATE TABLE words AS SELECT CAST(i // 2 AS INTEGER) AS call, ['x', 'y', 'z'][i % 3 + 1] AS word "
+    "FROM range(1300) AS r(i)",
     'CREATE TABLE "Übung ""1" AS SELECT \'FM\'[i % 2 + 1] AS "größe", i % 3 AS "select" FROM range(60) AS r(i)',
     'CREATE TABLE odd AS SELECT i % 2 AS grouping_id, i % 3 AS answer_1, i % 2 AS "released", i % 3 AS "value", '
     "i % 2 AS dpduck_code_0 FROM range(60) AS r(i)",
@@ -51,6 +56,10 @@ STATEMENTS = (
         DOMAIN day RANGE '2024-01-01' TO '2024-04-01' STEP INTERVAL 1 MONTH)""",
     """CREATE PRIVACY POLICY ON people (PRIVACY UNIT person MAX ROWS 2, BUDGET (epsilon = 1000000),
         DOMAIN sex IN ('F', 'M'), DOMAIN ward IN ('w0', 'w1', 'w2'))""",
+    """CREATE PRIVACY POLICY ON calls (PRIVACY UNIT person REFERENCES people.person MAX ROWS 4,
+        DOMAIN kind IN ('in', 'out'))""",
+    """CREATE PRIVACY POLICY ON words (PRIVACY UNIT call REFERENCES calls.call_id MAX ROWS 8,
+        DOMAIN word IN ('x', 'y', 'z'))""",
     """CREATE PRIVACY POLICY ON "Übung ""1" (PRIVACY UNIT ROW, BUDGET (epsilon = 1000000),
         DOMAIN "größe" IN ('F', 'M'), DOMAIN "select" IN (0, 1, 2))""",
     """CREATE PRIVACY POLICY ON odd (PRIVACY UNIT ROW, BUDGET (epsilon = 1000000),

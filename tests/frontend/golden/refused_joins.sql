@@ -1,18 +1,18 @@
 -- title: a cross join
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits CROSS JOIN wards
--- refused: line 1, column 77: a cross join is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
+-- refused: line 1, column 77: a cross join is refused; accepted: INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys
 
 -- title: a comma
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits, wards
--- refused: line 1, column 76: a cross join is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
+-- refused: line 1, column 76: a cross join is refused; accepted: INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys
 
 -- title: a comma with a condition in WHERE
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits, wards WHERE ward = name
--- refused: line 1, column 76: a cross join is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
+-- refused: line 1, column 76: a cross join is refused; accepted: INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys
 
 -- title: a join without ON
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards
--- refused: line 1, column 77: a cross join is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
+-- refused: line 1, column 77: a cross join is refused; accepted: INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys
 
 -- title: a join ON true
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON true
@@ -38,77 +38,45 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON ward = lower(name)
 -- refused: line 1, column 91: this join condition is refused; accepted: private.key = public.key, joined by AND; other conditions go to WHERE
 
--- title: RIGHT JOIN
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits RIGHT JOIN wards ON ward = name
--- refused: line 1, column 77: RIGHT JOIN is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
-
--- title: FULL JOIN
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits FULL JOIN wards ON ward = name
--- refused: line 1, column 77: FULL JOIN is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
-
--- title: FULL OUTER JOIN
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits FULL OUTER JOIN wards ON ward = name
--- refused: line 1, column 77: FULL OUTER JOIN is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
-
--- title: LEFT JOIN that keeps public rows
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM wards LEFT JOIN visits ON ward = name
--- refused: line 1, column 76: a LEFT JOIN that keeps public rows without private ones is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
-
 -- title: NATURAL JOIN
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits NATURAL JOIN offers
--- refused: line 1, column 77: NATURAL JOIN is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
+-- refused: line 1, column 77: NATURAL JOIN is refused; accepted: INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys
 
 -- title: ASOF JOIN
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits ASOF JOIN wards ON ward >= name
--- refused: line 1, column 77: ASOF JOIN is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
+-- refused: line 1, column 77: ASOF JOIN is refused; accepted: INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys
 
 -- title: POSITIONAL JOIN
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits POSITIONAL JOIN wards
--- refused: line 1, column 77: POSITIONAL JOIN is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
-
--- title: SEMI JOIN
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits SEMI JOIN wards ON ward = name
--- refused: line 1, column 77: SEMI JOIN is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
-
--- title: ANTI JOIN
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits ANTI JOIN wards ON ward = name
--- refused: line 1, column 77: ANTI JOIN is refused; accepted: INNER or LEFT JOIN of the private table with a public table ON equal keys
+-- refused: line 1, column 77: POSITIONAL JOIN is refused; accepted: INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys
 
 -- title: a join of two private tables
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN patients ON patient_id = id
--- refused: line 1, column 82: a second reference to private rows; accepted: one private table, joined with declared public tables by their names
+-- refused: line 1, column 82: visits protects single rows: a second reference to private rows is refused; accepted: one private table with public tables, or policies with PRIVACY UNIT column
 
 -- title: a self join
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits AS a JOIN visits AS b ON a.patient_id = b.patient_id
--- refused: line 1, column 87: a second reference to private rows; accepted: one private table, joined with declared public tables by their names
+-- refused: line 1, column 87: visits protects single rows: a second reference to private rows is refused; accepted: one private table with public tables, or policies with PRIVACY UNIT column
 
 -- title: a join with a table that is neither
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN secrets ON note = word
--- refused: line 1, column 82: 'secrets' is not declared public; accepted: a table after DECLARE PUBLIC TABLE
+-- refused: line 1, column 82: the table 'secrets' has no privacy policy, so nothing is answered from it; accepted: a table with a policy (CREATE PRIVACY POLICY ON ..), or DECLARE PUBLIC TABLE if it is public
 
 -- title: a join with an unknown table
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN nowhere ON note = word
--- refused: line 1, column 82: there is no table 'nowhere'; accepted: one private table, joined with declared public tables by their names
+-- refused: line 1, column 82: there is no table 'nowhere'; accepted: a table with a policy, or a declared public one
 
 -- title: a join with a view over a private table
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN visit_view ON visits.note = visit_view.note
--- refused: line 1, column 82: 'visit_view' is not declared public; accepted: a table after DECLARE PUBLIC TABLE
-
--- title: a join with a subquery of public rows
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN (SELECT name FROM wards) AS w ON ward = w.name
--- refused: line 1, column 82: a subquery on the public side of a join is refused; accepted: one private table, joined with declared public tables by their names
-
--- title: a join with a CTE of public rows
-WITH w AS (SELECT name FROM wards) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN w ON ward = w.name
--- refused: line 1, column 117: a subquery on the public side of a join is refused; accepted: one private table, joined with declared public tables by their names
+-- refused: line 1, column 82: the view 'visit_view' has no privacy policy, so nothing is answered from it; accepted: a table with a policy (CREATE PRIVACY POLICY ON ..), or DECLARE PUBLIC TABLE if it is public
 
 -- title: a join with a subquery of private rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN (SELECT note FROM visits) AS n ON visits.note = n.note
--- refused: line 1, column 82: a second reference to private rows; accepted: one private table, joined with declared public tables by their names
+-- refused: line 1, column 82: visits protects single rows: a second reference to private rows is refused; accepted: one private table with public tables, or policies with PRIVACY UNIT column
 
 -- title: a join with a table function
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN range(10) AS r(i) ON age = i
--- refused: line 1, column 82: a table function is refused; accepted: one private table, joined with declared public tables by their names
+-- refused: line 1, column 82: a table function is refused; accepted: a table with a policy
 
 -- title: a join with a sample of a public table
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards TABLESAMPLE 10% ON ward = name

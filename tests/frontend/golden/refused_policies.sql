@@ -379,7 +379,7 @@ DECLARE PUBLIC TABLE a.b.c.d
 -- before: sql DROP TABLE wards
 -- before: sql CREATE VIEW wards AS SELECT note AS name FROM visits
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON ward = name
--- refused: line 1, column 82: 'wards' is not declared public; accepted: a table after DECLARE PUBLIC TABLE
+-- refused: line 1, column 82: the view 'wards' has no privacy policy, so nothing is answered from it; accepted: a table with a policy (CREATE PRIVACY POLICY ON ..), or DECLARE PUBLIC TABLE if it is public
 
 -- title: a private table replaced by a view
 -- before: sql ALTER TABLE trial RENAME TO kept
@@ -416,3 +416,54 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 -- title: WITH NULL twice
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN ward IN ('w0') WITH NULL WITH NULL)
 -- refused: line 1, column 122: 'NULL' is not expected here; accepted: NULL or OTHER, each once
+
+-- title: a reference to a column that is no key
+-- before: sql CREATE TABLE stays (id INTEGER, patient INTEGER)
+-- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
+-- before: sql CREATE TABLE doses (stay INTEGER)
+CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
+-- refused: line 1, column 26: memory.main.stays.id is not a key: rows of two units could share one value; accepted: a PRIMARY KEY or UNIQUE constraint on id alone (ALTER TABLE .. ADD PRIMARY KEY), or a column with the unit itself
+
+-- title: a reference of another type
+-- before: sql CREATE TABLE stays (id INTEGER PRIMARY KEY, patient INTEGER)
+-- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
+-- before: sql CREATE TABLE doses (stay VARCHAR)
+CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
+-- refused: line 1, column 26: stay is VARCHAR, memory.main.stays.id is INTEGER; accepted: a reference of the same type
+
+-- title: a reference to a key that texts of two spellings share
+-- before: sql CREATE TABLE stays (id VARCHAR COLLATE NOCASE PRIMARY KEY, patient INTEGER)
+-- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
+-- before: sql CREATE TABLE doses (stay VARCHAR)
+CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
+-- refused: line 1, column 26: a COLLATION makes keys equal that are different texts; accepted: memory.main.stays without COLLATE
+
+-- title: a reference to a table that protects single rows
+-- before: sql CREATE TABLE doses (visit INTEGER)
+CREATE PRIVACY POLICY ON doses (PRIVACY UNIT visit REFERENCES visits.patient_id MAX ROWS 5)
+-- refused: line 1, column 26: the policy of memory.main.visits protects single rows; accepted: PRIVACY UNIT column in that policy
+
+-- title: a parent declared after its child
+-- before: sql CREATE TABLE stays (id INTEGER PRIMARY KEY, patient INTEGER)
+-- before: sql CREATE TABLE doses (stay INTEGER)
+-- before: CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5, BUDGET (epsilon = 1))
+CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
+-- refused: line 1, column 26: the policy of memory.main.doses refers to memory.main.stays for another privacy unit; accepted: that unit; or DROP PRIVACY POLICY ON memory.main.doses, and declare it after this one
+
+-- title: a parent whose policy is dropped
+-- before: sql CREATE TABLE stays (id INTEGER PRIMARY KEY, patient INTEGER)
+-- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
+-- before: sql CREATE TABLE doses (stay INTEGER)
+-- before: CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
+-- before: DROP PRIVACY POLICY ON stays
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM doses
+-- refused: line 1, column 70: the policy of memory.main.stays no longer says whose rows these are; accepted: the policy of memory.main.doses declared anew, after that of memory.main.stays
+
+-- title: a parent that has lost its key
+-- before: sql CREATE TABLE stays (id INTEGER PRIMARY KEY, patient INTEGER)
+-- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
+-- before: sql CREATE TABLE doses (stay INTEGER)
+-- before: CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
+-- before: sql CREATE OR REPLACE TABLE stays (id INTEGER, patient INTEGER)
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM doses
+-- refused: line 1, column 70: memory.main.stays.id is not a key: rows of two units could share one value; accepted: a PRIMARY KEY or UNIQUE constraint on id alone (ALTER TABLE .. ADD PRIMARY KEY), or a column with the unit itself

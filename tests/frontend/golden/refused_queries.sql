@@ -80,11 +80,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits UNPI
 
 -- title: LATERAL
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits, LATERAL (SELECT visits.note)
--- refused: line 1, column 78: LATERAL in FROM is refused; accepted: one private table, joined with declared public tables by their names
+-- refused: line 1, column 78: LATERAL in FROM is refused; accepted: a table, a subquery or a CTE that filters
 
 -- title: unnest in FROM
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits, unnest([1, 2])
--- refused: line 1, column 78: UNNEST in FROM is refused; accepted: one private table, joined with declared public tables by their names
+-- refused: line 1, column 78: UNNEST in FROM is refused; accepted: a table, a subquery or a CTE that filters
 
 -- title: VALUES in FROM
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (VALUES (1), (2)) AS v(sex)
@@ -160,11 +160,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FILTER (WHERE ag
 
 -- title: UNION of raw rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELECT sex FROM visits UNION ALL SELECT sex FROM visits) GROUP BY sex
--- refused: line 1, column 76: UNION over private rows is refused; accepted: one SELECT that filters or projects
+-- refused: line 1, column 83: visits protects single rows: UNION ALL of it is refused; accepted: policies with PRIVACY UNIT column
 
 -- title: EXCEPT of raw rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELECT sex FROM visits EXCEPT SELECT sex FROM secrets) GROUP BY sex
--- refused: line 1, column 76: EXCEPT over private rows is refused; accepted: one SELECT that filters or projects
+-- refused: line 1, column 76: EXCEPT over private rows is refused; accepted: UNION ALL of SELECTs over tables with one privacy unit
 
 -- title: DISTINCT inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELECT DISTINCT sex FROM visits) GROUP BY sex
@@ -236,7 +236,7 @@ SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) F
 
 -- title: a private CTE read twice
 WITH v AS (SELECT sex FROM visits) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM v AS a JOIN v AS b ON a.sex = b.sex
--- refused: line 1, column 117: a second reference to private rows; accepted: one private table, joined with declared public tables by their names
+-- refused: line 1, column 117: visits protects single rows: a second reference to private rows is refused; accepted: one private table with public tables, or policies with PRIVACY UNIT column
 
 -- title: a recursive CTE over private rows
 WITH RECURSIVE v AS (SELECT sex FROM visits UNION ALL SELECT sex FROM v) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM v GROUP BY sex
@@ -244,11 +244,11 @@ WITH RECURSIVE v AS (SELECT sex FROM visits UNION ALL SELECT sex FROM v) SELECT 
 
 -- title: a CTE that reads itself
 WITH v AS (SELECT * FROM v) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM v
--- refused: line 1, column 26: there is no table 'v'; accepted: a table with a policy
+-- refused: line 1, column 26: there is no table 'v'; accepted: a table with a policy, or a declared public one
 
 -- title: a CTE that hides a private table by its name
 WITH visits AS (SELECT * FROM wards) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits
--- refused: line 1, column 31: 'wards' is public: there is nothing to protect; accepted: plain SQL without WITH DIFFERENTIAL_PRIVACY
+-- refused: line 1, column 107: 'visits' is public: there is nothing to protect; accepted: plain SQL without WITH DIFFERENTIAL_PRIVACY
 
 -- title: a table function: read_csv
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM read_csv('visits.csv')

@@ -1,0 +1,185 @@
+"""One reading of private rows: a table under a policy, what its rows' unit is, and which equal values prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from sqlglot import exp
+
+from dpduck.domain import Domain
+from dpduck.errors import Refusal
+from dpduck.frontend.common_tables import CommonTables
+from dpduck.frontend.names import TableName, fold
+from dpduck.frontend.policy import Policy
+from dpduck.frontend.positions import refusal
+from dpduck.frontend.public_facts import Column, PublicFacts
+from dpduck.frontend.request import PrivateTable
+from dpduck.privacy import Reference
+
+PRIVATE_ALIAS = "r0"
+"""Alias of the first private relation of a statement."""
+_INTEGERS = frozenset(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"])
+_NO_KEYS = ("FLOAT", "DOUBLE", "REAL", "STRUCT", "MAP", "UNION", "VARIANT")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one reading of a statement needs: public facts, visible CTEs, and numbers for aliases."""
+
+    facts: PublicFacts
+    common: CommonTables
+    private: Iterator[int] = field(default_factory=count)
+    public: Iterator[int] = field(default_factory=lambda: count(1))
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A table that a reference leads to: the hidden join by which a row finds its unit."""
+
+    table: TableName
+    reference: Reference
+
+
+@dataclass(frozen=True)
+class PrivateRelation:
+    """Private rows in FROM: a table, or a UNION ALL of such.
+
+    sql: what stands before AS. policy: whose domains and clamps hold for these columns; of a union, all that its
+    tables' policies have in common. unit: the column that holds the unit; None for PRIVACY UNIT ROW, and where
+    `parents` lead to it, the last of which holds it in unit_of_parent.
+    links: (folded column, name): rows of any relations with equal values under one such name are of one unit.
+    unit_names: further columns that a statement may call its privacy_unit_column.
+    row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
+    """
+
+    alias: str
+    table: TableName
+    sql: str
+    policy: Policy
+    columns: tuple[Column, ...]
+    unit: str | None
+    unit_type: str
+    links: tuple[tuple[str, str], ...]
+    row_key: tuple[str, ...]
+    reads: tuple[PrivateTable, ...]
+    parents: tuple[Parent, ...] = ()
+    unit_of_parent: str = ""
+    unit_names: tuple[str, ...] = ()
+
+    def link(self, column: str) -> str | None:
+        """The name under which equal values of a column prove one unit."""
+        return next((link for name, link in self.links if name == fold(column)), None)
+
+    @property
+    def unit_columns(self) -> tuple[str, ...]:
+        """Columns that a statement may name as its privacy_unit_column: those of the policies."""
+        own = self.unit_names or (self.policy.unit.column,)
+        return tuple(name for name in own if name)
+
+    def domain(self, column: str) -> Domain | None:
+        """The public domain of a column."""
+        return self.policy.domain(column)
+
+
+def table_name(node: exp.Table) -> TableName:
+    """The table as written."""
+    return TableName(tuple(part.name for part in node.parts))
+
+
+def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
+    """A table with a policy."""
+    facts, name = reading.facts, table_name(node)
+    resolved = facts.resolve(name)
+    if resolved is None:
+        raise refusal(node, f"there is no table {str(name)!r}", "a table with a policy, or a declared public one")
+    policy = facts.policy(resolved)
+    if policy is None:
+        kind = "view" if facts.is_view(resolved) else "table"
+        raise refusal(
+            node,
+            f"the {kind} {str(name)!r} has no privacy policy, so nothing is answered from it",
+            "a table with a policy (CREATE PRIVACY POLICY ON ..), or DECLARE PUBLIC TABLE if it is public",
+        )
+    columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
+    own_keys = tuple(key[0] for key in keys if len(key) == 1)
+    try:
+        parents, unit_of_parent = _parents(policy, facts)
+    except Refusal as error:
+        raise refusal(node, error.what, error.accepted) from None
+    holder, unit = (parents[-1].table, unit_of_parent) if parents else (resolved, policy.unit.column)
+    unit_types = [column.type_name for column in facts.columns(holder) if column.name == unit]
+    reads = [PrivateTable(resolved, policy.revision, policy.epoch, own_keys)]
+    for parent in parents:
+        found = facts.policy(parent.table)
+        if found is not None:
+            key = parent.reference.parent_column
+            reads.append(PrivateTable(parent.table, found.revision, found.epoch, (key,)))
+    return PrivateRelation(
+        f"r{next(reading.private)}",
+        resolved,
+        resolved.sql,
+        policy,
+        columns,
+        None if parents else policy.unit.column,
+        "".join(unit_types),
+        _links(policy, own_keys),
+        keys[0] if keys else tuple(column.name for column in columns),
+        tuple(reads),
+        parents,
+        unit_of_parent,
+        (policy.unit.reference.column,) if policy.unit.reference is not None else (),
+    )
+
+
+def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """A unit's own column, a column that refers to a parent, and columns that are keys of this table."""
+    links = [(fold(column), f"{policy.table}.{column}") for column in own_keys]
+    reference = policy.unit.reference
+    if reference is not None:
+        links.insert(0, (fold(reference.column), f"{TableName(reference.parent)}.{reference.parent_column}"))
+    elif policy.unit.column is not None:
+        links.insert(0, (fold(policy.unit.column), policy.unit.key))
+    return tuple(links)
+
+
+def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], str]:
+    """The tables that references lead through, nearest first, and the last one's column that holds the unit."""
+    parents: list[Parent] = []
+    current = policy
+    while current.unit.reference is not None:
+        reference = current.unit.reference
+        table = TableName(reference.parent)
+        found = facts.policy(table)
+        if found is None or found.unit.key != policy.unit.key or any(table == parent.table for parent in parents):
+            raise Refusal(
+                f"the policy of {table} no longer says whose rows these are",
+                accepted=f"the policy of {policy.table} declared anew, after that of {table}",
+            )
+        require_key(table, reference.parent_column, facts)
+        parents.append(Parent(table, reference))
+        current = found
+    if parents and not current.unit.column:
+        raise Refusal(
+            f"the policy of {current.table} protects single rows", accepted="PRIVACY UNIT column in that policy"
+        )
+    return tuple(parents), current.unit.column or ""
+
+
+def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
+    """Refuses a parent whose key DuckDB does not keep unique: a row of another unit could claim the same key."""
+    if (column,) not in facts.unique_keys(table):
+        raise Refusal(
+            f"{table}.{column} is not a key: rows of two units could share one value",
+            accepted=f"a PRIMARY KEY or UNIQUE constraint on {column} alone (ALTER TABLE .. ADD PRIMARY KEY), or a "
+            "column with the unit itself",
+        )
+    if facts.has_collations(table):
+        raise Refusal("a COLLATION makes keys equal that are different texts", accepted=f"{table} without COLLATE")
+
+
+def comparable(first: str, second: str) -> bool:
+    """Whether values of two types are compared without a cast that could fail, and equality is that of keys."""
+    plain = not any(word in first for word in _NO_KEYS) and "[" not in first
+    return (first == second and plain) or (first in _INTEGERS and second in _INTEGERS)

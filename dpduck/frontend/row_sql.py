@@ -1,0 +1,132 @@
+"""SQL of a row source: FROM with its joins, the privacy unit of a row, and what tells a unit's rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from dpduck.frontend.conditions import safe_sql, sql_of
+from dpduck.frontend.join import ANTI, SEMI, PublicJoin
+from dpduck.frontend.names import quote_identifier
+from dpduck.frontend.private_relation import PrivateRelation, comparable
+from dpduck.frontend.row_tree import PrivateJoin, RowSource
+
+
+def column_types(source: RowSource) -> Mapping[str, str]:
+    """DuckDB type of each column of the row source, by its SQL."""
+    return {base(alias, column.name): column.type_name for alias, column in source.columns()}
+
+
+def base(alias: str, name: str) -> str:
+    """A column of the row source."""
+    return f"{quote_identifier(alias)}.{quote_identifier(name)}"
+
+
+def from_sql(source: RowSource) -> str:
+    """What follows FROM, the hidden joins that find the unit included."""
+    types = column_types(source)
+    return " ".join((_tree_sql(source, types), *_parents_sql(source)))
+
+
+def _tree_sql(source: RowSource, types: Mapping[str, str]) -> str:
+    parts = [_named(source.first)]
+    for join in source.joins:
+        if isinstance(join, PublicJoin):
+            on = " AND ".join(_pair_sql(private, base(join.alias, public), types) for private, public in join.pairs)
+            parts.append(f"{join.kind} {join.sql} AS {quote_identifier(join.alias)} ON {on}")
+        else:
+            on = " AND ".join(_condition_sql(condition, types) for condition in join.conditions)
+            inner = _tree_sql(join.source, types)
+            parts.append(f"{join.kind} {f'({inner})' if join.source.joins else inner} ON {on}")
+    return " ".join(parts)
+
+
+def _named(relation: PrivateRelation) -> str:
+    return f"{relation.sql} AS {quote_identifier(relation.alias)}"
+
+
+def _pair_sql(private: exp.Expr, column: str, types: Mapping[str, str]) -> str:
+    same_type = isinstance(private, exp.Column) and types.get(sql_of(private)) == types[column]
+    left = sql_of(private) if same_type else f"try_cast(try({sql_of(private)}) AS {types[column]})"
+    return f"{left} = {column}"
+
+
+def _condition_sql(condition: exp.Expr, types: Mapping[str, str]) -> str:
+    """A condition of ON: plain where it compares keys, so that DuckDB can hash them, and unable to raise."""
+    node = condition.unnest()
+    if isinstance(node, exp.EQ):
+        sides = [sql_of(side.unnest()) for side in (node.left, node.right)]
+        known = [types.get(side) for side in sides]
+        if known[0] is not None and known[1] is not None and comparable(known[0], known[1]):
+            return f"{sides[0]} = {sides[1]}"
+    return safe_sql(condition, types)
+
+
+def _chosen_unit(source: RowSource) -> tuple[PrivateRelation, ...]:
+    """The relations that the unit is taken from: those that hold it in a column, where there are such."""
+    direct = (choice for choice in source.units if not any(relation.parents for relation in choice))
+    return next(direct, source.units[0])
+
+
+def _parents_sql(source: RowSource) -> list[str]:
+    """The joins along the references of the relation that the unit is taken from; rows without a parent have none."""
+    parts = []
+    for relation in _chosen_unit(source):
+        before = relation.alias
+        for number, parent in enumerate(relation.parents, start=1):
+            alias, reference = f"{relation.alias}_{number}", parent.reference
+            on = f"{base(before, reference.column)} = {base(alias, reference.parent_column)}"
+            parts.append(f"JOIN {parent.table.sql} AS {quote_identifier(alias)} ON {on}")
+            before = alias
+    return parts
+
+
+def unit_sql(source: RowSource) -> str | None:
+    """The privacy unit of a row; None for PRIVACY UNIT ROW."""
+    units = []
+    for relation in _chosen_unit(source):
+        if relation.parents:
+            units.append(base(f"{relation.alias}_{len(relation.parents)}", relation.unit_of_parent))
+        elif relation.unit is not None:
+            units.append(base(relation.alias, relation.unit))
+    if not units:
+        return None
+    return units[0] if len(units) == 1 else f"coalesce({', '.join(units)})"
+
+
+def content_sql(source: RowSource) -> tuple[str, ...]:
+    """Columns that tell the rows of a unit apart; every one of them is the row's own content.
+
+    A public row that is the only one for its key adds nothing; nor does what a SEMI or ANTI JOIN only looks at.
+    """
+    return tuple(sorted(_content(source)))
+
+
+def _content(source: RowSource) -> list[str]:
+    found = [base(source.first.alias, column) for column in source.first.row_key]
+    for join in source.joins:
+        if join.kind in (SEMI, ANTI):
+            continue
+        if isinstance(join, PrivateJoin):
+            found += _content(join.source)
+        elif join.multiplicity > 1:
+            found += [base(join.alias, column.name) for column in join.columns]
+    return found
+
+
+def places_sql(source: RowSource) -> list[str]:
+    """Every relation by itself, under its alias."""
+    named = [_named(relation) for relation in source.relations]
+    return named + [f"{join.sql} AS {quote_identifier(join.alias)}" for join in source.public_joins]
+
+
+def written_conditions(source: RowSource) -> list[exp.Expr]:
+    """Everything that the statement lets run over rows while they are joined and filtered."""
+    found = list(source.filters)
+    for join in source.joins:
+        if isinstance(join, PublicJoin):
+            found += [private for private, _ in join.pairs]
+        else:
+            found += [*join.conditions, *written_conditions(join.source)]
+    return found
