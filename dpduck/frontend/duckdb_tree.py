@@ -74,7 +74,8 @@ def _check_rows(node: Any) -> None:
         return
     modifiers = node.get("modifiers") or ()
     plain = all(part.get("type") == "DISTINCT_MODIFIER" and not part.get("distinct_on_targets") for part in modifiers)
-    if node.get("type") != "SELECT_NODE" or not plain or any(node.get(part) for part in _NO_PARTS):
+    rows = node.get("from_table", {}).get("type") not in (None, "EMPTY")
+    if node.get("type") != "SELECT_NODE" or not rows or not plain or any(node.get(part) for part in _NO_PARTS):
         raise _refused("a subquery")
 
 

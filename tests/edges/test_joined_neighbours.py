@@ -144,7 +144,7 @@ LEGS = st.lists(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(sorted(SOURCES)),
     people=PEOPLE,
@@ -172,8 +172,8 @@ OTHERS = Rows(((2, "F"), (3, "M")), ((10, 2, "a"), (11, 3, "b")), ((10, "bus", 2
 
 def small_units() -> Iterator[Rows]:
     """Everything that unit 1 can be with one person's row or none, up to two trips and up to two legs of them."""
-    legs = [(number, mode, km) for number in (0, 1) for mode, km in (("bus", 2), ("tram", 0))]
-    for people, kinds in product(((), ((1, "F"),)), ([], ["a"], ["a", "a"], ["a", "b"])):
+    legs = [(0, "bus", 2), (0, "tram", 0), (1, "bus", 2)]
+    for people, kinds in product(((), ((1, "F"),)), ([], ["a", "a"], ["a", "b"])):
         known = [leg for leg in legs if leg[0] < len(kinds)]
         for count in range(3):
             for chosen in combinations_with_replacement(known, count):
