@@ -78,7 +78,8 @@ def _selected(
     """The published groups, their units noisy, and the exact sums of all others; None where DuckDB failed."""
     suppressed = [0] * plan.aggregates
     try:
-        reader = cursor.execute(*grouped_sql(job, bounding_key)).to_arrow_reader(BATCH)
+        sql, parameters = grouped_sql(job, bounding_key)
+        reader = cursor.sql(sql, params=parameters).to_arrow_reader(BATCH)
         kept = [reader.schema.empty_table()]
         for batch in reader:
             groups = pa.Table.from_batches([batch])

@@ -62,7 +62,8 @@ def job_of(
 
 def grouped(rows: Sequence[Row], job: KeyedJob, key: bytes = b"key") -> dict[Group, tuple[int, ...]]:
     """Exact units and aggregates by group."""
-    found = load(rows).execute(*grouped_sql(job, key)).to_arrow_table()
+    sql, parameters = grouped_sql(job, key)
+    found = load(rows).sql(sql, params=parameters).to_arrow_table()
     place = found.column_names.index(UNITS)
     return {tuple(row.values())[:place]: tuple(row.values())[place:] for row in found.to_pylist()}
 
