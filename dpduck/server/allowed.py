@@ -51,7 +51,13 @@ AGGREGATE = frozenset(
      "sem", "skewness", "stddev", "stddev_pop", "stddev_samp", "string_agg", "sum", "sumkahan", "var_pop",
      "var_samp", "variance", "wavg", "weighted_avg")
 )  # fmt: skip
-FUNCTIONS = SCALAR | AGGREGATE
+ANALYST_MACROS = frozenset(
+    ("dp_grouping_id", "dp_range_estimate", "dp_range_share", "dp_subset_estimate", "dp_sum_interval")
+)
+"""Of sql/macros.sql, which the window has; dp_margin is a table macro and named apart."""
+
+MARGIN = "dp_margin"
+FUNCTIONS = SCALAR | AGGREGATE | ANALYST_MACROS
 GROWS = frozenset(("unnest",))
 """Functions with which a statement over one table may have more rows than the table."""
 

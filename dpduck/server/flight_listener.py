@@ -11,7 +11,6 @@ import base64
 import binascii
 import functools
 import re
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -245,7 +244,10 @@ def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class FlightListener:
-    """Serves one house over Arrow Flight SQL, in threads of its own."""
+    """Serves one house over Arrow Flight SQL, in threads of its own.
+
+    pyarrow's serve() is never called: it would take the process's signals for itself, and the calls need it not.
+    """
 
     def __init__(self, address: str, house: House, limits: Limits, tls: Tls | None = None) -> None:
         parts = _ADDRESS.fullmatch(address)
@@ -261,10 +263,7 @@ class FlightListener:
                 f"{address} cannot be listened on; accepted: a free port, and files in PEM for TLS"
             ) from None
         self.address = f"{scheme}://{parts['host']}:{self._server.port}"
-        self._thread = threading.Thread(target=self._server.serve, name="flight-sql", daemon=True)
-        self._thread.start()
 
     def close(self) -> None:
         """Listens no longer; calls at work are finished."""
         self._server.shutdown()
-        self._thread.join()

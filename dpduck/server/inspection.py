@@ -6,8 +6,9 @@ dp('..') becomes a table that will hold its answer, duckdb_tables() a view of th
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from dpduck.errors import PermissionRefusal, Refusal
 from dpduck.frontend.names import fold
 from dpduck.server import allowed
 from dpduck.server.syntax import Syntax, Tree
+from dpduck.server.trees import children_of, dicts_in, path_of
 
 ANSWERS, LISTING, PRIVATE = "answers", "listing", "private"
 """Databases of the window: answers of dp functions, views of the catalog; and another name for its own tables."""
@@ -23,6 +25,7 @@ ANSWERS, LISTING, PRIVATE = "answers", "listing", "private"
 MOST_NODES = 20_000
 DEEPEST_NODE = 400
 _REWRITTEN = "dpduck_answer_"
+_BARE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _LESSER = allowed.MODIFIERS | allowed.TYPES
 
 
@@ -192,12 +195,14 @@ class _Walk:
         call = node["function"]
         catalog, schema, name = path_of(call, "function_name", "catalog", "schema")
         alias = node["alias"] or call["function_name"]
-        arguments = _children(call)
+        arguments = children_of(call)
         if catalog or schema:
             raise _refusal(f"the table function {name[:80]!r} is not served", "dp('..') and its kin")
         self._extras(node, ("function",), known, depth)
         if name in allowed.CATALOG_FUNCTIONS and not arguments:
             return self._replaced(node, LISTING, allowed.CATALOG_FUNCTIONS[name], alias, node)
+        if name == allowed.MARGIN:
+            return self._margin(node, arguments, known, depth)
         if name in allowed.ROW_FUNCTIONS:
             self.sources += 2
             self.any(arguments, known, depth + 1)
@@ -211,11 +216,24 @@ class _Walk:
         self.calls.append(made)
         return self._replaced(node, ANSWERS, made.mark, alias, node)
 
-    def _call(self, name: str, children: list[Tree], known: frozenset[str], depth: int) -> Call:
-        for part in _dicts(children):
+    def _margin(self, node: Tree, arguments: list[Tree], known: frozenset[str], depth: int) -> Tree:
+        """dp_margin('cube', kept, rolled_up), a macro of the window: the text names a private view that it reads."""
+        self._constants(allowed.MARGIN, arguments, known, depth)
+        cube = self.syntax.values(arguments[:1], ["cube"], "CAST(cube AS VARCHAR)") if arguments else None
+        if len(arguments) != 3 or cube is None or not _BARE_NAME.fullmatch(cube):
+            raise _refusal("these are no arguments of dp_margin", "dp_margin('name_of_view', ['kept'], ['rolled_up'])")
+        self.views.add(fold(cube))
+        self.sources += 2
+        return node
+
+    def _constants(self, name: str, children: list[Tree], known: frozenset[str], depth: int) -> None:
+        for part in dicts_in(children):
             if part.get("class") not in (None, *allowed.CONSTANT_EXPRESSIONS):
                 raise _refusal(f"an argument of {name} is no constant", "texts and numbers")
         self.any(children, known, depth + 1)
+
+    def _call(self, name: str, children: list[Tree], known: frozenset[str], depth: int) -> Call:
+        self._constants(name, children, known, depth)
         parameters, action = MACROS[name]
         mark = f"{_REWRITTEN}{secrets.token_hex(16)}"
         if not parameters:
@@ -257,37 +275,6 @@ def _arguments(name: str, parameters: str, children: Sequence[Tree]) -> tuple[di
     if missing:
         raise _refusal(f"{name} needs {missing[0]}", f"{name}({parameters})")
     return given, {parameter: default for parameter, default in declared if parameter not in given}
-
-
-def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str, str]:
-    """Catalog, schema and name, folded, of a table or function; DuckDB 2.0 writes them as one path."""
-    named = node.get("qualified_name")
-    parts = [node.get(catalog) or "", node.get(schema) or "", node.get(name) or ""]
-    if named is not None:
-        path = [str(part) for part in named["path"]]
-        if len(path) > len(parts):
-            raise _refusal(f"the name {'.'.join(path)[:200]!r} is not served", "names of private views")
-        parts = [""] * (len(parts) - len(path)) + path
-    first, second, third = (fold(str(part)) for part in parts)
-    return first, second, third
-
-
-def _children(call: Tree) -> list[Tree]:
-    """A function's arguments, whose names are their aliases; DuckDB 2.0 keeps names and expressions apart."""
-    if "arguments" in call:
-        return [dict(entry["expression"], alias=entry["name"]) for entry in call["arguments"]]
-    return list(call["children"])
-
-
-def _dicts(value: Any) -> Iterator[Tree]:
-    waiting = [value]
-    while waiting:
-        current = waiting.pop()
-        if isinstance(current, dict):
-            yield current
-            waiting.extend(current.values())
-        elif isinstance(current, list):
-            waiting.extend(current)
 
 
 def _refusal(what: str, accepted: str) -> Refusal:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 
 import duckdb
 
+from dpduck.edges.analyst_macros import install_analyst_macros
 from dpduck.errors import Refusal, StoreError
 from dpduck.frontend.names import fold, quote_identifier, quote_text
 from dpduck.server.inspection import ANSWERS, LISTING
@@ -64,6 +65,7 @@ class Window:
             self._root.execute(f"ATTACH ':memory:' AS {database}")
         for name, sql in LISTINGS.items():
             self._root.execute(f"CREATE VIEW {LISTING}.main.{name} AS {sql}")
+        install_analyst_macros(self._root, "memory")
         if prepare is not None:
             prepare(self._root)
         for statement in LOCK:

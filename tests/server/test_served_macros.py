@@ -1,0 +1,38 @@
+"""The macros for analysts in the window, through the gate."""
+
+from __future__ import annotations
+
+from dpduck.edges.analyst_macros import macro_names
+from dpduck.server import allowed
+from tests.server.served import Served
+
+
+def test_the_window_has_every_macro(served: Served) -> None:
+    """Issue 4: the macros are present in the window; each passes the gate and answers."""
+    assert set(macro_names()) == allowed.ANALYST_MACROS | {allowed.MARGIN}
+    one = served.rows(
+        "bob", "SELECT dp_sum_interval(n, 2.0, weight := 3, independent := true).high > sum(3 * n) FROM ages"
+    )
+    assert one == [(True,)]
+    whole = served.rows("bob", "SELECT dp_subset_estimate(n), dp_range_estimate(age, n, 0, 100, width := 10) FROM ages")
+    assert whole[0][0] == whole[0][1]
+    assert served.rows("bob", "SELECT dp_range_share(0, 10, 5, 10), dp_grouping_id(['a', 'b'], ['a'])") == [(0.5, 1)]
+    margin = "SELECT ward, n FROM dp_margin('ward_cube', ['ward'], ['sex']) ORDER BY ward"
+    assert served.rows("bob", margin) == served.rows(
+        "bob", "SELECT ward, n FROM ward_cube WHERE sex IS NULL AND ward IS NOT NULL ORDER BY ward"
+    )
+    joined = "SELECT count(*) FROM dp_margin('Ward_Cube', ['ward'], ['sex']) AS m JOIN private.ages ON m.ward = 'w1'"
+    assert served.rows("bob", joined) == [(10,)]
+
+
+def test_a_margin_names_nothing_but_private_views(served: Served) -> None:
+    """The text of dp_margin is a name that the gate sees: no catalog, no answers of others, no files."""
+    for cube in (
+        "duckdb_tables", "duckdb_secrets", "pg_class", "information_schema.tables", "answers.main.x",
+        "memory.main.ward_cube", "/etc/passwd", "ward_cube; SELECT 1", '"ward_cube"', "secret", "",
+    ):  # fmt: skip
+        served.refused("bob", f"FROM dp_margin('{cube}', ['ward'], ['sex'])")
+    for arguments in ("'ward_cube'", "NULL, [], []", "(SELECT 'ward_cube'), [], []", "'ward_' || 'cube', [], [], 1"):
+        served.refused("bob", f"FROM dp_margin({arguments})")
+    served.refused("bob", "SELECT dp_margin('ward_cube', [], [])")
+    served.refused("bob", "FROM other.dp_margin('ward_cube', [], [])")
