@@ -29,6 +29,9 @@ from dpduck.frontend.analyse import Analysis, analyse
 from dpduck.frontend.limits import bounded_tokens
 from dpduck.frontend.names import TableName
 from dpduck.frontend.parse import parse_statement
+from dpduck.frontend.private_relation import Reading, relation_of
+from dpduck.frontend.row_sql import from_sql, unit_sql
+from dpduck.frontend.row_tree import of_relation
 from dpduck.frontend.sparse_statements import CreateSparse, DropSparse
 from dpduck.frontend.statements import Ask, DropPrivateView
 from dpduck.frontend.token_reader import TokenReader
@@ -134,7 +137,8 @@ class Engine:
             policy = None if table is None else catalog.policy(table)
             if table is None or policy is None:
                 raise Refusal(f"{str(written)!r} has no privacy policy", accepted="a table that has one")
-            return listings.check(check_table(cursor, policy))
+            source = of_relation(relation_of(table, policy, Reading(catalog, {})))
+            return listings.check(check_table(cursor, policy, from_sql(source), unit_sql(source)))
 
     def stderr_of(self, text: str, asker: Asker) -> str:
         """SQL with a weighted sum of released cells, its standard error and its interval."""

@@ -30,7 +30,8 @@ FUNCTIONS = frozenset(
      "to_millennia")
 )  # fmt: skip
 _ROWS = frozenset(("BASE_TABLE", "JOIN", "EMPTY", "SUBQUERY"))
-_NO_PARTS = ("group_expressions", "group_sets", "having", "qualify", "sample")
+_NO_PARTS = ("having", "qualify", "sample")
+_COUNTS = frozenset(("count", "count_star"))
 
 
 def check_tree(tree: Any) -> None:
@@ -40,16 +41,28 @@ def check_tree(tree: Any) -> None:
     node = tree["statements"][0]["node"]
     if node.get("type") != "SELECT_NODE" or node.get("cte_map", {}).get("map"):
         raise _refused("this query")
+    functions = FUNCTIONS | _COUNTS if _counts_by_unit(node) else FUNCTIONS
     for part in _dicts(node):
         kind = part.get("class")
         if kind is not None and kind not in CLASSES:
             raise _refused(str(kind))
         name = part.get("function_name")
-        if name is not None and (name not in FUNCTIONS or part.get("schema") not in ("", "main", None)):
+        if name is not None and (name not in functions or part.get("schema") not in ("", "main", None)):
             raise _refused(str(name))
         source = part.get("from_table")
         if source is not None:
             _check_source(source)
+
+
+def _counts_by_unit(node: Any) -> bool:
+    """Whether there are subqueries of one row for each value of a column, in which rows are counted."""
+    sources = [part.get("subquery") for part in _dicts(node) if part.get("type") == "SUBQUERY"]
+    grouped = [_groups(source["node"]) for source in sources if isinstance(source, dict)]
+    return any(len(keys) == 1 and keys[0].get("class") == "COLUMN_REF" for keys in grouped)
+
+
+def _groups(node: Any) -> Any:
+    return node.get("group_expressions") or ()
 
 
 def _check_source(source: Any) -> None:
@@ -75,7 +88,13 @@ def _check_rows(node: Any) -> None:
     modifiers = node.get("modifiers") or ()
     plain = all(part.get("type") == "DISTINCT_MODIFIER" and not part.get("distinct_on_targets") for part in modifiers)
     rows = node.get("from_table", {}).get("type") not in (None, "EMPTY")
-    if node.get("type") != "SELECT_NODE" or not rows or not plain or any(node.get(part) for part in _NO_PARTS):
+    if (
+        node.get("type") != "SELECT_NODE"
+        or not rows
+        or not plain
+        or len(_groups(node)) > 1
+        or any(node.get(part) for part in _NO_PARTS)
+    ):
         raise _refused("a subquery")
 
 

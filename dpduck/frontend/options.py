@@ -9,6 +9,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpduck.errors import Refusal
+from dpduck.frontend.bigquery_forms import OPTIONS as OLDER_OPTIONS
 from dpduck.frontend.names import fold
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.request import Treatment
@@ -68,7 +69,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
             raise refusal(expression, "an option is written name = value", ", ".join(KNOWN))
         name = expression.left.name.lower()
         if name not in KNOWN:
-            raise refusal(expression, f"the option {name!r} is unknown", ", ".join(KNOWN))
+            raise refusal(expression, f"the option {name!r} is unknown", _known(name))
         if name in given:
             raise refusal(expression, f"the option {name} is given twice", "each option once")
         given[name] = expression.right
@@ -106,6 +107,12 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
         target,
         selection,
     )
+
+
+def _known(name: str) -> str:
+    """The options there are, first the one that an older name stands for."""
+    older = OLDER_OPTIONS.get(name)
+    return (f"{older}; all are " if older else "") + ", ".join(KNOWN)
 
 
 def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:

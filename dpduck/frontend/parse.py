@@ -7,6 +7,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 from dpduck.errors import Position, Refusal
+from dpduck.frontend.bigquery_forms import refuse_deprecated
 from dpduck.frontend.dialect import MISSPELT, DifferentialPrivacy, PrivateDuckDB
 from dpduck.frontend.limits import bounded_tokens, position_in
 from dpduck.frontend.plain_atoms import check_atoms
@@ -161,6 +162,7 @@ def _clause_tokens(options: list[Token]) -> list[Token]:
 
 
 def _parse_query(text: str, tokens: list[Token]) -> exp.Query:
+    refuse_deprecated(text, tokens)
     try:
         parsed = PrivateDuckDB().parser().parse(tokens, text)
     except ParseError as error:

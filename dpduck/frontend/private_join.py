@@ -30,7 +30,7 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
     if not any(_proves_one_unit(condition, left, right) for condition in conditions):
         raise refusal(
             join.args.get("on") or join,
-            "this join does not say that both sides are of one privacy unit",
+            "joins between tables containing private data must join on the privacy unit column in each table",
             _links_of(left, right) + ", joined by AND with other conditions",
         )
     kept, moved, on = _placed_filters(kind, left, right, join)

@@ -102,12 +102,18 @@ def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
             f"the {kind} {str(name)!r} has no privacy policy, so nothing is answered from it",
             "a table with a policy (CREATE PRIVACY POLICY ON ..), or DECLARE PUBLIC TABLE if it is public",
         )
-    columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
-    own_keys = tuple(key[0] for key in keys if len(key) == 1)
     try:
-        parents, unit_of_parent = _parents(policy, facts)
+        return relation_of(resolved, policy, reading)
     except Refusal as error:
         raise refusal(node, error.what, error.accepted) from None
+
+
+def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> PrivateRelation:
+    """A table under its policy; refused where a reference no longer leads to a unit."""
+    facts = reading.facts
+    columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
+    own_keys = tuple(key[0] for key in keys if len(key) == 1)
+    parents, unit_of_parent = _parents(policy, facts)
     holder, unit = (parents[-1].table, unit_of_parent) if parents else (resolved, policy.unit.column)
     unit_types = [column.type_name for column in facts.columns(holder) if column.name == unit]
     reads = [PrivateTable(resolved, policy.revision, policy.epoch, own_keys)]

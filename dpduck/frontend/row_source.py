@@ -12,6 +12,7 @@ from dpduck.frontend.common_tables import CommonTables, alias_columns, tables_of
 from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.join import read_join
 from dpduck.frontend.names import fold
+from dpduck.frontend.per_unit import read_per_unit
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.private_join import join_private
 from dpduck.frontend.private_relation import Reading, read_private_table, table_name
@@ -140,6 +141,9 @@ def _read_subquery(query: exp.Expr, reading: Reading) -> RowSource:
             "an annotated SELECT inside another annotated SELECT",
             "one annotated SELECT, with plain SELECTs around it",
         )
+    if query.args.get("group") is not None:
+        _refuse_parts(query, {*_PLAIN_SELECT, "group"})
+        return read_per_unit(query, _read_select(query, Reading(reading.facts, reading.common)), reading)
     _refuse_parts(query, _PLAIN_SELECT)
     source = _read_select(query, reading)
     return replace(source, scope=Scope((Relation("", _project(query, source.scope)),)))

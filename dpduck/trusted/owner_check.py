@@ -22,27 +22,34 @@ class Finding:
     advice: str
 
 
-def check_table(cursor: duckdb.DuckDBPyConnection, policy: Policy) -> list[Finding]:
-    """Rows per unit, values outside the domains, a MAX ROWS to consider."""
+def check_table(
+    cursor: duckdb.DuckDBPyConnection, policy: Policy, from_sql: str, unit_sql: str | None
+) -> list[Finding]:
+    """Rows per unit, values outside the domains, a MAX ROWS to consider.
+
+    from_sql, unit_sql: the table with what finds the unit of its rows, and that unit; None for PRIVACY UNIT ROW.
+    """
     try:
-        return [*_unit_findings(cursor, policy), *_domain_findings(cursor, policy)]
+        return [*_unit_findings(cursor, policy, from_sql, unit_sql), *_domain_findings(cursor, policy)]
     except duckdb.Error:
         raise InternalError("the check failed while reading the table") from None
 
 
-def _unit_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy) -> list[Finding]:
+def _unit_findings(
+    cursor: duckdb.DuckDBPyConnection, policy: Policy, from_sql: str, unit_sql: str | None
+) -> list[Finding]:
     total = _one(cursor, f"SELECT count(*) FROM {policy.table.sql}")
     findings = [Finding("rows", total[0], "EXPECT ROWS is a public guess: round it, or leave it out")]
-    if policy.unit.column is None:
+    if unit_sql is None:
         return findings
-    unit, bound = quote_identifier(policy.unit.column), policy.unit.max_rows
-    per_unit = f"(SELECT count(*) AS rows FROM {policy.table.sql} WHERE {unit} IS NOT NULL GROUP BY {unit})"
-    units, median, high, most, lost = _one(
+    bound = policy.unit.max_rows
+    per_unit = f"(SELECT count(*) AS rows FROM {from_sql} WHERE {unit_sql} IS NOT NULL GROUP BY {unit_sql})"
+    units, median, high, most, lost, owned = _one(
         cursor,
         f"SELECT count(*), quantile_disc(rows, 0.5), quantile_disc(rows, 0.99), max(rows), "
-        f"coalesce(sum(greatest(rows - {bound}, 0)), 0) FROM {per_unit}",
+        f"coalesce(sum(greatest(rows - {bound}, 0)), 0), coalesce(sum(rows), 0) FROM {per_unit}",
     )
-    without = _one(cursor, f"SELECT count(*) FROM {policy.table.sql} WHERE {unit} IS NULL")
+    without = (total[0] or 0) - (owned or 0)
     return [
         *findings,
         Finding("privacy units", units, ""),
@@ -52,7 +59,11 @@ def _unit_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy) -> list[Fi
         ),
         Finding("most rows of a unit", most, ""),
         Finding(f"rows dropped by MAX ROWS {bound}", lost, "a larger MAX ROWS drops fewer and adds noise"),
-        Finding("rows whose unit is NULL", without[0], "they are never counted"),
+        Finding(
+            "rows whose unit is NULL",
+            without,
+            "they are never counted; behind a reference, nor are rows without a parent",
+        ),
     ]
 
 

@@ -140,7 +140,7 @@ def check(clinic: duckdb.DuckDBPyConnection, analysis: Analysis) -> None:
         assert len(named) == inside.tables.count(request.table.table) == 1
     else:
         assert {clinic_unit(clinic, table) for table in named} == {request.unit_key}
-    assert inside.functions <= FUNCTIONS
+    assert inside.functions <= FUNCTIONS | {"count", "count_star"}
     around = parts(clinic, analysis.outer.sql)
     if around is None:  # refused before the charge, where DuckDB binds it
         return

@@ -274,3 +274,22 @@ WITH u AS (SELECT person AS who, kind FROM calls UNION ALL SELECT person, kind F
 -- counts: *
 -- bound: 8 of "r0"."dpduck_unit"
 -- columns: sex VARCHAR, kind VARCHAR, count_star() BIGINT
+
+-- title: how many rows each unit has
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) n, count(*) FROM (SELECT people.person, count(call_id) AS n FROM people LEFT JOIN calls ON people.person = calls.person AND kind = 'in' GROUP BY people.person) AS c GROUP BY n HAVING count(*) > 0.5
+-- source: (SELECT "r0"."person" AS "person", count(CASE WHEN (NOT ("r1"."call_id") IS NULL) THEN 1 END) AS "n", "r0"."person" AS dpduck_unit FROM "memory"."main"."people" AS "r0" LEFT JOIN "memory"."main"."calls" AS "r1" ON "r0"."person" = "r1"."person" AND ("r1"."kind" = 'in') WHERE "r0"."person" IS NOT NULL GROUP BY "r0"."person") AS "r0"
+-- keys: n = "r0"."n" [0, 1, 2, 3, 4]
+-- sets: (n)
+-- counts: *
+-- bound: 1 of "r0"."dpduck_unit"
+-- columns: n BIGINT, count_star() BIGINT
+
+-- title: counts of each unit, joined on the unit
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) sex, n, count(*) FROM people JOIN (SELECT person AS who, count(*) AS n FROM calls GROUP BY person) AS c ON who = person WHERE n < 3 GROUP BY sex, n HAVING count(*) > 0.5
+-- source: "memory"."main"."people" AS "r0" JOIN (SELECT "r0"."person" AS "who", count(*) AS "n", "r0"."person" AS dpduck_unit FROM "memory"."main"."calls" AS "r0" WHERE "r0"."person" IS NOT NULL GROUP BY "r0"."person") AS "r1" ON "r1"."who" = "r0"."person"
+-- filters: ("r1"."n" < 3)
+-- keys: sex = "r0"."sex" [F, M]; n = "r1"."n" [0, 1, 2, 3, 4]
+-- sets: (sex, n)
+-- counts: *
+-- bound: 2 of "r0"."person"
+-- columns: sex VARCHAR, n BIGINT, count_star() BIGINT

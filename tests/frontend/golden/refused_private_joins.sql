@@ -6,27 +6,27 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients JO
 
 -- title: private tables joined on something else than the unit
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.ward = b.ward
--- refused: line 1, column 106: this join does not say that both sides are of one privacy unit; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
 
 -- title: the unit of one side with another column of the other
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id = b.age
--- refused: line 1, column 106: this join does not say that both sides are of one privacy unit; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
 
 -- title: the unit inside an expression
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id + 0 = b.id
--- refused: line 1, column 106: this join does not say that both sides are of one privacy unit; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
 
 -- title: equal units or something else
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id = b.id OR a.age = b.age
--- refused: line 1, column 106: this join does not say that both sides are of one privacy unit; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
 
 -- title: equal units on one side alone
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id = a.id
--- refused: line 1, column 106: this join does not say that both sides are of one privacy unit; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
 
 -- title: IS NOT DISTINCT FROM joins units that are NULL
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id IS NOT DISTINCT FROM b.id
--- refused: line 1, column 106: this join does not say that both sides are of one privacy unit; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
 
 -- title: a cross join of private tables
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a, patients AS b WHERE a.id = b.id
@@ -40,13 +40,13 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS
 -- before: sql CREATE TABLE stays (patient VARCHAR)
 -- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients JOIN stays ON patients.id = stays.patient
--- refused: line 1, column 93: this join does not say that both sides are of one privacy unit; accepted: ON patients.id = stays.patient, joined by AND with other conditions
+-- refused: line 1, column 93: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = stays.patient, joined by AND with other conditions
 
 -- title: a key that DuckDB no longer keeps unique
 -- before: sql CREATE TABLE stays (id INTEGER, patient INTEGER)
 -- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM stays AS a JOIN stays AS b ON a.id = b.id
--- refused: line 1, column 100: this join does not say that both sides are of one privacy unit; accepted: ON stays.patient = stays.patient, joined by AND with other conditions
+-- refused: line 1, column 100: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON stays.patient = stays.patient, joined by AND with other conditions
 
 -- title: a child joined with a table that is not its parent
 -- before: sql CREATE TABLE stays (id INTEGER PRIMARY KEY, patient INTEGER)
@@ -54,7 +54,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM stays AS a 
 -- before: sql CREATE TABLE doses (stay INTEGER)
 -- before: CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients JOIN doses ON stay = patients.id
--- refused: line 1, column 93: this join does not say that both sides are of one privacy unit; accepted: ON columns that hold the privacy unit or refer to it, joined by AND with other conditions
+-- refused: line 1, column 93: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON columns that hold the privacy unit or refer to it, joined by AND with other conditions
 
 -- title: a FULL JOIN of filtered subqueries
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id FROM patients WHERE age > 3) AS a FULL JOIN patients AS b ON a.id = b.id
@@ -127,3 +127,19 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT age
 -- title: a key of UNION ALL without a domain in one branch
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) s, count(*) FROM (SELECT sex AS s FROM patients UNION ALL SELECT CAST(NULL AS VARCHAR) FROM patients) GROUP BY s
 -- refused: line 1, column 114: an expression inside UNION ALL is refused; accepted: columns and texts; expressions around UNION ALL
+
+-- title: a row for each value of another column than the unit
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) n, count(*) FROM (SELECT ward, count(*) AS n FROM patients GROUP BY ward) GROUP BY n
+-- refused: line 1, column 124: GROUP BY over private rows inside a subquery is refused; accepted: GROUP BY the privacy unit's column alone, with it and counts selected
+
+-- title: a sum for each unit
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id, sum(age) AS n FROM patients GROUP BY id) WHERE n > 3
+-- refused: line 1, column 82: this is refused in a subquery with a row for each privacy unit; accepted: GROUP BY the privacy unit's column alone, with it and counts selected
+
+-- title: a column beside the unit
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id, ward, count(*) AS n FROM patients GROUP BY id) WHERE n > 3
+-- refused: line 1, column 82: a column that is not the privacy unit's; accepted: GROUP BY the privacy unit's column alone, with it and counts selected
+
+-- title: HAVING for each unit
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id, count(*) AS n FROM patients GROUP BY id HAVING count(*) > 1)
+-- refused: line 1, column 122: HAVING inside a subquery is refused; accepted: HAVING of the annotated SELECT
