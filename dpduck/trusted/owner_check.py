@@ -62,7 +62,7 @@ def _unit_findings(
         Finding(
             "rows whose unit is NULL",
             without,
-            "they are never counted; behind a reference, nor are rows without a parent",
+            "they are never counted, nor are rows without a parent",
         ),
     ]
 
