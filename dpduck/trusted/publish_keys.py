@@ -91,7 +91,7 @@ def _selected(
                 suppressed[number] += int(counts[~chosen].sum())
             place = groups.schema.get_field_index(UNITS)
             kept.append(groups.set_column(place, UNITS, pa.array(noisy)).filter(pa.array(chosen)))
-    except duckdb.Error:
+    except (duckdb.Error, pa.ArrowException):  # what fails while rows arrive comes as Arrow's error
         return None
     return pa.concat_tables(kept), suppressed
 

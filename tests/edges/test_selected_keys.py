@@ -188,3 +188,25 @@ def test_a_row_that_a_join_repeats() -> None:
         assert {row[:2] for row in rows} == {(reason, f"offer {n}") for reason in (*COMMON, None) for n in range(3)}
         assert rows[0][3] == pytest.approx(3 * (1 / (2 * float(rho_of(Fraction(1), Fraction(5, 10**7))))) ** 0.5)
         assert all(abs(int(str(row[2])) - (600 if row[0] is None else 1200)) < 300 for row in rows)
+
+
+def test_images_of_public_domains_beside_private_text(calls: duckdb.DuckDBPyConnection) -> None:
+    """An expression over columns with a domain is its image over the bins, of one column or of two, also where no key
+    is private; a group of it is selected as a whole."""
+    exact = "FROM calls WHERE age < 40 GROUP BY ALL ORDER BY ALL"
+    two = "CASE WHEN sex = 'F' AND age >= 20 THEN 'older' WHEN sex = 'M' THEN 'man' END AS k, count(*) AS n "
+    rows = ask(calls, statement(two + "FROM calls GROUP BY k ORDER BY k"))
+    assert [row[0] for row in rows] == ["man", "older", None]
+    for row, (_, count) in zip(rows, calls.execute(f"SELECT {two} {exact}").fetchall(), strict=True):
+        assert abs(int(str(row[1])) - count) < 300
+    rows = ask(calls, statement("age // 20 AS decade, reason, count(*) AS n FROM calls GROUP BY ALL ORDER BY ALL"))
+    assert [row[:2] for row in rows] == [(decade, reason) for decade in (0, 1) for reason in (*COMMON, None)]
+
+
+def test_a_nul_and_long_texts_are_released_as_they_are() -> None:
+    """A published key is the text itself, whatever is in it."""
+    with open_calls() as calls:
+        calls.execute("UPDATE calls SET reason = repeat('ß', 20000) WHERE reason = 'common 1'")
+        calls.execute("UPDATE calls SET reason = 'a' || chr(0) || 'b' WHERE reason = 'common 2'")
+        rows = ask(calls, statement(BY_REASON))
+        assert [row[0] for row in rows] == ["a\0b", "common 0", "common 3", "ß" * 20000, None]
