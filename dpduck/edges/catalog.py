@@ -123,12 +123,19 @@ class Catalog:
         now = all(self._as_read(table) for table in (first, *request.reads))
         if not now or any(self.public_digest(table) != digest for table, digest in request.public_digests):
             raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
+        self._require_plain_texts()
         shadowed = self.shadowed_functions()
         if shadowed:
             raise Refusal(
                 f"a macro or function of this database hides the built-in {min(shadowed)}",
                 accepted="dropping or renaming it, so that what runs over private rows is what was checked",
             )
+
+    def _require_plain_texts(self) -> None:
+        """Refuses a setting of the whole database that makes different texts equal: units and keys would be merged."""
+        row = self._cursor.execute("SELECT current_setting('default_collation')").fetchone()
+        if row is None or str(row[0] or "").lower() not in ("", "binary", "c", "posix"):
+            raise Refusal("default_collation makes texts equal that differ", accepted="RESET default_collation")
 
     def _as_read(self, read: PrivateTable) -> bool:
         """Whether a policy is the one that was read, and the columns taken for keys are still keys."""
