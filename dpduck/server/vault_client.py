@@ -80,6 +80,7 @@ class VaultProcess:
             if self._closing:
                 raise StoreError(ENDED)
             if self._process.poll() is not None:
+                self._socket.close()
                 self._pipe, self._process = self._started()
             self._waiting[number] = future
             try:

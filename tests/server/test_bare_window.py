@@ -1,0 +1,91 @@
+"""Even with the gate removed by hand, the window cannot read one private row."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpduck.server.audit import NoAudit
+from dpduck.server.house import open_house
+from dpduck.server.limits import Limits
+from dpduck.server.quack import QuackListener
+from dpduck.server.vault_client import VaultProcess
+from tests.server.served import CANARY, Served, make_clinic
+from tests.server.shell import attach, free_port, needs_quack, shell
+from tests.server.statement_lists import statements
+
+READS = statements("window_reads.sql")
+CHANGES = re.compile(r"(?i)(drop|detach|truncate|delete|update|set|use|attach|commit|rollback|abort)")
+HEAVY = re.compile(r"(?i)000000|sleep|recursive|serve|quack_stop|checkpoint|vacuum")
+LISTS = ("SELECT * FROM duckdb_secrets()", "FROM duckdb_logs()", "FROM duckdb_settings()", "FROM duckdb_tables()")
+
+
+def test_without_the_gate_nothing_private_is_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cursor of the window itself: files, other databases, settings and Python's variables are out of reach."""
+    private_frame = [CANARY]
+    assert private_frame
+    for file in (served.database, *served.database.parent.glob("clinic_private*"), Path(__file__)):
+        for pattern in READS:
+            statement = pattern.format(file=file, folder=served.database.parent)
+            with served.house.window.cursor() as cursor, pytest.raises(duckdb.Error) as caught:
+                pytest.fail(f"{statement} gives {cursor.execute(statement).fetchall()}")
+            assert CANARY not in str(caught.value)
+    assert not (served.database.parent / "out.csv").exists()
+
+
+def test_without_the_gate_no_statement_shows_a_private_value(served: Served) -> None:
+    """Every attack of the list that runs at all, and what lists the whole instance, shows released values alone."""
+    texts = [text for text in statements("attacks.sql") if not CHANGES.match(text) and not HEAVY.search(text)]
+    ran = 0
+    for text in (*LISTS, *texts):
+        with served.house.window.cursor() as cursor:
+            try:
+                cursor.execute("BEGIN")
+                found = cursor.execute(text).fetchmany(1_000)
+            except (duckdb.Error, UnicodeError) as error:
+                assert CANARY not in str(error), text
+                continue
+            ran += 1
+            assert CANARY not in repr(found), text
+            assert not any(token in repr(found) for token in served.tokens.values()), text
+    assert ran > 100
+
+
+@needs_quack
+def test_a_server_whose_gate_lets_everything_pass(
+    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the protocol, with the authorization switched off: the window's process has no private file open."""
+    database = make_clinic(tmp_path)
+    listener = QuackListener(f"quack:localhost:{free_port()}", NoAudit(), Limits())
+    monkeypatch.setattr(QuackListener, "_authorize", lambda self, session, text: text)
+    monkeypatch.setattr(QuackListener, "_authenticate", lambda self, session, token, server: True)
+    house = open_house(database, None, NoAudit(), Limits(), prepare=listener.prepare)
+    try:
+        listener.open(house.window, house.gate, house.book)
+        script = attach(listener.address, "anybody") + "".join(
+            f"FROM clinic.query($q$ {text} $q$);\n"
+            for text in (f"FROM read_blob('{database}')", f"ATTACH '{database}' AS v", "FROM visits", "FROM secret")
+        )
+        for statement in script.splitlines()[1:]:
+            out, err = shell(script.splitlines()[0] + "\n" + statement)
+            assert out == "" and err != "" and CANARY not in err
+        assert isinstance(house.vault, VaultProcess)
+        ours, theirs = open_files(os.getpid()), open_files(house.vault.process_id)
+        assert str(database) in theirs and str(database.with_name("clinic_private.duckdb")) in theirs
+        assert not {path for path in ours if path.startswith(str(tmp_path))}
+        listener.close()
+    finally:
+        house.close()
+
+
+def open_files(process: int) -> set[str]:
+    """The files that a process has open."""
+    folder = Path(f"/proc/{process}/fd")
+    if not folder.is_dir():
+        pytest.skip("this system does not say which files a process has open")
+    return {str(entry.readlink()) for entry in folder.iterdir() if entry.is_symlink()}

@@ -1,0 +1,50 @@
+"""A server that is killed in the middle of a release: nothing of the ledger is lost, nothing earlier either."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+from dpduck.edges.connection import verify_store
+from dpduck.errors import DpduckError
+from dpduck.server.audit import NoAudit
+from dpduck.server.house import open_house
+from dpduck.server.limits import Limits
+from dpduck.server.vault_client import VaultProcess
+from tests.server.served import add_principals, count, make_clinic
+
+
+def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path) -> None:
+    """Killed while it answers: readers go on, who waits is told, no charge is lost, what was answered stays free."""
+    database = make_clinic(tmp_path)
+    add_principals(database)
+    before = verify_store(database)
+    house = open_house(database, None, NoAudit(), Limits())
+    try:
+        bob, vault = house.book.named("bob"), house.vault
+        assert isinstance(vault, VaultProcess)
+        answers: dict[str, list[tuple[object, ...]]] = {}
+        told: list[str] = []
+
+        def ask(text: str) -> list[tuple[object, ...]]:
+            sql = house.gate.admit(bob, text)
+            with house.window.cursor() as cursor:
+                return cursor.execute(sql).fetchall()
+
+        for number in range(1, 5):
+            text = count("age", f"0.0{number}")
+            if number % 2:
+                threading.Timer(0.03 * number, os.kill, (vault.process_id, signal.SIGKILL)).start()
+            try:
+                answers[text] = ask(text)
+            except DpduckError as error:
+                told.append(str(error))
+            assert ask("SELECT count(*) FROM ages") == [(10,)]  # the window needs no vault
+        assert all("ended" in line for line in told)
+        assert {text: ask(text) for text in answers} == answers
+    finally:
+        house.close()
+    assert len(answers) >= 1
+    assert verify_store(database) >= before + len(answers)
