@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
+from dpduck.edges.aggregate_answers import error_laws, wholes
 from dpduck.edges.key_release import key_laws, planned_keys
-from dpduck.edges.planned import AnyPlan, answers_are_whole, error_laws
+from dpduck.edges.planned import Planned
 from dpduck.edges.released_rows import released_columns
 from dpduck.frontend.analyse import Analysis
 from dpduck.frontend.names import quote_identifier
 from dpduck.frontend.public_facts import Column
-from dpduck.frontend.released_columns import GROUPING_SET, margin_column, stderr_column
+from dpduck.frontend.released_columns import (
+    GROUPING_SET,
+    high_column,
+    highs_column,
+    low_column,
+    lows_column,
+    margin_column,
+    stderr_column,
+)
+from dpduck.recovery.curved import LEVELS
 from dpduck.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
 
 
 def margins_sql(table_sql: str, laws: Sequence[Sequence[ErrorLaw]], analysis: Analysis) -> str:
-    """The released table with half-widths of intervals for the confidence that was asked, where they are asked."""
+    """The released table with half-widths or ends of intervals for the confidence that was asked, where they are."""
     rounded = analysis.request.treatment.integer
     half_width = rounded_margin if rounded else margin
-    margins = []
+    asked = analysis.outer.sql
+    columns = []
     for number, of_aggregate in enumerate(laws):
-        if f'"{margin_column(number)}"' in analysis.outer.sql:
+        for stored, shown in ((lows_column, low_column), (highs_column, high_column)):
+            if f'"{shown(number)}"' in asked:
+                columns.append(f"{stored(number)}[{_level(analysis.confidence)}] AS {shown(number)}")
+        if f'"{margin_column(number)}"' in asked:
             if analysis.request.has_ranges:
-                margins.append(f"{_by_cell(of_aggregate[0], number, analysis)} AS {margin_column(number)}")
+                columns.append(f"{_by_cell(of_aggregate[0], number, analysis)} AS {margin_column(number)}")
                 continue
             widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in of_aggregate)
-            margins.append(f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1] AS {margin_column(number)}")
-    return f"(SELECT *, {', '.join(margins)} FROM {table_sql})" if margins else table_sql
+            columns.append(f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1] AS {margin_column(number)}")
+    return f"(SELECT *, {', '.join(columns)} FROM {table_sql})" if columns else table_sql
+
+
+def _level(confidence: Fraction) -> int:
+    """The place, from 1, of the stored intervals that cover at least as often."""
+    return next((place for place, level in enumerate(LEVELS, 1) if level >= confidence), len(LEVELS))
 
 
 def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
     """The margin of cells whose standard errors differ, as SumMargin.of gives it."""
     of_sum, stderr = sum_margin(law.noise, analysis.confidence), stderr_column(number)
-    jump = f"CASE WHEN {stderr} < {JUMPY} THEN 1.0 ELSE 0.5 END"
+    jump = f"CASE WHEN {stderr} < {JUMPY * law.step!r} THEN {law.step!r} ELSE {law.step / 2!r} END"
     width = f"least({of_sum.farthest!r} * {stderr}, {of_sum.usual!r} * {stderr} + {jump})"
     return f"ceil({width} + 0.5)" if analysis.request.treatment.integer else width
 
@@ -43,15 +63,14 @@ def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLa
     return analysis.outer.over(margins_sql(f"(SELECT {nothing} WHERE false)", laws, analysis))
 
 
-def outer_check_sql(analysis: Analysis, plan: AnyPlan) -> str:
+def outer_check_sql(analysis: Analysis, found: Planned) -> str:
     """The whole statement over an empty release: DuckDB binds it as it will bind the answer, before the charge."""
-    columns = released_columns(analysis.request, answers_are_whole(analysis.request, plan))
-    laws = (error_laws(plan),) * len(analysis.request.aggregates)
-    return empty_release_sql([Column(name, type_name) for name, type_name in columns], laws, analysis)
+    columns = [Column(name, type_name) for name, type_name in released_columns(found.request, wholes(found))]
+    return empty_release_sql(columns, error_laws(found), analysis)
 
 
 def selected_check_sql(analysis: Analysis) -> str:
     """The same for a release of selected keys."""
-    columns = released_columns(analysis.request, True)
+    columns = released_columns(analysis.request, [True] * len(analysis.request.aggregates))
     laws = key_laws(planned_keys(analysis.request))
     return empty_release_sql([Column(name, type_name) for name, type_name in columns], laws, analysis)

@@ -55,7 +55,7 @@ def combined(releases: ReleaseStore, text: str, asker: Asker) -> str:
     variance = variance_of_sum(covariances, combination)
     noise = NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE
     largest = max(float(np.abs(table).max(initial=0.0)) for table in combination.values())
-    half = margin(ErrorLaw(noise, None, variance), level, largest)
+    half = margin(ErrorLaw(noise, None, variance, largest), level)
     return rows_sql(_COLUMNS, [[estimate, sqrt(variance), estimate - half, estimate + half]])
 
 

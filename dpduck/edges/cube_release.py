@@ -1,130 +1,114 @@
-"""A release of counts by grouping sets: what is measured for it, and how answers are recovered."""
+"""A release of aggregates by grouping sets: what is measured for it, and how answers are recovered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from fractions import Fraction
 
 import duckdb
-import numpy as np
-from numpy.typing import NDArray
 
-from dpduck.edges.planned import (
-    AnyPlan,
-    answers_are_whole,
-    by_aggregate,
-    cell_stderrs,
-    covariances_text,
-    error_laws,
-    measured_plan,
-    planned,
-    recovered,
-)
+from dpduck.edges.aggregate_answers import Tables, answers_of, covariances_text, error_laws, wholes
+from dpduck.edges.counting_jobs import Scan, contribution_of, scans_of
+from dpduck.edges.planned import Planned, measured_plan, planned, recovered
 from dpduck.edges.released_rows import released_columns, released_rows
 from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.request import Request
 from dpduck.planning.plan import NoiseKind
-from dpduck.trusted.contribution import Contribution
+from dpduck.privacy import Charge
 from dpduck.trusted.counting import count_exactly
-from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.discrete_gaussian import LARGEST_VARIANCE
 from dpduck.trusted.discrete_laplace import LARGEST_SCALE
+from dpduck.trusted.distinct import measure_distinct
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.measure import compiled_cost, measure
 
-FloatArray = NDArray[np.float64]
-Recheck = Callable[[duckdb.DuckDBPyConnection, AnyPlan], None]
+Recheck = Callable[[duckdb.DuckDBPyConnection, Planned], None]
 
 
 class CubeRecipe:
-    """Counts by grouping sets, planned when the recipe is made (see releaser.Recipe).
+    """Aggregates by grouping sets, planned when the recipe is made (see releaser.Recipe).
 
     recheck: refuses before the charge, in the transaction that will count, what must hold of a new release.
     """
 
     def __init__(self, request: Request, recheck: Recheck) -> None:
-        self._request, plans = planned(request)
-        self._plan = plans[0]
+        self._found = planned(request)
         self._recheck = recheck
+        request = self._found.request
         self.terms = Terms(
-            unit_key=self._request.unit_key,
-            table=str(self._request.table),
-            charge=self._request.charge,
-            mechanism=f"{self._plan.noise.value}, {self._plan.strategy}",
-            strategy=self._plan.strategy,
-            laws=(error_laws(self._plan),) * len(self._request.aggregates),
+            unit_key=request.unit_key,
+            table=str(request.table),
+            charge=request.charge,
+            mechanism=f"{self._found.noise.value}, {self._found.strategy}",
+            strategy=self._found.strategy,
+            laws=error_laws(self._found),
         )
 
     def check(self) -> None:
         """The price, computed a second time from what will be measured; more than the request's is a defect."""
         self._require_drawable()
-        request = self._request
-        cost = compiled_cost([measured_plan(self._plan)] * request.measured_aggregates, request.unit_bound)
-        if request.charge.epsilon is None:
-            within = cost.rho <= request.charge.rho
+        charge, costs = self._found.request.charge, self._costs()
+        if charge.epsilon is None:
+            within = sum((cost.rho for cost in costs), Fraction(0)) <= charge.rho
         else:
-            within = cost.epsilon is not None and cost.epsilon <= request.charge.epsilon
+            epsilons = [cost.epsilon for cost in costs if cost.epsilon is not None]
+            within = len(epsilons) == len(costs) and sum(epsilons, Fraction(0)) <= charge.epsilon
         if not within:
             raise InternalError("the compiled measurement costs more than the statement; nothing was charged")
 
+    def _costs(self) -> list[Charge]:
+        """What every measure costs, by the contributions that trusted code will add up."""
+        request = self._found.request
+        costs = []
+        for one in self._found.measures:
+            bound = request.unit_bound
+            if one.measure.added:
+                bound = contribution_of(one.measure).unit_bound(request.unit_bound, request.base_cells)
+            costs.append(compiled_cost([measured_plan(one.plan)], bound))
+        return costs
+
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Facts as analysed, and SQL around the release that binds."""
-        self._recheck(cursor, self._plan)
+        self._recheck(cursor, self._found)
 
     def produce(
         self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
     ) -> Product:
         """Exact counts, noise, recovery."""
-        request, plan = self._request, self._plan
-        counts = count_exactly(cursor, counting_job(request), bounding_key)
+        found = self._found
+        counted = [(scan, count_exactly(cursor, scan.job, bounding_key)) for scan in scans_of(found)]
         steps("after the count")
-        answers = self._noisy_answers(counts, entropy)
+        tables: dict[int, Tables] = {}
+        for scan, counts in counted:
+            tables.update(self._noisy_tables(scan, counts, entropy))
         steps("after the noise")
-        whole = answers_are_whole(request, plan)
-        rows = released_rows(request, answers, cell_stderrs(request, plan), whole)
-        return Product(released_columns(request, whole), rows, covariances_text(request, plan))
+        answers = answers_of(found, [tables[number] for number in range(len(found.measures))])
+        return Product(
+            released_columns(found.request, wholes(found)), released_rows(found, answers), covariances_text(found)
+        )
 
     def _require_drawable(self) -> None:
         """Noise that the samplers cannot draw would fail after the charge, for a reason that is public."""
-        largest = LARGEST_SCALE if self._plan.noise is NoiseKind.LAPLACE else LARGEST_VARIANCE
-        if any(measurement.spread > largest for measurement in measured_plan(self._plan).measurements):
+        largest = LARGEST_SCALE if self._found.noise is NoiseKind.LAPLACE else LARGEST_VARIANCE
+        plans = [measured_plan(one.plan) for one in self._found.measures]
+        if any(measurement.spread > largest for plan in plans for measurement in plan.measurements):
             raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
 
-    def _noisy_answers(self, counts: ExactCounts, entropy: Entropy) -> list[Sequence[FloatArray]]:
-        request, plan = self._request, self._plan
-        answers: list[Sequence[FloatArray]] = []
-        for number in range(request.measured_aggregates):
-            noisy = measure(counts, measured_plan(plan), number, request.unit_bound, entropy)
-            answers.append(recovered(plan, noisy, request.treatment))
-        return by_aggregate(request, answers[0]) if request.intervals else answers
-
-
-def counting_job(request: Request, public_keys_only: bool = False) -> CountingJob:
-    """What trusted code is to count for a request.
-
-    public_keys_only: its rows and those of its keys that have a public domain, but no aggregates.
-    """
-    sizes = [source.domain.size for source in request.sources]
-    attributes = tuple(
-        Attribute(
-            key.sources,
-            np.array(key.codes, np.int64).reshape([sizes[source] for source in key.sources]),
-            len(key.labels),
-        )
-        for key in request.keys
-        if not key.row_sql
-    )
-    conditions = () if public_keys_only else tuple(aggregate.condition for aggregate in request.aggregates)
-    if request.intervals:  # the bins of the one source, NULL among them, which no interval holds
-        attributes, conditions = (Attribute((0,), np.arange(sizes[0], dtype=np.int64), sizes[0]),), ("",)
-    return CountingJob(
-        from_sql=request.from_sql,
-        filters=request.filters,
-        unit_sql=request.unit_sql,
-        max_rows=request.max_rows,
-        content_sql=request.content_sql,
-        keys=tuple(KeyColumn(source.sql, source.domain) for source in request.sources),
-        attributes=attributes,
-        aggregates=tuple(map(Contribution, conditions)),
-    )
+    def _noisy_tables(self, scan: Scan, counts: ExactCounts, entropy: Entropy) -> dict[int, Tables]:
+        """The recovered tables of every measure of a scan."""
+        treatment, first = self._found.request.treatment, 0
+        tables: dict[int, Tables] = {}
+        for number in scan.measures:
+            one = self._found.measures[number]
+            plan = measured_plan(one.plan)
+            if one.measure.form == "distinct":
+                noisy = measure_distinct(counts, plan, one.unit_bound, entropy)
+                tables[number] = [[table.astype(float) for table in noisy]]
+                continue
+            mine = range(first, first + one.measure.tables)
+            drawn = [measure(counts, plan, table, one.unit_bound, entropy) for table in mine]
+            tables[number] = [recovered(one.plan, noisy, treatment) for noisy in drawn]
+            first += one.measure.tables
+        return tables

@@ -13,6 +13,7 @@ from dpduck.edges.carriers import Carriers
 from dpduck.edges.catalog import Catalog
 from dpduck.edges.combinations import combined
 from dpduck.edges.cube_release import CubeRecipe
+from dpduck.edges.explained import candidates
 from dpduck.edges.key_explain import explained_keys
 from dpduck.edges.key_release import KeyRecipe
 from dpduck.edges.owner_changes import OwnerChanges
@@ -92,7 +93,7 @@ class Engine:
             )
         request = self._analysis(statement).request
         asker.require_table(str(request.table))
-        return explained_keys(request) if request.selection is not None else listings.candidates(*planned(request))
+        return explained_keys(request) if request.selection is not None else candidates(planned(request))
 
     def describe(self, text: str, asker: Asker) -> str:
         """SQL with the columns that the answer to a statement of dp() would have, and no rows; it spends nothing."""
@@ -102,7 +103,7 @@ class Engine:
         analysis = self._analysis(statement)
         asker.require_table(str(analysis.request.table))
         if analysis.request.selection is None:
-            outer_sql = outer_check_sql(analysis, planned(analysis.request)[1][0])
+            outer_sql = outer_check_sql(analysis, planned(analysis.request))
         else:
             outer_sql = selected_check_sql(analysis)
         with self._open_cursor() as cursor:
@@ -170,7 +171,7 @@ class Engine:
         request = analysis.request
         if request.selection is None:
             return CubeRecipe(
-                request, lambda cursor, plan: self._recheck(analysis, cursor, outer_check_sql(analysis, plan))
+                request, lambda cursor, found: self._recheck(analysis, cursor, outer_check_sql(analysis, found))
             )
         return KeyRecipe(request, lambda cursor: self._recheck(analysis, cursor, selected_check_sql(analysis)))
 

@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dpduck.edges.cube_release import counting_job
+from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.released_rows import label_array, released_columns
 from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.edges.sandbox import sandbox
@@ -73,7 +73,10 @@ class KeyRecipe:
         """Published groups with their answers; a table without rows where none is."""
         published = publish_keys(cursor, keyed_job(self._request), self._plan, bounding_key, entropy)
         steps("after the noise")
-        return Product(released_columns(self._request, True), _rows(self._request, self._plan, published))
+        return Product(
+            released_columns(self._request, [True] * len(self._request.aggregates)),
+            _rows(self._request, self._plan, published),
+        )
 
 
 def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
@@ -107,7 +110,7 @@ def keyed_job(request: Request) -> KeyedJob:
     """What trusted code is to count."""
     selection = _selection(request)
     return KeyedJob(
-        rows=counting_job(request, public_keys_only=True),
+        rows=counting_job(request, ()),
         texts=tuple(key.row_sql for key in request.keys if key.row_sql),
         conditions=tuple(aggregate.condition for aggregate in request.aggregates),
         groups=selection.groups if request.unit_sql is not None else request.unit_bound,

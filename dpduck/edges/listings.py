@@ -7,12 +7,9 @@ from datetime import UTC
 from fractions import Fraction
 
 from dpduck.domain import Domain, RangeDomain
-from dpduck.edges.planned import AnyPlan, measured_plan, released_cells
 from dpduck.edges.release_store import StoredRelease
 from dpduck.frontend.names import quote_identifier, quote_text
 from dpduck.frontend.policy import Policy
-from dpduck.frontend.request import Request
-from dpduck.planning.time_estimate import estimated_seconds
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.ledger_values import LedgerEntry
 from dpduck.trusted.owner_check import Finding
@@ -50,41 +47,6 @@ def _literal(value: Value) -> str:
 def status(text: str) -> str:
     """One row that says what was done."""
     return rows_sql([("status", "VARCHAR")], [[text]])
-
-
-def candidates(request: Request, plans: Sequence[AnyPlan]) -> str:
-    """dp_explain: every candidate, the chosen one first.
-
-    seconds: measured for planning, estimated for noise and recovery; counting the rows comes on top.
-    """
-    number = request.measured_aggregates
-    rows: list[list[Value]] = [
-        [
-            plan.strategy,
-            position == 0,
-            plan.total_variance * number,
-            plan.worst_stderr,
-            request.stated_epsilon,
-            request.stated_delta,
-            request.charge.rho,
-            released_cells(plan) * number,
-            len(plan.measurements) * number,
-            "; ".join(note for note in (plan.note, _note(request, plan) if position == 0 else "") if note),
-            plan.planning_seconds + estimated_seconds(measured_plan(plan)) * number,
-        ]
-        for position, plan in enumerate(plans)
-    ]
-    return rows_sql(EXPLAINED, rows)
-
-
-def _note(request: Request, plan: AnyPlan) -> str:
-    unit = "row" if request.unit_sql is None else f"{request.unit_key}, at most {request.max_rows} rows"
-    bound = (
-        f", one row counts up to {request.unit_bound} times"
-        if request.unit_sql is None and request.unit_bound > 1
-        else ""
-    )
-    return f"{plan.noise.value} noise; privacy unit {unit}{bound}"
 
 
 def budgets(policies: Sequence[Policy], ledger: Ledger) -> str:

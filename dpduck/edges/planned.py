@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,13 +13,13 @@ from dpduck.edges.strategy_table import matrix_of
 from dpduck.errors import Refusal
 from dpduck.frontend.request import Key, Request, Target, Treatment
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.covariance import TableCovariances, covariances
+from dpduck.planning.distinct_plan import DISTINCT, plan_distinct
+from dpduck.planning.measures import Measure, Measures, Use, choose_measures
 from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.planning.quantile_buckets import Buckets, buckets_for, tree_workload
 from dpduck.planning.range_sets_plan import RangeSetsPlan, plan_own_matrix, plan_range_sets
 from dpduck.planning.target import price_for, raised
 from dpduck.privacy import Charge
-from dpduck.recovery.combination import covariances_to_text
-from dpduck.recovery.intervals import ErrorLaw
 from dpduck.recovery.range_recovery import recover_sets
 from dpduck.recovery.recover import recover
 from dpduck.recovery.treatment import treated
@@ -35,25 +35,48 @@ Plans = tuple[AnyPlan, ...]
 FEW_SETS = 50
 """Up to so many grouping sets are planned again and again to find the smallest price."""
 
-MOST_COVARIANCES = 20_000
-"""Covariances of more sets of columns are not kept with a release."""
-
 SMALLEST_PRICE = Fraction(1, 10**9)
 
 
-def planned(request: Request) -> tuple[Request, Plans]:
-    """The request with its price, and the candidates for each of its aggregates, the chosen one first.
+@dataclass(frozen=True)
+class MeasurePlan:
+    """A measure with its candidates, the chosen one first. unit_bound: what one unit adds to its tables at most."""
 
-    Aggregates share the price evenly.
-    """
+    measure: Measure
+    unit_bound: int
+    plans: Plans
+
+    @property
+    def plan(self) -> AnyPlan:
+        """The chosen one."""
+        return self.plans[0]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A request at its price, its measures with their plans, and what every aggregate takes from them."""
+
+    request: Request
+    measures: tuple[MeasurePlan, ...]
+    uses: tuple[Use, ...]
+
+    @property
+    def noise(self) -> NoiseKind:
+        """The one kind of noise of a release."""
+        return self.measures[0].plan.noise
+
+    @property
+    def strategy(self) -> str:
+        """The strategies of its measures, each named once."""
+        return ", ".join(dict.fromkeys(measured.plan.strategy for measured in self.measures))
+
+
+def planned(request: Request) -> Planned:
+    """The request with its price, and plans for all that is to be measured."""
     if request.target is not None:
         return _priced(request, request.target)
     charge = request.charge
-    return request, plans_at(
-        request,
-        noise_of(request),
-        (charge.rho if charge.epsilon is None else charge.epsilon) / request.measured_aggregates,
-    )
+    return plans_at(request, noise_of(request), charge.rho if charge.epsilon is None else charge.epsilon)
 
 
 def noise_of(request: Request) -> NoiseKind:
@@ -61,53 +84,104 @@ def noise_of(request: Request) -> NoiseKind:
     return NoiseKind.GAUSSIAN if request.charge.epsilon is None else NoiseKind.LAPLACE
 
 
-def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Plans:
-    """Candidates for one aggregate that may cost this epsilon or rho."""
-    treatment = request.treatment
-    weights = tuple(float(weight) for weight in treatment.weights) or (1.0,) * len(request.grouping_sets)
-    workload = MarginalWorkload(request.sizes, request.grouping_sets, weights)
-    if request.has_ranges:
-        _require_plain(treatment)
-        if request.intervals:
-            asked = intervals(request.sources[0].domain.size, request.intervals)
-            workload = MarginalWorkload((asked.size,), ((0,),), (1.0,))
-            return plan_range_sets(
-                [asked],
-                workload,
-                noise,
-                amount,
-                request.unit_bound,
-                strategy=treatment.strategy,
-                planning_seconds=float(treatment.planning_seconds),
-            )
-        if request.matrix:
-            asked = range_workload(request.keys[0])
-            return plan_own_matrix(asked, workload, matrix_of(request), noise, amount, request.unit_bound)
-        return plan_range_sets(
-            [range_workload(key) for key in request.keys],
+def measures_of(request: Request, noise: NoiseKind) -> Measures:
+    """What is measured; intervals of one column are measured together."""
+    if request.intervals:
+        return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(request.aggregates))
+    return choose_measures(request.aggregates, request.treatment.aggregate_weights, noise)
+
+
+def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
+    """Plans of every measure that together may cost this epsilon or rho."""
+    found = measures_of(request, noise)
+    prices = [
+        (measure, amount * measure.share, measure.unit_bound(request.unit_bound, request.base_cells))
+        for measure in found.measures
+    ]
+    different = len({(price, bound) for measure, price, bound in prices if measure.added})
+    seconds = float(request.treatment.planning_seconds) / max(1, different)
+    known: dict[tuple[Fraction, int], Plans] = {}
+    measures = []
+    for measure, price, bound in prices:
+        if not measure.added:
+            plans = _alone(request, measure, noise, price, bound)
+        else:
+            if (price, bound) not in known:
+                known[price, bound] = _candidates(request, noise, price, bound, measure.bound, seconds)
+            plans = known[price, bound]
+        measures.append(MeasurePlan(measure, bound, plans))
+    return Planned(request, tuple(measures), found.uses)
+
+
+def _candidates(
+    request: Request, noise: NoiseKind, amount: Fraction, unit_bound: int, row_bound: int, seconds: float
+) -> Plans:
+    """Candidates for one measure whose margins are sums of cells."""
+    treatment, workload = request.treatment, _workload(request)
+    if not request.has_ranges:
+        return plan_workload(
             workload,
             noise,
             amount,
-            request.unit_bound,
+            unit_bound,
             strategy=treatment.strategy,
             budgets=treatment.budgets,
-            planning_seconds=float(treatment.planning_seconds),
+            consistency=treatment.consistency,
+            planning_seconds=seconds,
+            row_bound=row_bound,
         )
-    return plan_workload(
+    _require_plain(treatment)
+    if request.matrix:
+        asked = range_workload(request.keys[0])
+        return plan_own_matrix(asked, workload, matrix_of(request), noise, amount, unit_bound)
+    attributes = [range_workload(key) for key in request.keys]
+    if request.intervals:
+        attributes = [intervals(request.sources[0].domain.size, request.intervals)]
+        workload = MarginalWorkload((attributes[0].size,), ((0,),), (1.0,))
+    return plan_range_sets(
+        attributes,
         workload,
         noise,
         amount,
-        request.unit_bound,
+        unit_bound,
         strategy=treatment.strategy,
         budgets=treatment.budgets,
-        consistency=treatment.consistency,
-        planning_seconds=float(treatment.planning_seconds),
+        planning_seconds=seconds,
+        row_bound=row_bound,
     )
+
+
+def _workload(request: Request) -> MarginalWorkload:
+    weights = tuple(float(weight) for weight in request.treatment.weights) or (1.0,) * len(request.grouping_sets)
+    return MarginalWorkload(request.sizes, request.grouping_sets, weights)
+
+
+def _alone(request: Request, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plans:
+    """The plan of a measure whose grouping sets are measured one by one: values present, or a tree in every cell."""
+    workload = _workload(request)
+    if measure.form == "distinct":
+        return (plan_distinct(workload, noise, amount, unit_bound),)
+    buckets, last = tree_buckets(request, measure), len(request.keys)
+    sets = tuple((*grouping_set, last) for grouping_set in workload.marginals)
+    attributes = [*(identity(size) for size in request.sizes), tree_workload(buckets.count)]
+    asked = MarginalWorkload((*request.sizes, buckets.count), sets, workload.weights)
+    return plan_range_sets(attributes, asked, noise, amount, unit_bound, strategy="hierarchy")
+
+
+def tree_buckets(request: Request, measure: Measure) -> Buckets:
+    """The buckets of the tree that answers quantiles; fewer where there are many cells."""
+    if measure.operand is None:
+        raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
+    cells = sum(
+        int(np.prod([request.sizes[key] for key in grouping_set], dtype=object))
+        for grouping_set in request.grouping_sets
+    )
+    return buckets_for(measure.operand.low, measure.operand.high, measure.operand.step, cells)
 
 
 def range_workload(key: Key) -> RangeWorkload:
     """What is asked of one key: its labels one by one, or their intervals in released order."""
-    makers = {"": identity, "prefixes": prefixes, "ranges": all_ranges}
+    makers: dict[str, Callable[[int], RangeWorkload]] = {"": identity, "prefixes": prefixes, "ranges": all_ranges}
     return makers[key.shape](len(key.labels))
 
 
@@ -119,22 +193,27 @@ def _require_plain(treatment: Treatment) -> None:
         )
 
 
-def _priced(request: Request, target: Target) -> tuple[Request, Plans]:
+def _priced(request: Request, target: Target) -> Planned:
     """The smallest price at which the plan reaches the target, and the very plans that do."""
-    noise, aggregates = noise_of(request), request.measured_aggregates
-    wanted = float(target.stderr)
+    noise = noise_of(request)
+    wanted, parts = float(target.stderr), len(measures_of(request, noise).measures)
     searched = request.has_ranges or len(request.grouping_sets) > (1 if noise is NoiseKind.LAPLACE else FEW_SETS)
-    amount = max(price_for(wanted, noise, lambda price: plans_at(request, noise, price)[0], searched), SMALLEST_PRICE)
+
+    def plan_at(price: Fraction) -> AnyPlan:
+        return plans_at(request, noise, price * parts).measures[0].plan
+
+    amount = max(price_for(wanted, noise, plan_at, searched), SMALLEST_PRICE)
     while True:
-        _require_within(amount * aggregates, target)
-        plans = plans_at(request, noise, amount)
-        if plans[0].worst_stderr <= wanted:
+        _require_within(amount * parts, target)
+        found = plans_at(request, noise, amount * parts)
+        worst = found.measures[0].plan.worst_stderr
+        if worst <= wanted:
             break
-        amount = raised(amount, plans[0].worst_stderr / wanted, noise)
-    price = amount * aggregates
+        amount = raised(amount, worst / wanted, noise)
+    price = amount * parts
     if target.pure:
-        return replace(request, charge=Charge.pure(price), stated_epsilon=price), plans
-    return replace(request, charge=Charge.concentrated(price)), plans
+        return replace(found, request=replace(request, charge=Charge.pure(price), stated_epsilon=price))
+    return replace(found, request=replace(request, charge=Charge.concentrated(price)))
 
 
 def _require_within(price: Fraction, target: Target) -> None:
@@ -151,61 +230,17 @@ def measured_plan(plan: AnyPlan) -> Plan:
     return plan.measured if isinstance(plan, RangeSetsPlan) else plan
 
 
-def released_cells(plan: AnyPlan) -> int:
-    """Number of cells that one aggregate releases."""
-    return plan.cells if isinstance(plan, RangeSetsPlan) else plan.workload.cells
-
-
-def cell_stderrs(request: Request, plan: AnyPlan) -> list[Sequence[FloatArray]]:
-    """For each aggregate and grouping set, the standard error of every cell, or of all its cells alike."""
-    if not isinstance(plan, RangeSetsPlan):
-        return [[np.array([variance**0.5]) for variance in plan.variances]] * len(request.aggregates)
-    errors = [np.sqrt(variances).ravel() for variances in plan.variances]
-    return by_aggregate(request, errors) if request.intervals else [errors] * len(request.aggregates)
-
-
-def by_aggregate(request: Request, answers: Sequence[FloatArray]) -> list[Sequence[FloatArray]]:
-    """The answers of intervals, measured together, as one cell of each aggregate."""
-    return [[answers[0][number : number + 1]] for number in range(len(request.aggregates))]
-
-
 def recovered(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
-    """The answers of one aggregate, an array per grouping set."""
+    """One table's answers, an array per grouping set."""
     if isinstance(plan, RangeSetsPlan):
         return recover_sets(plan, noisy, treatment.integer)
     return treated(plan, recover(plan, noisy), nonnegative=treatment.nonnegative, integer=treatment.integer)
 
 
-def answers_are_whole(request: Request, plan: AnyPlan) -> bool:
-    """Whether every answer is one integer measurement or rounded, a public property of request and plan."""
-    if request.treatment.integer:
-        return True
-    if request.treatment.nonnegative or isinstance(plan, RangeSetsPlan):
-        return False
-    return all(_single_spread(plan, number) is not None for number in range(len(request.grouping_sets)))
-
-
-def error_laws(plan: AnyPlan) -> tuple[ErrorLaw, ...]:
-    """How the noise of each grouping set's cells is distributed; of ranges, the widest cell's."""
-    if isinstance(plan, RangeSetsPlan):
-        return tuple(ErrorLaw(plan.noise, None, float(variances.max())) for variances in plan.variances)
-    return tuple(
-        ErrorLaw(plan.noise, _single_spread(plan, number), variance) for number, variance in enumerate(plan.variances)
-    )
-
-
-def covariances_text(request: Request, plan: AnyPlan) -> str | None:
-    """What is kept for sums of released cells; nothing where no formula holds, or where it would be very long."""
-    if request.treatment.integer or request.treatment.nonnegative or len(request.grouping_sets) > MOST_COVARIANCES:
-        return None
-    if isinstance(plan, RangeSetsPlan):
-        return None
-    found = covariances(plan)
-    sets = len(found.sources) if isinstance(found, TableCovariances) else len(found.variances)
-    return covariances_to_text(found) if sets <= MOST_COVARIANCES else None
-
-
-def _single_spread(plan: Plan, number: int) -> Fraction | None:
+def single_spread(plan: Plan, number: int) -> Fraction | None:
+    """The noise of the one integer measurement that every cell of a grouping set is; None where it combines several."""
+    if plan.strategy == DISTINCT:
+        return plan.measurements[number].spread
     if len(plan.measurements) != 1:
         return None
     query = plan.measurements[0].query

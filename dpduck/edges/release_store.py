@@ -185,7 +185,10 @@ def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
     """Error laws as JSON."""
     return json.dumps(
         [
-            [[law.noise.name, None if law.spread is None else str(law.spread), law.variance] for law in of_aggregate]
+            [
+                [law.noise.name, None if law.spread is None else str(law.spread), law.variance, law.step]
+                for law in of_aggregate
+            ]
             for of_aggregate in laws
         ]
     )
@@ -195,8 +198,8 @@ def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
     """What laws_to_text wrote."""
     return tuple(
         tuple(
-            ErrorLaw(NoiseKind[noise], None if spread is None else Fraction(spread), variance)
-            for noise, spread, variance in of_aggregate
+            ErrorLaw(NoiseKind[noise], None if spread is None else Fraction(spread), *numbers)
+            for noise, spread, *numbers in of_aggregate
         )
         for of_aggregate in json.loads(text)
     )

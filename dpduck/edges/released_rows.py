@@ -10,34 +10,38 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpduck.edges.planned import range_workload
+from dpduck.edges.aggregate_answers import Answer, is_whole
+from dpduck.edges.planned import Planned, range_workload
 from dpduck.edges.sandbox import sandbox
-from dpduck.frontend.released_columns import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
+from dpduck.frontend.released_columns import (
+    GROUPING_ID,
+    GROUPING_SET,
+    answer_column,
+    highs_column,
+    lows_column,
+    stderr_column,
+)
 from dpduck.frontend.request import Key, Request
 
 FloatArray = NDArray[np.float64]
 
 
-def released_columns(request: Request, whole_numbers: bool) -> tuple[tuple[str, str], ...]:
-    """Names and DuckDB types of the released table."""
+def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:
+    """Names and DuckDB types of the released table. whole: which aggregates are whole numbers."""
     keys = [(key.name, key.type_name) for key in request.keys]
     keys += [(key.end_name, key.type_name) for key in request.keys if key.shape]
     answers = []
-    for number in range(len(request.aggregates)):
-        answers += [(answer_column(number), "BIGINT" if whole_numbers else "DOUBLE"), (stderr_column(number), "DOUBLE")]
+    for number, aggregate in enumerate(request.aggregates):
+        type_name = "BIGINT" if whole[number] else "DOUBLE"
+        answers += [(answer_column(number), type_name), (stderr_column(number), "DOUBLE")]
+        if aggregate.curved:
+            answers += [(lows_column(number), "DOUBLE[]"), (highs_column(number), "DOUBLE[]")]
     return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answers)
 
 
-def released_rows(
-    request: Request,
-    answers: Sequence[Sequence[FloatArray]],
-    stderrs: Sequence[Sequence[FloatArray]],
-    whole_numbers: bool,
-) -> pa.Table:
-    """The rows of a release.
-
-    answers: for each aggregate, an array per grouping set. stderrs: likewise, of every cell or one for all.
-    """
+def released_rows(found: Planned, answers: Sequence[Answer]) -> pa.Table:
+    """The rows of a release from the answers of every aggregate."""
+    request = found.request
     sizes = request.released_sizes
     cells = [prod(sizes[position] for position in grouping_set) for grouping_set in request.grouping_sets]
     columns: dict[str, pa.ChunkedArray] = {}
@@ -53,15 +57,19 @@ def released_rows(
     ]
     columns[GROUPING_ID] = pa.array(np.repeat(np.array(rolled_up, np.int64), cells))
     columns[GROUPING_SET] = pa.array(np.repeat(np.arange(len(cells), dtype=np.int32), cells))
-    for number in range(len(request.aggregates)):
-        estimates = np.concatenate([array.reshape(-1) for array in answers[number]])
-        columns[answer_column(number)] = pa.array(estimates.astype(np.int64) if whole_numbers else estimates)
-        columns[stderr_column(number)] = pa.array(
-            np.concatenate(
-                [np.broadcast_to(of_set, count) for of_set, count in zip(stderrs[number], cells, strict=True)]
-            )
-        )
+    for number, answer in enumerate(answers):
+        estimates = answer.estimates.astype(np.int64) if is_whole(found, number) else answer.estimates
+        columns[answer_column(number)] = pa.array(estimates, from_pandas=True)
+        columns[stderr_column(number)] = pa.array(answer.stderrs, from_pandas=True)
+        if answer.lows is not None and answer.highs is not None:
+            columns[lows_column(number)] = _listed(answer.lows)
+            columns[highs_column(number)] = _listed(answer.highs)
     return pa.table(columns)
+
+
+def _listed(levels: FloatArray) -> pa.Array:
+    """One list per cell, of an end of its interval at every level."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(levels.T.ravel()), len(levels)).cast(pa.list_(pa.float64()))
 
 
 def _key_chunk(

@@ -10,6 +10,8 @@ from math import prod
 from sqlglot import exp
 
 from dpduck.errors import Refusal
+from dpduck.frontend.aggregate_rules import check_treatment
+from dpduck.frontend.aggregates import AggregateReader
 from dpduck.frontend.answers import AnswerReader, has_aggregate
 from dpduck.frontend.binding import check_binding, check_shadowing
 from dpduck.frontend.conditions import safe_sql
@@ -85,7 +87,9 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
         source.scope,
         _released_names(keys),
         tuple(key.name for key in keys),
-        column_types(source),
+        AggregateReader(
+            source, column_types(source), shared=options.selection is None and options.target_stderr is None
+        ),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
     )
@@ -95,11 +99,12 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     released = released_select(select, items, answers, repeated)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
+    check_treatment(options, answers.aggregates, keys, clause or select)
     options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
     request = with_intervals(request, source.policy)
     check_shadowing(select, facts)
-    check_binding(request, source, [*answers.conditions, *builder.written], facts)
+    check_binding(request, source, [*answers.reader.expressions, *builder.written], facts)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     return Analysis(request, outer, require_confidence(options))
 

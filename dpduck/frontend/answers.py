@@ -7,11 +7,20 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from dpduck.frontend.aggregates import AggregateReader, is_list
 from dpduck.frontend.allowlist import FUNCTIONS, NAMED_FUNCTIONS, OPERATORS, STRUCTURE, check_row_local
-from dpduck.frontend.conditions import safe_sql, sql_of
+from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.names import fold
-from dpduck.frontend.positions import refusal, word_of
-from dpduck.frontend.released_columns import GROUPING_ID, RELEASED, answer_column, margin_column, stderr_column
+from dpduck.frontend.positions import refusal
+from dpduck.frontend.released_columns import (
+    GROUPING_ID,
+    RELEASED,
+    answer_column,
+    high_column,
+    low_column,
+    margin_column,
+    stderr_column,
+)
 from dpduck.frontend.request import Aggregate
 from dpduck.frontend.scope import Scope, resolve
 
@@ -26,7 +35,6 @@ _ERROR_BARS = {
     "dp_interval_low": margin_column,
     "dp_interval_high": margin_column,
 }
-_COUNTS = "count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)"
 
 
 @dataclass
@@ -34,17 +42,16 @@ class AnswerReader:
     """Rewrites expressions and collects the aggregates that must be measured.
 
     keys: name of the released column by canonical SQL of the key. aliases: select items by lower-case alias.
-    types: DuckDB types of base columns, for conditions that cannot raise. conditions: those of aggregates, resolved.
+    reader: of the aggregates.
     enums: the ENUM type of each key of one, by the name of the key.
     """
 
     scope: Scope
     keys: Mapping[str, str]
     key_order: tuple[str, ...]
-    types: Mapping[str, str]
+    reader: AggregateReader
     aliases: Mapping[str, exp.Expr]
     aggregates: list[Aggregate] = field(default_factory=list)
-    conditions: list[exp.Expr] = field(default_factory=list)
     enums: Mapping[str, str] = field(default_factory=dict)
 
     def rewrite(self, node: exp.Expr, use_aliases: bool = False) -> exp.Expr:
@@ -55,7 +62,7 @@ class AnswerReader:
         if matched is not None:
             return matched
         if _is_aggregate(node):
-            return released(answer_column(self._aggregate(node)))
+            return self._answer(node)
         if isinstance(node, (exp.Grouping, exp.GroupingId)):
             return self._grouping(node)
         if isinstance(node, exp.Anonymous) and _name(node) in _ERROR_BARS:
@@ -103,39 +110,15 @@ class AnswerReader:
     def _unknown(self, column: exp.Column) -> bool:
         return len(self.scope.find(column)) != 1
 
-    def _aggregate(self, node: exp.Expr) -> int:
-        aggregate = Aggregate(self._condition(node), sql_of(node))
-        if aggregate not in self.aggregates:
-            self.aggregates.append(aggregate)
-        return self.aggregates.index(aggregate)
+    def _aggregates(self, node: exp.Expr) -> list[int]:
+        """The numbers of the released aggregates that a node stands for: one, or a list's."""
+        found = self.reader.read(node)
+        self.aggregates += [one for one in dict.fromkeys(found) if one not in self.aggregates]
+        return [self.aggregates.index(one) for one in found]
 
-    def _condition(self, node: exp.Expr) -> str:
-        if isinstance(node, exp.Filter):
-            inner, outer = self._condition(node.this), self._boolean(node.expression.this)
-            return f"({inner}) AND ({outer})" if inner else outer
-        if isinstance(node, exp.CountIf):
-            return self._boolean(node.this)
-        argument = node.this
-        if not isinstance(node, exp.Count):
-            raise refusal(node, f"the aggregate {_function(node)} is refused", _COUNTS)
-        if isinstance(argument, exp.Distinct):
-            raise refusal(node, "count(DISTINCT ..) is refused", _COUNTS)
-        if node.expressions:
-            raise refusal(node, "count takes one argument", _COUNTS)
-        if argument is None or isinstance(argument, (exp.Star, exp.Literal)):
-            return ""
-        expression = resolve(argument, self.scope)
-        check_row_local(expression)
-        return self._safe(exp.Is(this=exp.Paren(this=expression), expression=exp.Null()).not_())
-
-    def _boolean(self, node: exp.Expr) -> str:
-        expression = resolve(node, self.scope)
-        check_row_local(expression)
-        return self._safe(expression)
-
-    def _safe(self, expression: exp.Expr) -> str:
-        self.conditions.append(expression)
-        return safe_sql(expression, self.types)
+    def _answer(self, node: exp.Expr) -> exp.Expr:
+        columns = [released(answer_column(number)) for number in self._aggregates(node)]
+        return exp.Array(expressions=columns) if is_list(node) else columns[0]
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:
         """GROUPING(a, b): a bit per column, the last one lowest, 1 where the column is rolled up."""
@@ -164,11 +147,13 @@ class AnswerReader:
             answered = answered.this
         if isinstance(answered, exp.Column) and not answered.table and fold(answered.name) in self.aliases:
             answered = self.aliases[fold(answered.name)]
-        if len(arguments) != 1 or not _is_aggregate(answered):
+        if len(arguments) != 1 or not _is_aggregate(answered) or is_list(answered):
             raise refusal(
                 node, f"{name} takes an aggregate or the alias of one", f"{name}(n) where count(*) AS n is selected"
             )
-        number = self._aggregate(answered)
+        number = self._aggregates(answered)[0]
+        if name != "dp_stderr" and self.aggregates[number].curved:
+            return released(low_column(number) if name == "dp_interval_low" else high_column(number))
         column = released(_ERROR_BARS[name](number))
         if name == "dp_stderr":
             return column
@@ -231,14 +216,10 @@ def has_aggregate(node: exp.Expr) -> bool:
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Filter) or (
+    return isinstance(node, (exp.Filter, exp.WithinGroup)) or (
         isinstance(node, exp.AggFunc) and not isinstance(node, (exp.Grouping, exp.GroupingId))
     )
 
 
 def _name(node: exp.Anonymous) -> str:
     return str(node.this).lower()
-
-
-def _function(node: exp.Expr) -> str:
-    return word_of(node) or (node.sql_name().lower() if isinstance(node, exp.Func) else node.key)

@@ -33,8 +33,9 @@ def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
 def check_binding(request: Request, source: RowSource, conditions: Sequence[exp.Expr], facts: PublicFacts) -> None:
     """Types, functions and constants are checked before anything is charged.
 
-    conditions: of the aggregates. They and the filters run once over a row of NULLs, without TRY: a constant that does
-    not convert would otherwise raise, or count nothing, depending on whether there are rows.
+    conditions: those of the aggregates, and the numbers that they are over. They and the filters run once over a row
+    of NULLs, without TRY: a constant that does not convert would otherwise raise, or count nothing, depending on
+    whether there are rows.
     """
     for branch in source.all_branches:
         _check_rows(None, written_conditions(branch), branch, facts)
@@ -72,6 +73,10 @@ def _row_sql(request: Request) -> str:
     expressions = [f"({column.sql})" for column in request.sources]
     expressions += [f"({key.row_sql})" for key in request.keys if key.row_sql]
     expressions += [f"({aggregate.condition}) IS TRUE" for aggregate in request.aggregates if aggregate.condition]
+    expressions += [
+        aggregate.operand.sql for aggregate in request.aggregates if aggregate.operand and aggregate.operand.sql
+    ]
+    expressions += [aggregate.distinct.sql for aggregate in request.aggregates if aggregate.distinct]
     where = " AND ".join(f"({condition})" for condition in request.filters) or "true"
     return f"SELECT {', '.join(expressions) or '1'} FROM {request.from_sql} WHERE {where}"
 

@@ -11,6 +11,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import TokenType
 
 MISSPELT = "expected DIFFERENTIAL_PRIVACY after SELECT WITH"
+BOUNDS = "dpduck_bounds"  # in an aggregate's meta: its arguments contribution_bounds_per_row and .._per_group
 START = "dpduck_start"  # in a node's meta: where its first token stands in the text
 
 
@@ -35,11 +36,38 @@ def _placed(rule: Callable[..., Any]) -> Callable[..., Any]:
     return place
 
 
+def _bounded(build: Callable[..., Any]) -> Callable[..., Any]:
+    """The builder of an aggregate, whose named arguments are its bounds and stand in its meta."""
+
+    def build_bounded(arguments: list[Any]) -> Any:
+        bounds = [argument for argument in arguments if isinstance(argument, exp.Kwarg)]
+        arguments[:] = [argument for argument in arguments if not isinstance(argument, exp.Kwarg)]
+        node = build(arguments)
+        node.meta[BOUNDS] = bounds
+        return node
+
+    return build_bounded
+
+
+_AGGREGATES: dict[str, Callable[..., Any]] = {
+    **{name: DuckDBParser.FUNCTIONS[name] for name in (
+        "SUM", "AVG", "VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "MIN", "MAX", "MEDIAN",
+        "QUANTILE_CONT", "QUANTILE_DISC", "QUANTILE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE",
+        "APPROX_QUANTILES", "COUNT",
+    )},
+    "MEAN": DuckDBParser.FUNCTIONS["AVG"],
+}  # fmt: skip
+
+
 class PrivateParser(DuckDBParser):
     """DuckDB's parser; the clause stands where other dialects have hints, so that every consumer sees it."""
 
     QUERY_MODIFIER_PARSERS: ClassVar[Any] = {
         token: _placed(rule) for token, rule in DuckDBParser.QUERY_MODIFIER_PARSERS.items()
+    }
+    FUNCTIONS: ClassVar[Any] = {
+        **DuckDBParser.FUNCTIONS,
+        **{name: _bounded(build) for name, build in _AGGREGATES.items()},
     }
     _parse_primary = _placed(DuckDBParser._parse_primary)
     _parse_unary = _placed(DuckDBParser._parse_unary)

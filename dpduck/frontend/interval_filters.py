@@ -27,6 +27,8 @@ def with_intervals(request: Request, policy: Policy) -> Request:
     plain = treatment.consistency == "l2" and not treatment.nonnegative and treatment.strategy in _STRATEGIES
     if request.keys or request.grouping_sets != ((),) or len(request.aggregates) < 2 or not plain:
         return request
+    if any(aggregate.function != "count" or aggregate.operand is not None for aggregate in request.aggregates):
+        return request
     found = [_bounds(aggregate.condition) for aggregate in request.aggregates]
     known = [bounds for bounds in found if bounds is not None]
     if len(known) < len(found) or len({column.sql() for column, _, _ in known}) != 1:

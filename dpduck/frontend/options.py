@@ -20,11 +20,11 @@ KNOWN = (
     "epsilon", "delta", "rho", "privacy_unit_column", "max_rows_contributed", "max_groups_contributed",
     "group_selection_strategy", "min_privacy_units_per_group", "strategy", "budgets", "consistency", "nonnegative",
     "integer", "confidence", "refresh", "weights", "planning_seconds", "target_stderr",
-    "strategy_table", "other",
+    "strategy_table", "aggregate_weights", "other",
 )  # fmt: skip
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
-    "strategy_table",
+    "strategy_table", "aggregate_weights",
 )  # fmt: skip
 _ONLY_FOR_SELECTED_KEYS = ("max_groups_contributed", "min_privacy_units_per_group", "other")
 LARGEST_EPSILON = Fraction(100)
@@ -100,7 +100,8 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
             consistency=_choice(given, "consistency", ("l2", "l1", "linf", "none")),
             nonnegative=_flag(given, "nonnegative"),
             integer=_flag(given, "integer"),
-            weights=_weights(given),
+            weights=_weights(given, "weights", "grouping set"),
+            aggregate_weights=_weights(given, "aggregate_weights", "aggregate"),
             planning_seconds=_seconds(given),
             strategy_table=_text(given, "strategy_table"),
         ),
@@ -178,11 +179,11 @@ def _amount(given: dict[str, exp.Expr], name: str, largest: Fraction) -> Fractio
     return value
 
 
-def _weights(given: dict[str, exp.Expr]) -> tuple[Fraction, ...]:
-    node = given.get("weights")
+def _weights(given: dict[str, exp.Expr], name: str, what: str) -> tuple[Fraction, ...]:
+    node = given.get(name)
     if node is None:
         return ()
-    wanted = f"weights = (1, 2, 0.5): one number for each grouping set, above 0 and at most {int(LARGEST_WEIGHT)}"
+    wanted = f"{name} = (1, 2, 0.5): one number for each {what}, above 0 and at most {int(LARGEST_WEIGHT)}"
     listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
     return tuple(_number(item, "a weight", SMALLEST_AMOUNT, LARGEST_WEIGHT, wanted) for item in listed)
 

@@ -40,3 +40,7 @@ class Policy:
     def domain(self, column: str) -> Domain | None:
         """The domain of a column, by DuckDB's case-insensitive names."""
         return next((domain for name, domain in self.domains if fold(name) == fold(column)), None)
+
+    def clamp(self, column: str) -> Clamp | None:
+        """The clamp of a column, by the same names."""
+        return next((clamp for clamp in self.clamps if fold(clamp.column) == fold(column)), None)

@@ -8,7 +8,7 @@ HOLE = "dpduck_released_table"
 RELEASED = "released"
 GROUPING_ID = "grouping_id"
 GROUPING_SET = "grouping_set"
-_RESERVED = re.compile(r"grouping_(id|set)|(answer|stderr|margin)_\d+", re.IGNORECASE | re.ASCII)
+_RESERVED = re.compile(r"grouping_(id|set)|(answer|stderr|margin|lows?|highs?)_\d+", re.IGNORECASE | re.ASCII)
 
 
 def answer_column(aggregate: int) -> str:
@@ -24,6 +24,26 @@ def stderr_column(aggregate: int) -> str:
 def margin_column(aggregate: int) -> str:
     """Half the width of its interval; computed when the release is read, for the confidence that was asked."""
     return f"margin_{aggregate + 1}"
+
+
+def lows_column(aggregate: int) -> str:
+    """Lower ends of its intervals, where they depend on the answer: one for each of LEVELS."""
+    return f"lows_{aggregate + 1}"
+
+
+def highs_column(aggregate: int) -> str:
+    """Upper ends of the same."""
+    return f"highs_{aggregate + 1}"
+
+
+def low_column(aggregate: int) -> str:
+    """The lower end for the confidence that was asked."""
+    return f"low_{aggregate + 1}"
+
+
+def high_column(aggregate: int) -> str:
+    """The upper end of the same."""
+    return f"high_{aggregate + 1}"
 
 
 def is_reserved(name: str) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from math import prod
 
 from dpduck.domain import Domain
 from dpduck.frontend.names import TableName
@@ -60,14 +61,43 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Operand:
+    """A number that a row has, clamped to [low, high] and rounded to a multiple of step, which divides both.
+
+    sql: a DOUBLE, row-local and unable to raise, NULL where the row has no value; "" counts rows by group.
+    per_group: '' for rows; 'sum' or 'average' where a unit's rows in a group are made one that is then clamped.
+    certain: whether it has a value exactly where the column is not NULL.
+    """
+
+    sql: str
+    low: Fraction
+    high: Fraction
+    step: Fraction
+    per_group: str = ""
+    certain: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
 class Aggregate:
-    """A counted aggregate: the rows for which `condition` is true; "" counts every row.
+    """A released aggregate over the rows for which `condition` is true; "" is every row.
 
     text: how the analyst wrote it, for explanations; not part of the canonical form.
+    function: 'count', 'sum', 'avg', 'var_pop', 'var_samp', 'stddev_pop', 'stddev_samp', 'quantile' or 'distinct'.
+    operand: of what; a count has one where rows with a value are counted, or units by group.
+    fraction: of a quantile. distinct: the column whose values are counted.
     """
 
     condition: str
     text: str = field(compare=False)
+    function: str = "count"
+    operand: Operand | None = None
+    fraction: Fraction | None = None
+    distinct: SourceColumn | None = None
+
+    @property
+    def curved(self) -> bool:
+        """Whether its error depends on the answer: its intervals are then stored, not computed from noise alone."""
+        return self.function not in ("count", "sum", "distinct")
 
 
 @dataclass(frozen=True)
@@ -76,6 +106,7 @@ class Treatment:
 
     weights: one per grouping set, the vector a of the paper; none for all alike. planning_seconds: for searches.
     strategy_table: a declared public table that holds the strategy's matrix.
+    aggregate_weights: one per aggregate, in the order in which they are first written; none for all alike.
     """
 
     strategy: str = "auto"
@@ -86,6 +117,7 @@ class Treatment:
     weights: tuple[Fraction, ...] = ()
     planning_seconds: Fraction = Fraction(2)
     strategy_table: str = ""
+    aggregate_weights: tuple[Fraction, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,14 +202,15 @@ class Request:
         return any(key.shape for key in self.keys) or bool(self.matrix) or bool(self.intervals)
 
     @property
-    def measured_aggregates(self) -> int:
-        """How many aggregates are measured one by one and share the price; intervals are measured together."""
-        return 1 if self.intervals else len(self.aggregates)
+    def base_cells(self) -> int:
+        """Cells of the finest table that rows fall into, an upper bound of the groups that a unit is in."""
+        return prod(source.domain.size for source in self.sources)
 
     def digest(self) -> str:
         """A name for this request: equal for statements that ask for the same release."""
         fields = asdict(self)
-        fields["aggregates"] = [aggregate.condition for aggregate in self.aggregates]
+        for aggregate in fields["aggregates"]:
+            del aggregate["text"]
         if self.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
             for found in ("charge", "stated_epsilon", "stated_delta"):
                 del fields[found]

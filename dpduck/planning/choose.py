@@ -28,6 +28,9 @@ MOST_CELLS = 100_000_000
 LARGEST_RESIDUAL = 1 << 44
 """Squared column norms of residual queries stay below this, so that exact answers fit 64 bits."""
 
+LARGEST_WEIGHTED = 1 << 30
+"""Weights of a query times what a row adds stay below this, so that answers about 2^32 rows fit 64 bits."""
+
 MOST_PROGRAM_CELLS = 25_000
 """The linear programs of consistency 'l1' and 'linf' take minutes beyond this many released cells."""
 
@@ -45,6 +48,7 @@ class Problem:
     unit_bound: int
     consistency: str
     planning_seconds: float = 2.0
+    row_bound: int = 1
 
     @cached_property
     def lattice(self) -> Lattice:
@@ -127,7 +131,7 @@ def _gaussian(problem: Problem) -> bool:
     if problem.noise is not NoiseKind.GAUSSIAN or not problem.few_subsets:
         return False
     norms = problem.lattice.products([float(size * (size - 1)) for size in problem.lattice.sizes])
-    return float(norms.max()) < LARGEST_RESIDUAL
+    return float(norms.max()) < min(LARGEST_RESIDUAL, (LARGEST_WEIGHTED / problem.row_bound) ** 2)
 
 
 CANDIDATES: tuple[Candidate, ...] = (
@@ -149,11 +153,12 @@ def plan_workload(
     budgets: str = "optimal",
     consistency: str = "l2",
     planning_seconds: float = 2.0,
+    row_bound: int = 1,
 ) -> tuple[Plan, ...]:
     """Every candidate's plan, the chosen one first, then by predicted total variance.
 
     amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
-    planning_seconds: how long strategies that search may take.
+    planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
     strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform'.
     """
     if budgets not in {"optimal", "uniform"}:
@@ -165,7 +170,7 @@ def plan_workload(
             f"consistency = '{consistency}' solves a linear program over {workload.cells} cells",
             accepted=f"at most {MOST_PROGRAM_CELLS} cells, or consistency = 'l2'",
         )
-    problem = Problem(workload, noise, Fraction(amount), unit_bound, consistency, planning_seconds)
+    problem = Problem(workload, noise, Fraction(amount), unit_bound, consistency, planning_seconds, row_bound)
     if strategy != "auto":
         return (_named(strategy, problem, budgets),)
     plans = [

@@ -34,6 +34,9 @@ Choice = Mapping[int, RangeStrategy]
 SHARES = 1 << 24
 """Parts of the budget are multiples of one over this."""
 
+SPARE_BITS = 8
+"""Of the bits that 2^40 rows take: sums leave room for 2^32."""
+
 MOST_SETS = 1000
 """More grouping sets with ranges in one statement are refused."""
 
@@ -96,11 +99,13 @@ def plan_range_sets(
     strategy: str = "auto",
     budgets: str = "optimal",
     planning_seconds: float = 2.0,
+    row_bound: int = 1,
 ) -> tuple[RangeSetsPlan, ...]:
     """Every candidate's plan, the chosen one first, then by predicted total variance.
 
     attributes: what is asked of every attribute, identity for a plain key. strategy: that of every attribute with
-    ranges. budgets: how sets share the price, 'optimal' or 'uniform'. The other arguments as for plan_ranges.
+    ranges. budgets: how sets share the price, 'optimal' or 'uniform'. row_bound: the most that one row adds to
+    a cell, which leaves fewer bits for weights. The other arguments as for plan_ranges.
     """
     if len(workload.marginals) > MOST_SETS:
         raise Refusal(
@@ -109,7 +114,7 @@ def plan_range_sets(
     used = sorted({attribute for marginal in workload.marginals for attribute in marginal})
     ranged = [attribute for attribute in used if attributes[attribute].shape is not RangeShape.IDENTITY]
     together = max(sum(attribute in ranged for attribute in marginal) for marginal in workload.marginals)
-    bits = min(BITS, LARGEST_NORM_BITS // max(1, together))
+    bits = min(BITS, max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS)) // max(1, together))
     seconds = planning_seconds / max(1, len(ranged))
     plans = []
     with one_thread():

@@ -17,11 +17,13 @@ class ErrorLaw:
     """How the noise of the cells of one grouping set is distributed.
 
     spread: of the one integer measurement that a cell is, None where a cell combines several. variance: of a cell.
+    step: the most that a cell changes when one integer of noise changes by one.
     """
 
     noise: NoiseKind
     spread: Fraction | None
     variance: float
+    step: float = 1.0
 
     @property
     def stderr(self) -> float:
@@ -60,12 +62,12 @@ def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
     return SumMargin(1 / sqrt(outside), usual)
 
 
-def margin(law: ErrorLaw, confidence: Fraction, step: float = 1.0) -> float:
+def margin(law: ErrorLaw, confidence: Fraction) -> float:
     """Half the width of an interval that covers a cell's exact value with at least this probability."""
     if law.spread is not None:
         quantile = discrete_laplace_quantile if law.noise is NoiseKind.LAPLACE else discrete_gaussian_quantile
-        return float(quantile(law.spread, float(confidence)))
-    return sum_margin(law.noise, confidence).of(law.stderr, step)
+        return law.step * float(quantile(law.spread, float(confidence)))
+    return sum_margin(law.noise, confidence).of(law.stderr, law.step)
 
 
 def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:

@@ -40,12 +40,12 @@ def measure(counts: ExactCounts, plan: Plan, table: int, unit_bound: int, entrop
     wanted = {measurement.query.attributes for measurement in plan.measurements}
     marginals = _marginals(counts, table, wanted)
     return tuple(
-        _with_noise(measurement, marginals[measurement.query.attributes], plan.noise, entropy)
+        with_noise(measurement, marginals[measurement.query.attributes], plan.noise, entropy)
         for measurement in plan.measurements
     )
 
 
-def _with_noise(measurement: Measurement, marginal: IntegerArray, noise: NoiseKind, entropy: Entropy) -> IntegerArray:
+def with_noise(measurement: Measurement, marginal: IntegerArray, noise: NoiseKind, entropy: Entropy) -> IntegerArray:
     """Exact answers plus noise, both in integers; a sum beyond 64 bits would wrap, which is post-processing."""
     shape = measurement.query.shape
     draws = discrete_laplace if noise is NoiseKind.LAPLACE else discrete_gaussian

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.edges.cube_release import counting_job
+from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.planned import planned
 from dpduck.frontend.request import Request
+from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.counting import count_exactly
 from tests.frontend.facts import request_of
 from tests.trusted.test_bounding import assert_bounded
@@ -110,7 +111,9 @@ class Trips:
     def table(self, request: Request) -> NDArray[np.int64]:
         """The exact bounded table of every aggregate."""
         with self.connection.cursor() as cursor:
-            counts = count_exactly(cursor, counting_job(request), b"key")
+            counts = count_exactly(
+                cursor, counting_job(request, [Contribution(one.condition) for one in request.aggregates]), b"key"
+            )
         table = np.zeros((len(request.aggregates), *counts._sizes), dtype=np.int64)
         for number in range(len(request.aggregates)):
             np.add.at(table[number], counts._exact_coordinates, counts._exact_counts[number])

@@ -1,0 +1,161 @@
+"""What values an expression over a row can take, from clamps and literals: interval arithmetic on public bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpduck.frontend.conditions import sql_of
+from dpduck.frontend.policy import Clamp
+from dpduck.frontend.token_reader import exact_number
+from dpduck.frontend.value_grid import Grid, constant, union
+
+ClampOf = Callable[[exp.Column], Clamp | None]
+
+_FLOATS = frozenset(("FLOAT", "DOUBLE"))
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128")
+_WHOLE_TYPES = frozenset(exp.DataType.Type[name] for name in _WHOLE)
+_REAL_TYPES = frozenset((exp.DataType.Type.DOUBLE,))
+_ROUNDINGS = (exp.Floor, exp.Ceil, exp.Trunc)
+_CONDITIONS = (
+    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like,
+    exp.Boolean,
+)  # fmt: skip
+
+
+def literal(node: exp.Expr) -> Fraction | None:
+    """The number that a literal stands for."""
+    node = node.unnest()
+    if isinstance(node, exp.Neg):
+        value = literal(node.this)
+        return None if value is None else -value
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    try:
+        return exact_number(node.name)
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def grid_of(node: exp.Expr, clamp_of: ClampOf) -> Grid | None:
+    """The values of a resolved expression whose columns are clamped; None where nothing public bounds them."""
+    node = node.unnest()
+    value = literal(node)
+    if value is not None:
+        return constant(value)
+    if isinstance(node, exp.Column):
+        clamp = clamp_of(node)
+        return None if clamp is None else Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step)))
+    if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
+        return _arithmetic(node, clamp_of)
+    if isinstance(node, (exp.Greatest, exp.Least)):
+        return _chosen(node, clamp_of)
+    inner = grid_of(node.this, clamp_of) if isinstance(node.this, exp.Expr) else None
+    if isinstance(node, (exp.Cast, exp.TryCast)):
+        return _cast(node, inner)
+    if isinstance(node, exp.Case):
+        return _union([*(branch.args.get("true") for branch in node.args["ifs"]), node.args.get("default")], clamp_of)
+    if isinstance(node, exp.If):
+        return _union([node.args.get("true"), node.args.get("false")], clamp_of)
+    if isinstance(node, exp.Coalesce):
+        return _union([node.this, *node.expressions], clamp_of)
+    if inner is None:
+        return None
+    if isinstance(node, exp.Neg):
+        return -inner
+    if isinstance(node, exp.Abs):
+        return inner.absolute()
+    if isinstance(node, _ROUNDINGS) or (isinstance(node, exp.Round) and not node.args.get("decimals")):
+        return inner.rounded()
+    return inner if isinstance(node, exp.Nullif) else None
+
+
+def _arithmetic(node: exp.Expr, clamp_of: ClampOf) -> Grid | None:
+    left, right = grid_of(node.this, clamp_of), grid_of(node.args["expression"], clamp_of)
+    if left is None or right is None:
+        return None
+    if isinstance(node, exp.Add):
+        return left + right
+    if isinstance(node, exp.Sub):
+        return left + -right
+    if isinstance(node, exp.Mul):
+        return left * right
+    if right.low != right.high or right.low == 0:
+        return None
+    return left * constant(1 / right.low)
+
+
+def _union(parts: list[exp.Expr | None], clamp_of: ClampOf) -> Grid | None:
+    """Of the parts that are not NULL, which contributes nothing."""
+    given = [part for part in parts if part is not None and not isinstance(part.unnest(), exp.Null)]
+    grids = [grid_of(part, clamp_of) for part in given]
+    known = [grid for grid in grids if grid is not None]
+    return union(known) if known and len(known) == len(grids) else None
+
+
+def _chosen(node: exp.Greatest | exp.Least, clamp_of: ClampOf) -> Grid | None:
+    """greatest and least: an inline clamp bounds even what nothing else does."""
+    parts = [node.this, *node.expressions]
+    grids = [grid_of(part, clamp_of) for part in parts]
+    known = [grid for grid in grids if grid is not None]
+    if len(known) == len(parts):
+        grid, pick = union(known), max if isinstance(node, exp.Greatest) else min
+        return Grid(pick(one.low for one in known), pick(one.high for one in known), grid.unit)
+    return _clamped(node)
+
+
+def _clamped(node: exp.Greatest | exp.Least) -> Grid | None:
+    """least(greatest(x, low), high), or the other way round, for any x."""
+    outer, inner = _literal_and_rest(node)
+    if outer is None or inner is None or type(inner) not in {exp.Greatest, exp.Least} - {type(node)}:
+        return None
+    other, rest = _literal_and_rest(inner)
+    if other is None or rest is None:
+        return None
+    low, high = (other, outer) if isinstance(node, exp.Least) else (outer, other)
+    return Grid(low, high, Fraction(0)) if low < high else None
+
+
+def _literal_and_rest(node: exp.Expr) -> tuple[Fraction | None, exp.Expr | None]:
+    parts = [node.this, *node.expressions]
+    if len(parts) != 2:
+        return None, None
+    for position in (0, 1):
+        value = literal(parts[position])
+        if value is not None:
+            return value, parts[1 - position].unnest()
+    return None, None
+
+
+def _cast(node: exp.Cast | exp.TryCast, inner: Grid | None) -> Grid | None:
+    target = node.to.this
+    if inner is None:
+        boolean = isinstance(node.this.unnest(), _CONDITIONS) and target in _WHOLE_TYPES | _REAL_TYPES
+        return Grid(Fraction(0), Fraction(1), Fraction(1)) if boolean else None
+    if target in _WHOLE_TYPES:
+        return inner if inner.unit.denominator == 1 and inner.unit > 0 else inner.rounded()
+    return inner if target in _REAL_TYPES else None
+
+
+def with_clamped_columns(expression: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> exp.Expr:
+    """The expression with each clamped column between its bounds; NaN and infinities become NULL."""
+    root = exp.Paren(this=expression.copy())
+    for column in list(root.find_all(exp.Column)):
+        clamp = clamp_of(column)
+        if clamp is not None:
+            bounded = exp.Least(
+                this=exp.Greatest(this=column.copy(), expressions=[_number(clamp.low)], ignore_nulls=True),
+                expressions=[_number(clamp.high)],
+                ignore_nulls=True,
+            )
+            present: exp.Expr = exp.Is(this=column.copy(), expression=exp.Null()).not_()
+            if types.get(sql_of(column)) in _FLOATS:
+                present = exp.Anonymous(this="isfinite", expressions=[column.copy()])
+            column.replace(exp.Case(ifs=[exp.If(this=present, true=bounded)]))
+    return root
+
+
+def _number(text: str) -> exp.Expr:
+    return exp.Neg(this=exp.Literal.number(text[1:])) if text.startswith("-") else exp.Literal.number(text)

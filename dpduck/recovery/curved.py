@@ -1,0 +1,114 @@
+"""Averages and variances from noisy moments: ratios, whose errors depend on the answer.
+
+Tables i = 0 .. d hold noisy sums T_i of the Bernstein basis over a cell's rows, in units of one row, with independent
+noise of variance v. Values are t in [0, 1] here; p_i = i/d, so that N = sum T_i and sum of t = sum p_i T_i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.planning.plan import NoiseKind
+from dpduck.recovery.intervals import JUMPY, sum_margin
+
+FloatArray = NDArray[np.float64]
+
+LEVELS = tuple(Fraction(text) for text in ("0.5", "0.8", "0.9", "0.95", "0.99", "0.999", "0.999999"))
+"""Confidences whose intervals are stored where they depend on the answer; others get the next higher."""
+
+FEWEST_ROWS = 1.0
+"""Below so many noisy rows there is nothing to average: the answer is NULL, its interval everything between bounds."""
+
+
+@dataclass(frozen=True)
+class Curved:
+    """One answer per cell, NaN for NULL. lows, highs: shape (levels, cells)."""
+
+    estimates: FloatArray
+    stderrs: FloatArray
+    lows: FloatArray
+    highs: FloatArray
+
+
+def margins(noise: NoiseKind, stderrs: FloatArray, step: float) -> FloatArray:
+    """Half-widths of intervals for sums of noises with these standard errors, shape (levels, ..), as SumMargin.of."""
+    jumps = np.where(stderrs < JUMPY * step, step, step / 2)
+    laws = [sum_margin(noise, level) for level in LEVELS]
+    return np.array([np.minimum(law.farthest * stderrs, law.usual * stderrs + jumps) for law in laws])
+
+
+def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float) -> Curved:
+    """The average of t with Fieller's interval: all t for which sum (p_i - t) T_i is within its own noise's margin.
+
+    g(t) = sum (p_i - t) T_i has variance v sum (p_i - t)^2 and is the noise alone at the true average, so that the
+    interval covers it however few rows there are. Where it is not bounded it is cut at 0 and 1.
+    variance: v of every cell. step: what one integer of noise is worth in units of a row.
+    """
+    places = np.linspace(0, 1, len(tables))
+    rows = np.sum(tables, axis=0)
+    total = np.sum([place * table for place, table in zip(places, tables, strict=True)], axis=0)
+    powers = [float((places**power).sum()) for power in range(3)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.clip(total / rows, 0, 1)
+        spread = powers[2] - 2 * mean * powers[1] + mean**2 * powers[0]
+        stderr = np.sqrt(variance * spread) / rows
+    wide = margins(noise, np.sqrt(variance), step) ** 2
+    square, line, fixed = rows**2 - wide * powers[0], total * rows - wide * powers[1], total**2 - wide * powers[2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = np.sqrt(np.maximum(line**2 - square * fixed, 0))
+        lows, highs = (line - root) / square, (line + root) / square
+    unbounded = (square <= 0) | (rows <= 0)
+    lows, highs = np.where(unbounded, 0, np.clip(lows, 0, 1)), np.where(unbounded, 1, np.clip(highs, 0, 1))
+    return _with_nulls(Curved(mean, stderr, lows, highs), rows >= FEWEST_ROWS, 1.0)
+
+
+def variance_of(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, *, sample: bool) -> Curved:
+    """E t^2 - (E t)^2 from three tables, with the delta method's error: gradient (s_i - q - 2 m (p_i - m)) / N.
+
+    p = (0, 1/2, 1) and s = (0, 0, 1) give m = E t and q = E t^2. sample: times N/(N - 1).
+    """
+    rows = tables[0] + tables[1] + tables[2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean, square = (tables[1] / 2 + tables[2]) / rows, tables[2] / rows
+        found = square - mean**2
+        gradients = [
+            (at_one - square - 2 * mean * (place - mean)) / rows for place, at_one in ((0, 0), (0.5, 0), (1, 1))
+        ]
+        stderr = np.sqrt(variance * sum(gradient**2 for gradient in gradients))
+        scale = np.where(rows > 1, rows / (rows - 1), np.nan) if sample else np.ones_like(rows)
+    most = 0.25 * scale
+    wide = margins(noise, stderr, 0.0)
+    lows, highs = np.clip((found - wide) * scale, 0, most), np.clip((found + wide) * scale, 0, most)
+    answered = rows >= (FEWEST_ROWS + 1 if sample else FEWEST_ROWS)
+    return _with_nulls(Curved(np.clip(found * scale, 0, most), stderr * scale, lows, highs), answered, 0.5)
+
+
+def deviation_of(found: Curved) -> Curved:
+    """The square root of a variance; its error is s / (2 deviation), at most the root of s."""
+    root = np.sqrt(found.estimates)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        stderr = np.minimum(found.stderrs / (2 * root), np.sqrt(found.stderrs))
+    return Curved(root, stderr, np.sqrt(found.lows), np.sqrt(found.highs))
+
+
+def _with_nulls(found: Curved, answered: NDArray[np.bool_], most: float) -> Curved:
+    """NULL where too few rows are left, with everything possible as the interval."""
+    return Curved(
+        np.where(answered, found.estimates, np.nan),
+        np.where(answered, found.stderrs, np.nan),
+        np.where(answered, found.lows, 0.0),
+        np.where(answered, found.highs, most),
+    )
+
+
+def rescaled(found: Curved, low: float, width: float, power: int = 1) -> Curved:
+    """From t in [0, 1] to values: low + width t, or width^2 t for a variance."""
+    scale, shift = width**power, low if power == 1 else 0.0
+    return Curved(
+        shift + scale * found.estimates, scale * found.stderrs, shift + scale * found.lows, shift + scale * found.highs
+    )
