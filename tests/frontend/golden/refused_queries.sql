@@ -32,7 +32,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) DISTINCT ON (sex) sex, co
 
 -- title: count(DISTINCT ..)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(DISTINCT patient_id) FROM visits
--- refused: line 1, column 56: count(DISTINCT ..) is refused; accepted: count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)
+-- refused: line 1, column 56: count(DISTINCT ..) takes a column whose values are declared; accepted: the privacy unit's column, or a column with DOMAIN .. IN (..), FROM a public table, BOOLEAN or ENUM
 
 -- title: count of two arguments
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(sex, age) FROM visits
@@ -40,19 +40,19 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(sex, age) FROM visi
 
 -- title: an aggregate that is not a count
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) max(age) FROM visits
--- refused: line 1, column 56: the aggregate max is refused; accepted: count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)
+-- refused: line 1, column 60: nothing public bounds these values; accepted: CLAMP .. BETWEEN .. AND .. in the policy, max(least(greatest(x, 0), 100)), or contribution_bounds_per_row => (0, 100)
 
 -- title: a list of the values
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) list(note) FROM visits
--- refused: line 1, column 56: the aggregate list is refused; accepted: count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)
+-- refused: line 1, column 56: the aggregate list is refused; accepted: count, count(DISTINCT ..), sum, avg, var_pop, var_samp, stddev, min, max, median, quantile_cont, approx_quantiles
 
 -- title: string_agg
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) string_agg(note, ',') FROM visits
--- refused: line 1, column 56: the aggregate string_agg is refused; accepted: count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)
+-- refused: line 1, column 56: the aggregate string_agg is refused; accepted: count, count(DISTINCT ..), sum, avg, var_pop, var_samp, stddev, min, max, median, quantile_cont, approx_quantiles
 
 -- title: sum without a clamp
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(score) FROM visits
--- refused: line 1, column 56: the aggregate sum is refused; accepted: count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)
+-- refused: line 1, column 60: nothing public bounds these values; accepted: CLAMP .. BETWEEN .. AND .. in the policy, sum(least(greatest(x, 0), 100)), or contribution_bounds_per_row => (0, 100)
 
 -- title: SAMPLE
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits USING SAMPLE 10%
