@@ -36,7 +36,7 @@ def quantile(answers: FloatArray, variances: FloatArray, fraction: float, bucket
     deviation = _deviation(variances, fraction, inner)
     toward = {0.0: -EXTREME, 1.0: EXTREME}.get(fraction, 0.0)
     estimates = _crossing(excess + toward * deviation, total, fraction, buckets)
-    first, last = _possible(excess, margins(noise, deviation, 1.0), fraction)
+    first, last = _possible(_increasing(excess), margins(noise, deviation, 1.0), fraction)
     start, width = float(buckets.start), float(buckets.width)
     ends = (0.5, 0.5) if buckets.whole else (0.0, 1.0)
     lows, highs = start + width * (first + ends[0]), start + width * (last + ends[1])
@@ -61,9 +61,7 @@ def _deviation(variances: FloatArray, fraction: float, inner: int) -> FloatArray
 
 def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: Buckets) -> FloatArray:
     """Where the excess, made increasing, passes 0; on a line inside a bucket that is a range of values."""
-    rising = np.maximum.accumulate(excess, axis=1)
-    falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
-    middle = (rising + falling) / 2
+    middle = _increasing(excess)
     chosen = (middle < 0).sum(axis=1)
     start, width = float(buckets.start), float(buckets.width)
     if buckets.whole or fraction in (0.0, 1.0):
@@ -77,6 +75,14 @@ def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: B
         inside = np.where(right > left, -left / (right - left), 0.5)
     crossings: FloatArray = start + width * (chosen + inside)
     return crossings
+
+
+def _increasing(excess: FloatArray) -> FloatArray:
+    """Half way between the least increasing function above and the largest one below, as ranks do increase."""
+    rising = np.maximum.accumulate(excess, axis=1)
+    falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
+    middle: FloatArray = (rising + falling) / 2
+    return middle
 
 
 def _possible(excess: FloatArray, wide: FloatArray, fraction: float) -> tuple[FloatArray, FloatArray]:
