@@ -1,4 +1,4 @@
-"""Averages, variances and quantiles: their intervals cover, their errors are as predicted, their biases are as stated."""
+"""Averages, variances and quantiles: intervals cover, errors are as predicted, biases are as stated."""
 
 from __future__ import annotations
 
