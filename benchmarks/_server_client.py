@@ -1,0 +1,44 @@
+"""One client of benchmarks/server_load.py: asks new questions or reads, for a while, and prints what it found."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import duckdb
+
+READ = "FROM clinic.query('SELECT ward, n FROM by_ward WHERE n > 0')"
+QUESTION = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {epsilon}) {keys}, count(*) AS n FROM visits GROUP BY {keys}"
+)
+KEYS = ("ward", "age", "sex", "ward, sex", "age, sex")
+
+
+def main(address: str, token: str, what: str, number: str, seconds: str, *extensions: str) -> None:
+    with duckdb.connect() as con:
+        for file in extensions:
+            con.execute(f"LOAD '{file}'")
+        con.execute(f"ATTACH '{address}' AS clinic (TOKEN '{token}')")
+        end, turn = time.monotonic() + float(seconds), 0
+        while time.monotonic() < end:
+            turn += 1
+            begin = time.perf_counter()
+            try:
+                found = con.execute(READ if what == "read" else question(int(number), turn)).fetchall()
+            except duckdb.Error as error:
+                print("error", " ".join(str(error).split()))
+                continue
+            if not found:
+                print("error: no rows")
+            print("read" if what == "read" else "answer", time.perf_counter() - begin)
+
+
+def question(number: int, turn: int) -> str:
+    """A question that nobody asked before."""
+    epsilon = f"0.001{number:02d}{turn:05d}"
+    asked = QUESTION.format(epsilon=epsilon, keys=KEYS[turn % len(KEYS)])
+    return f"FROM clinic.query($$ FROM dp($q$ {asked} $q$) $$)"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

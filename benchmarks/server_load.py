@@ -1,0 +1,224 @@
+"""The server under load: 16 clients ask and read for a minute; what the gate costs; a large table over Quack.
+
+Gates: no error, no overdraft, no lost charge; readers' median latency at most 3 times the unloaded one; the gate at
+most 1 ms a statement; a released table of a million rows over Quack at most 1.3 times Quack without the gate.
+Traps avoided: readers are the same process and table with and without load; every question is a new one, so that no
+answer comes from a cache; both ways of reading the large table alternate in one run; medians, not best times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+
+import dpduck
+from dpduck.edges.connection import verify_store
+from dpduck.edges.extensions import extension_file, load_extension
+from dpduck.server.audit import AuditFile
+from dpduck.server.house import House, open_house
+from dpduck.server.limits import Limits
+from dpduck.server.principals import PrincipalBook
+from dpduck.server.quack import QuackListener
+from dpduck.trusted.secrets_file import SecretsFile
+
+SLOWER, GATE_MS, QUACK_RATIO = 3.0, 1.0, 1.3
+BIG = 1_000_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--clients", type=int, default=16)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["DPDUCK_STATE_DIR"] = f"{folder}/state"
+        database, tokens = made(Path(folder))
+        missed = load(database, tokens, arguments.seconds, arguments.clients)
+        missed += gate_cost(database, tokens)
+        missed += big_read(database, tokens)
+    print(f"{len(missed)} gates missed {missed}" if missed else "every gate is met")
+    return 1 if missed else 0
+
+
+def made(folder: Path) -> tuple[Path, list[str]]:
+    """A clinic of 1,000,000 visits in 50 wards with a private view, and two principals."""
+    path = folder / "clinic.duckdb"
+    with dpduck.connect(path) as con:
+        con.execute(
+            "CREATE TABLE visits AS SELECT range // 10 AS patient, 'w' || (range * 7 % 50) AS ward, range % 90 AS age, "
+            "range % 2 AS sex FROM range(1000000)"
+        )
+        con.execute("CREATE TABLE wards AS SELECT 'w' || range AS name FROM range(50)")
+        policy = (
+            "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 10, BUDGET (epsilon = 100), DOMAIN ward "
+            "FROM wards.name, DOMAIN age RANGE 0 TO 100 STEP 5, DOMAIN sex IN (0, 1))"
+        )
+        view = (
+            "CREATE PRIVATE VIEW by_ward OPTIONS (epsilon = 1) AS SELECT ward, count(*) AS n FROM visits GROUP BY ward"
+        )
+        for statement in ("DECLARE PUBLIC TABLE wards", policy, view):
+            con.execute("FROM dp($1)", [statement]).fetchall()
+    book = PrincipalBook(SecretsFile.open(folder / "clinic_private_secrets", create=False))
+    return path, [book.add("alice"), book.add("bob")]
+
+
+def load(database: Path, tokens: list[str], seconds: float, clients: int) -> list[str]:
+    """A quarter of the clients ask new questions, the others read; before that, one reads alone."""
+    server = Served(database)
+    try:
+        alone = run_clients(server.address, tokens, 0, 1, min(seconds, 15.0))
+        askers = max(1, clients // 4)
+        busy = run_clients(server.address, tokens, askers, clients - askers, seconds)
+        same = run_clients(server.address, tokens, 0, clients - askers, min(seconds, 15.0))
+    finally:
+        server.close()
+    entries, spent = ledger(database)
+    quiet, loud, readers = (statistics.median(found.reads) * 1000 for found in (alone, busy, same))
+    print(f"{len(busy.reads)} reads and {busy.answered} answers in {seconds:g} s by {clients} clients")
+    print(f"reader alone {quiet:.1f} ms; {clients - askers} readers, nobody asks {readers:.1f} ms (informs)")
+    print(f"errors {len(busy.errors)} (gate: 0); charges {entries} for {busy.answered} answers (gate: as many or more)")
+    print(f"spent {spent:.3f} of 100 (gate: at most 100)")
+    print(f"reader under load {loud:.1f} ms: {loud / quiet:.2f} times alone (gate: {SLOWER})")
+    missed = [] if not busy.errors and not alone.errors else [f"errors: {(busy.errors + alone.errors)[:2]}"]
+    missed += [] if entries >= busy.answered and spent <= 100 else ["ledger"]
+    return missed + ([] if loud <= SLOWER * quiet else ["latency"])
+
+
+class Counted:
+    """What clients of one run found."""
+
+    def __init__(self) -> None:
+        self.reads: list[float] = []
+        self.answered = 0
+        self.errors: list[str] = []
+
+
+def run_clients(address: str, tokens: list[str], askers: int, readers: int, seconds: float) -> Counted:
+    """Each client is a process of the stock DuckDB library, so that clients do not hold each other up."""
+    command = [sys.executable, str(Path(__file__).with_name("_server_client.py")), address]
+    begun = [
+        subprocess.Popen(
+            [*command, tokens[number % len(tokens)], "ask" if number < askers else "read", str(number), str(seconds)]
+            + [str(extension_file(name, "the wheel")) for name in ("httpfs", "quack")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(askers + readers)
+    ]
+    found = Counted()
+    for process in begun:
+        out, _ = process.communicate()
+        for line in out.splitlines():
+            kind, _, rest = line.partition(" ")
+            if kind == "read":
+                found.reads.append(float(rest))
+            elif kind == "answer":
+                found.answered += 1
+            else:
+                found.errors.append(line)
+    return found
+
+
+def ledger(database: Path) -> tuple[int, float]:
+    """How many charges the ledger holds, and their sum, after its whole chain was read again."""
+    verify_store(database)
+    with dpduck.connect(database) as con:
+        row = con.execute(
+            "SELECT count(*) FILTER (WHERE principal <> 'owner'), sum(epsilon) FROM dp_ledger() WHERE epsilon > 0"
+        ).fetchone()
+    return (0, 0.0) if row is None else (int(row[0]), float(row[1]))
+
+
+class Served:
+    """`dpduck serve` as a process."""
+
+    def __init__(self, database: Path) -> None:
+        command = [sys.executable, "-m", "dpduck.commands.command_line", "serve", str(database)]
+        self.process = subprocess.Popen(
+            [*command, "--listen", "quack:localhost:9741"], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
+def gate_cost(database: Path, tokens: list[str]) -> list[str]:
+    """What admitting a statement takes: one that was seen before, and one that was not."""
+    with Opened(database) as house:
+        principal = house.book.authenticate(tokens[0])
+        assert principal is not None
+        seen = median_ms(lambda _: house.gate.admit(principal, "SELECT ward, n FROM by_ward WHERE n > 0"), 2_000)
+        new = median_ms(
+            lambda number: house.gate.admit(principal, f"SELECT ward, n FROM by_ward WHERE n > {number}"), 500
+        )
+    print(f"gate: {seen:.3f} ms a statement that was seen, {new:.3f} ms a new one (gate: {GATE_MS} ms)")
+    return [] if max(seen, new) <= GATE_MS else ["gate cost"]
+
+
+def median_ms(call: Callable[[int], object], times: int) -> float:
+    taken = []
+    for number in range(times):
+        begin = time.perf_counter()
+        call(number)
+        taken.append(time.perf_counter() - begin)
+    return statistics.median(taken) * 1000
+
+
+class Opened:
+    """A house in this process, with its listener where one is given."""
+
+    def __init__(self, database: Path, listener: QuackListener | None = None) -> None:
+        self._database, self._listener = database, listener
+
+    def __enter__(self) -> House:
+        prepare = None if self._listener is None else self._listener.prepare
+        log = AuditFile(self._database.with_name("audit.jsonl"))
+        self.house = open_house(self._database, None, log, Limits(), prepare=prepare)
+        return self.house
+
+    def __exit__(self, *_: object) -> None:
+        self.house.close()
+
+
+def big_read(database: Path, tokens: list[str]) -> list[str]:
+    """A million rows through the gate and through Quack alone, in turns: one server of each kind, one client."""
+    listener = QuackListener("quack:localhost:9742", AuditFile(database.with_name("big.jsonl")), Limits())
+    with Opened(database, listener) as house, duckdb.connect() as plain, duckdb.connect() as client:
+        table = f"CREATE TABLE memory.main.big AS SELECT range AS id, range * 0.5 AS n FROM range({BIG})"
+        with house.window.cursor() as cursor:
+            cursor.execute(table)
+        house.window._sizes["big"] = BIG
+        listener.open(house.window, house.gate, house.book)
+        for connection in (plain, client):
+            for name in ("httpfs", "quack"):
+                load_extension(connection, name, "the wheel")
+        plain.execute(table)
+        plain.execute("CALL quack_serve('quack:localhost:9743', token := 'without-a-gate')").fetchall()
+        client.execute(f"ATTACH 'quack:localhost:9742' AS gated (TOKEN '{tokens[0]}')")
+        client.execute("ATTACH 'quack:localhost:9743' AS bare (TOKEN 'without-a-gate')")
+        taken: dict[str, list[float]] = {"gated": [], "bare": []}
+        for _ in range(9):
+            for name, found in taken.items():
+                begin = time.perf_counter()
+                assert client.sql(f"FROM {name}.big").to_arrow_table().num_rows == BIG
+                found.append(time.perf_counter() - begin)
+        listener.close()
+    gated, bare = statistics.median(taken["gated"]), statistics.median(taken["bare"])
+    print(f"1 M rows over Quack {gated:.3f} s, without the gate {bare:.3f} s: {gated / bare:.2f} (gate: {QUACK_RATIO})")
+    return [] if gated <= QUACK_RATIO * bare else ["large read"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
