@@ -85,7 +85,7 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
     kind = noise or (NoiseKind.LAPLACE if selection.laplace else NoiseKind.GAUSSIAN)
     epsilon = charge.epsilon if charge.epsilon is not None else Fraction(sqrt(2 * float(charge.rho)))
     units = request.unit_sql is None or request.max_rows == 1
-    reused = next((n for n, aggregate in enumerate(request.aggregates) if units and not aggregate.condition), None)
+    reused = tuple(n for n, aggregate in enumerate(request.aggregates) if units and not aggregate.condition)
     return plan_keys(
         kind,
         epsilon if kind is NoiseKind.LAPLACE else charge.rho,

@@ -43,7 +43,7 @@ class GroupBounds:
 class KeyPlan:
     """One release of selected keys.
 
-    least: n. excess: tau. reused: the aggregate that the selecting count answers, None where it answers none.
+    least: n. excess: tau. reused: the aggregates that the selecting count answers.
     other: whether what was suppressed is counted too. spreads: of the selecting counts, and of every other query.
     """
 
@@ -55,7 +55,7 @@ class KeyPlan:
     answer_spread: Fraction
     excess: int
     aggregates: int
-    reused: int | None
+    reused: tuple[int, ...]
     other: bool
 
     @property
@@ -70,7 +70,7 @@ class KeyPlan:
 
     def spread_of(self, aggregate: int) -> Fraction:
         """The spread of an aggregate's answers."""
-        return self.selection_spread if aggregate == self.reused else self.answer_spread
+        return self.selection_spread if aggregate in self.reused else self.answer_spread
 
     def variance_of(self, aggregate: int) -> float:
         """The variance of an aggregate's answers before it is known which groups are published."""
@@ -83,9 +83,9 @@ class KeyPlan:
         return survival(self.noise, self.selection_spread, self.threshold - units + 1)
 
 
-def queries(aggregates: int, reused: int | None, other: bool) -> int:
+def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:
     """How many queries share the price: the selection, the aggregates that it does not answer, the other row's."""
-    return 1 + aggregates - (reused is not None) + (aggregates if other else 0)
+    return 1 + aggregates - len(reused) + (aggregates if other else 0)
 
 
 def plan_keys(
@@ -96,7 +96,7 @@ def plan_keys(
     *,
     least: int,
     aggregates: int,
-    reused: int | None,
+    reused: tuple[int, ...],
     other: bool,
 ) -> KeyPlan:
     """The plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for new groups."""

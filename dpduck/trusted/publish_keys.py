@@ -58,7 +58,7 @@ def publish_keys(
     answers = []
     for number in range(plan.aggregates):
         exact = published.column(_answer_name(number, plan)).to_numpy()
-        if number != plan.reused:
+        if number not in plan.reused:
             exact = exact + _noise(plan, plan.answer_spread, len(exact), entropy)
         answers.append(exact)
     other = None
@@ -69,7 +69,7 @@ def publish_keys(
 
 
 def _answer_name(number: int, plan: KeyPlan) -> str:
-    return UNITS if number == plan.reused else count_name(number)
+    return UNITS if number in plan.reused else count_name(number)
 
 
 def _selected(
@@ -123,7 +123,7 @@ def selection_cost(job: KeyedJob, plan: KeyPlan) -> Charge:
     groups, per_group, total, rows = bounds_of(job)
     if min(plan.selection_spread, plan.answer_spread) <= 0:
         raise InternalError("a measurement without noise")
-    answered = plan.aggregates - (plan.reused is not None) + (plan.aggregates if plan.other else 0)
+    answered = plan.aggregates - len(plan.reused) + (plan.aggregates if plan.other else 0)
     passes = plan.threshold - (plan.least - 1) - per_group
     delta = key_delta(plan.noise, plan.selection_spread, passes, groups)
     if plan.noise is NoiseKind.LAPLACE:

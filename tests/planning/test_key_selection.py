@@ -74,12 +74,12 @@ def test_the_excess_is_the_smallest(noise: NoiseKind, spread: Fraction, groups: 
 def test_the_price_is_shared_evenly_and_adds_up() -> None:
     """Selection, answers and the other row's queries cost rho or epsilon together, whatever a unit changes in each."""
     for noise, amount in ((GAUSSIAN, Fraction(1, 7)), (LAPLACE, Fraction(3, 7))):
-        for reused, other in ((None, False), (0, True), (None, True)):
+        for reused, other in (((), False), ((0,), True), ((), True), ((0, 2), False)):
             plan = plan_keys(
                 noise, amount, Fraction(1, 10**6), UNITS, least=5, aggregates=3, reused=reused, other=other
             )
             parts = queries(3, reused, other)
-            assert parts == 4 - (reused is not None) + 3 * other
+            assert parts == 4 - len(reused) + 3 * other
             if noise is GAUSSIAN:
                 paid = 8 / (2 * plan.selection_spread) + (parts - 1) * 400 / (2 * plan.answer_spread)
             else:
@@ -103,5 +103,5 @@ def test_rho_and_a_delta_are_at_least_the_joint_guarantee(groups: int) -> None:
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     rho = rho_of(epsilon, delta / 2)
     bounds = GroupBounds(groups, 1, groups, groups)
-    plan = plan_keys(GAUSSIAN, rho, delta / 2, bounds, least=1, aggregates=1, reused=0, other=False)
+    plan = plan_keys(GAUSSIAN, rho, delta / 2, bounds, least=1, aggregates=1, reused=(0,), other=False)
     assert joint_delta(1.0, plan.selection_spread, plan.excess, groups) <= 0.6e-6

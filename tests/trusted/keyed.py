@@ -78,7 +78,7 @@ def plan_of(
     else:
         groups = min(job.groups, job.rows.max_rows)
         bounds = GroupBounds(groups, 1, groups, job.rows.max_rows)
-    reused = job.conditions.index("") if job.counts_units and "" in job.conditions else None
+    reused = tuple(number for number, when in enumerate(job.conditions) if job.counts_units and not when)
     return plan_keys(
         noise, amount, delta, bounds, least=least, aggregates=len(job.conditions), reused=reused, other=other
     )

@@ -75,7 +75,7 @@ def test_the_selecting_count_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> N
     """With one row per unit count(*) is the very number that was compared: no second noise, no second price."""
     job = job_of(1, 1)
     plan = plan_of(job, Fraction(1, 10))
-    assert plan.reused == 0
+    assert plan.reused == (0,)
     found = published([row for group in range(50) for row in crowd(f"g{group}", 30, 100 * group)], job, plan)
     assert all(answer > plan.threshold for answer in found.answers[0])
     assert selection_cost(job, plan).rho == Fraction(1, 10)
