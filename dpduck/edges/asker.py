@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -20,6 +21,11 @@ class Asker:
     owner: bool
     share: Fraction | None = None
     tables: tuple[str, ...] | None = None
+
+    def require_tables(self, tables: Iterable[object]) -> None:
+        """PermissionRefusal for the first of these tables that is not this asker's to ask about."""
+        for table in tables:
+            self.require_table(str(table))
 
     def require_table(self, table: str) -> None:
         """PermissionRefusal for a private table, named in full, that is not this asker's to ask about.

@@ -92,7 +92,7 @@ class Engine:
                 "only a SELECT or a private view is explained", accepted="SELECT WITH DIFFERENTIAL_PRIVACY .."
             )
         request = self._analysis(statement).request
-        asker.require_table(str(request.table))
+        asker.require_tables(request.asked_tables)
         return explained_keys(request) if request.selection is not None else candidates(planned(request))
 
     def describe(self, text: str, asker: Asker) -> str:
@@ -101,7 +101,7 @@ class Engine:
         if not isinstance(statement, Ask) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
         analysis = self._analysis(statement)
-        asker.require_table(str(analysis.request.table))
+        asker.require_tables(analysis.request.asked_tables)
         if analysis.request.selection is None:
             outer_sql = outer_check_sql(analysis, planned(analysis.request))
         else:
@@ -157,7 +157,7 @@ class Engine:
 
     def _ask(self, statement: Ask, text: str, asker: Asker) -> str:
         analysis = self._analysis(statement)
-        asker.require_table(str(analysis.request.table))
+        asker.require_tables(analysis.request.asked_tables)
         if statement.view is not None and self._views.is_ready(statement, text, asker, analysis.request.digest()):
             return listings.status(self._views.ready(statement.view))
         release = self._releaser.release(analysis.request.digest(), lambda: self._recipe(analysis), asker, text)

@@ -46,7 +46,7 @@ class SparseQueries:
     def create(self, statement: CreateSparse, text: str, asker: Asker) -> str:
         """Releases what the statement asks for, under its name."""
         sparse = self._analysed(statement)
-        asker.require_table(str(sparse.table))
+        asker.require_tables(sparse.request.asked_tables)
         return listings.status(self._create_projection(sparse, statement, text, asker))
 
     def drop(self, statement: DropSparse, text: str, asker: Asker) -> str:

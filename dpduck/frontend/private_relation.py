@@ -121,7 +121,7 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
         found = facts.policy(parent.table)
         if found is not None:
             key = parent.reference.parent_column
-            reads.append(PrivateTable(parent.table, found.revision, found.epoch, (key,)))
+            reads.append(PrivateTable(parent.table, found.revision, found.epoch, (key,), hidden=True))
     return PrivateRelation(
         f"r{next(reading.private)}",
         resolved,

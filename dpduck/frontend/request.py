@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from math import prod
 
@@ -15,12 +15,21 @@ from dpduck.privacy import Charge
 
 @dataclass(frozen=True)
 class PrivateTable:
-    """A private table as a request reads it: its policy's revision and epoch, and columns each taken for a key."""
+    """A private table as a request reads it: its policy's revision and epoch, and columns each taken for a key.
+
+    hidden: whether it is read for nothing but the privacy unit of another table's rows.
+    """
 
     table: TableName
     revision: int
     epoch: int
     unique: tuple[str, ...] = ()
+    hidden: bool = False
+
+    def and_also(self, other: PrivateTable) -> PrivateTable:
+        """Both readings of one table as one."""
+        unique = tuple(dict.fromkeys((*self.unique, *other.unique)))
+        return replace(self, unique=unique, hidden=self.hidden and other.hidden)
 
 
 @dataclass(frozen=True)
@@ -185,6 +194,12 @@ class Request:
     intervals: tuple[tuple[int, int], ...] = ()
     selection: KeySelection | None = None
     reads: tuple[PrivateTable, ...] = ()
+
+    @property
+    def asked_tables(self) -> tuple[TableName, ...]:
+        """The private tables that a statement names: whoever asks must be allowed to ask about each of them."""
+        named = (read.table for read in self.reads if not read.hidden)
+        return tuple(dict.fromkeys((self.table, *named)))
 
     @property
     def sizes(self) -> tuple[int, ...]:

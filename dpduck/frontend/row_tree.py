@@ -85,7 +85,10 @@ class RowSource:
     @property
     def reads(self) -> tuple[PrivateTable, ...]:
         """Every private table that is read, once."""
-        found = {read.table: read for relation in self.relations for read in relation.reads}
+        found: dict[TableName, PrivateTable] = {}
+        for read in (read for relation in self.relations for read in relation.reads):
+            known = found.get(read.table)
+            found[read.table] = read if known is None else known.and_also(read)
         return tuple(found.values())
 
     @property
