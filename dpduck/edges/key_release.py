@@ -15,6 +15,7 @@ from dpduck.edges.released_rows import label_array, released_columns
 from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.edges.sandbox import sandbox
 from dpduck.errors import InternalError, Refusal
+from dpduck.frontend.private_keys import counts_units
 from dpduck.frontend.released_columns import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.frontend.request import KeySelection, Request
 from dpduck.planning.key_selection import GroupBounds, KeyPlan, plan_keys
@@ -84,8 +85,12 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
     selection, charge = _selection(request), request.charge
     kind = noise or (NoiseKind.LAPLACE if selection.laplace else NoiseKind.GAUSSIAN)
     epsilon = charge.epsilon if charge.epsilon is not None else Fraction(sqrt(2 * float(charge.rho)))
-    units = request.unit_sql is None or request.max_rows == 1
-    reused = tuple(n for n, aggregate in enumerate(request.aggregates) if units and not aggregate.condition)
+    rows = request.unit_sql is None or request.max_rows == 1
+    reused = tuple(
+        number
+        for number, aggregate in enumerate(request.aggregates)
+        if counts_units(aggregate, request.unit_sql) or (rows and not aggregate.condition and not aggregate.operand)
+    )
     return plan_keys(
         kind,
         epsilon if kind is NoiseKind.LAPLACE else charge.rho,

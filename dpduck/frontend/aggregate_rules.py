@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dpduck.frontend.options import Options
 from dpduck.frontend.positions import refusal
+from dpduck.frontend.private_keys import COUNTED
 from dpduck.frontend.request import Aggregate, Key
 
 
@@ -21,8 +22,8 @@ def check_treatment(options: Options, aggregates: Sequence[Aggregate], keys: Seq
             f"nonnegative and integer are for counts, and {others[0].text[:60]} is none",
             "round(..) or greatest(.., 0) in the select list",
         )
-    if options.selection is not None and (others or any(one.operand for one in aggregates)):
-        raise refusal(place, "keys are selected for counts of rows alone", "count(*), count(*) FILTER (WHERE ..)")
+    if options.selection is not None and others:
+        raise refusal(place, *COUNTED)
     if options.target_stderr is not None and any(one.function != "count" or one.operand for one in aggregates):
         raise refusal(place, "target_stderr is for counts of rows", "epsilon = .. or rho = ..")
     if treatment.aggregate_weights and options.target_stderr is not None:

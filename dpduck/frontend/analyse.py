@@ -24,7 +24,7 @@ from dpduck.frontend.options import Options, read_options, require_confidence, r
 from dpduck.frontend.outer_query import OuterQuery, SelectItem, released_select, select_items
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.price import charge_of, target_of
-from dpduck.frontend.private_keys import require_selectable, selection_of
+from dpduck.frontend.private_keys import require_counts, require_selectable, selection_of
 from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
 from dpduck.frontend.row_source import read_row_source
@@ -102,6 +102,8 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     check_treatment(options, answers.aggregates, keys, clause or select)
     options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
+    if options.selection is not None:
+        require_counts(request, clause or select)
     request = with_intervals(request, source.policy)
     check_shadowing(select, facts)
     check_binding(request, source, [*answers.reader.expressions, *builder.written], facts)

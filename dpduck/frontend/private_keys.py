@@ -7,6 +7,7 @@ otherwise what is shown of a group would be one person's way of writing it.
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -17,10 +18,12 @@ from dpduck.frontend.options import Options
 from dpduck.frontend.policy import Policy
 from dpduck.frontend.positions import position_of, refusal
 from dpduck.frontend.public_facts import PublicFacts
-from dpduck.frontend.request import Key, KeySelection
+from dpduck.frontend.request import Aggregate, Key, KeySelection, Operand, Request
 from dpduck.frontend.row_sql import places_sql
 from dpduck.frontend.row_tree import RowSource
 
+COUNTED = ("keys are selected for counts alone", "count(*), count(*) FILTER (WHERE ..), count(DISTINCT unit)")
+_ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
 SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
 _SELECTABLE = re.compile(
     r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|DATE|TIMESTAMP(_S|_MS)?|TIME|UUID|DECIMAL\(\d+,\d+\)|ENUM\(.*",
@@ -61,6 +64,21 @@ def require_selectable(keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...],
         raise refusal(place, "grouping sets of selected keys are refused", "one plain GROUP BY with a threshold")
     if any(key.shape for key in keys):
         raise refusal(place, "PREFIXES and RANGES of selected keys are refused", "one plain GROUP BY with a threshold")
+
+
+def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
+    """Whether it is the number of units in a group: count(DISTINCT unit), or a count that takes one row of each."""
+    every = ("", f"(NOT {unit_sql} IS NULL)")  # rows without a unit are not counted at all
+    return unit_sql is not None and aggregate.operand == _ONE_PER_GROUP and aggregate.condition in every
+
+
+def require_counts(request: Request, place: exp.Expr) -> None:
+    """Selected keys come with counts of rows, and with the number of units, which is what selects them."""
+    units = [counts_units(aggregate, request.unit_sql) for aggregate in request.aggregates]
+    if any(aggregate.operand and not unit for aggregate, unit in zip(request.aggregates, units, strict=True)):
+        raise refusal(place, *COUNTED)
+    if request.selection is not None and request.selection.other and any(units) and request.max_rows > 1:
+        raise refusal(place, "units of several groups do not add up to units", "count(*) beside other = TRUE")
 
 
 def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, facts: PublicFacts) -> Key:

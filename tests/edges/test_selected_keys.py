@@ -210,3 +210,39 @@ def test_a_nul_and_long_texts_are_released_as_they_are() -> None:
         calls.execute("UPDATE calls SET reason = 'a' || chr(0) || 'b' WHERE reason = 'common 2'")
         rows = ask(calls, statement(BY_REASON))
         assert [row[0] for row in rows] == ["a\0b", "common 0", "common 3", "ß" * 20000, None]
+
+
+@pytest.mark.parametrize("counted", ["count(DISTINCT caller)", "count(*, contribution_bounds_per_group => (0, 1))"])
+def test_the_number_of_units_costs_nothing_beside_the_selection(calls: duckdb.DuckDBPyConnection, counted: str) -> None:
+    """How many units a published group has is the very number that was compared: one query is paid, with the noise of
+    a unit in C groups, not of its rows."""
+    text = f"reason, {counted} AS n, dp_stderr(n) AS s FROM calls GROUP BY reason ORDER BY reason"
+    rows = ask(calls, statement(text, "max_groups_contributed = 2"))
+    assert [row[0] for row in rows] == [*COMMON, None]
+    rho = float(rho_of(Fraction(1), Fraction(5, 10**7)))
+    assert rows[0][2] == pytest.approx((2 / (2 * rho)) ** 0.5)
+    threshold = calls.execute("SELECT threshold, groups FROM dp_explain(?)", [statement(text)]).fetchone()
+    assert threshold is not None and threshold[1] == 1
+    assert all(int(str(row[1])) > 20 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        (
+            "reason, count(DISTINCT caller) FILTER (WHERE day = DATE '2024-01-01') FROM calls GROUP BY reason",
+            "counts alone",
+        ),
+        ("reason, count(*, contribution_bounds_per_group => (0, 2)) FROM calls GROUP BY reason", "counts alone"),
+        ("reason, avg(least(greatest(age, 0), 40)) FROM calls GROUP BY reason", "counts alone"),
+    ],
+)
+def test_other_aggregates_of_selected_keys_are_refused(
+    calls: duckdb.DuckDBPyConnection, rest: str, message: str
+) -> None:
+    """What is not a count of rows or of units is refused, not answered as one."""
+    with pytest.raises(duckdb.Error, match=message):
+        ask(calls, statement(rest))
+    with pytest.raises(duckdb.Error, match="units of several groups"):
+        ask(calls, statement("reason, count(DISTINCT caller) FROM calls GROUP BY reason", "other = TRUE"))
+    assert charges(calls) == []
