@@ -28,14 +28,14 @@ class Published:
 
 
 def publish(
-    store: Path, target: str | Path, *, schema: str = "public", with_ledger: bool = False, steps: Steps = no_step
+    store: str | Path, target: str | Path, *, schema: str = "public", with_ledger: bool = False, steps: Steps = no_step
 ) -> Published:
     """Writes the private views of a store to FILE.duckdb, a directory (Parquet) or postgresql://..; all or nothing.
 
     schema: in PostgreSQL. with_ledger: tell who asked and the numbers of ledger entries too. steps: called before the
     last step; for tests that stop the process there.
     """
-    with open_store(store) as connection:
+    with open_store(Path(store)) as connection:
         views = published_views(connection, with_ledger=with_ledger)
         metadata = metadata_sql(with_ledger=with_ledger)
         names = tuple(view.name for view in views)

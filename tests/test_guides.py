@@ -1,0 +1,49 @@
+"""The guides in docs/ do not drift: the Python of docs/python.md runs, section by section."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+BLOCK = re.compile(r"^```python(?: needs=(\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+SECTIONS = dict(SECTION.findall((DOCS / "python.md").read_text(encoding="utf-8")))
+
+
+def blocks(section: str) -> list[tuple[str, str]]:
+    return BLOCK.findall(SECTIONS[section])
+
+
+def installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ImportError:  # of its parent
+        return False
+
+
+@pytest.mark.filterwarnings("ignore")  # other projects warn as they like
+@pytest.mark.parametrize("section", [name for name in SECTIONS if BLOCK.search(SECTIONS[name])])
+def test_python_of_the_guide_runs(section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 4: guides for Python: every block runs as it stands, after those of the section on duckdb."""
+    needed = {name for needs, _ in blocks(section) for name in needs.split(",") if name}
+    missing = sorted(name for name in needed if not installed(name))
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    names: dict[str, object] = {}
+    for _, text in [*blocks("duckdb"), *(blocks(section) if section != "duckdb" else [])]:
+        exec(text, names)  # noqa: S102
+
+
+def test_every_guide_is_there() -> None:
+    """Issue 4: guides for Python, Superset with the safe settings, PostgreSQL, Flight SQL."""
+    for name in ("python", "superset", "postgresql", "flight_sql"):
+        text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+        for file in re.findall(r"`((?:tests|benchmarks|sql)/[\w/]+\.\w+)`", text):
+            assert (DOCS.parent / file).is_file(), file
+    assert "enable_external_access" in (DOCS / "superset.md").read_text(encoding="utf-8")
