@@ -1,6 +1,7 @@
 """Apache Superset on this machine, from an environment of its own ($DPDUCK_SUPERSET), and a browser to look at it.
 
-    python -m venv superset && superset/bin/pip install apache-superset==6.1.0 rich cachetools Flask-Caching==2.3.1 wtforms-json==0.3.5 \
+    python -m venv superset && superset/bin/pip install apache-superset==6.1.0 rich cachetools \
+        Flask-Caching==2.3.1 wtforms-json==0.3.5 \
         duckdb==1.5.5 duckdb-engine psycopg2-binary pillow
     apt-get install -y chromium
     DPDUCK_SUPERSET=superset/bin make peers
