@@ -7,6 +7,7 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.edges.analyst_macros import install_analyst_macros
 
 EXAMPLES = Path(__file__).parents[1] / "sql" / "examples"
 FILES = sorted(path for path in EXAMPLES.glob("*.sql") if path.stem != "clinic")
@@ -22,5 +23,6 @@ def run_file(con: duckdb.DuckDBPyConnection, path: Path) -> list[int]:
 def test_example_runs(path: Path) -> None:
     """DESIGN section 2: example queries are run by a test; each answers with at least one row."""
     con = dpduck.connect()
+    install_analyst_macros(con, "memory")
     run_file(con, EXAMPLES / "clinic.sql")
     assert all(run_file(con, path)), "an example answers with nothing"

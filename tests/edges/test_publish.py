@@ -80,6 +80,20 @@ def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, 
         assert inside["low"] < inside["estimate"] < inside["high"]
 
 
+def test_published_parquet_holds_views_metadata_and_comments(store: Path, tmp_path: Path) -> None:
+    """The same as Parquet files: the comment of a view is in its file's own metadata."""
+    publish(store, tmp_path / "out")
+    cube = str(tmp_path / "out" / "cube.parquet")
+    with duckdb.connect() as reader:
+        assert reader.execute("SELECT count(*) FROM read_parquet($1)", [cube]).fetchall() == [(21,)]
+        found = reader.execute("SELECT key, value FROM parquet_kv_metadata($1)", [cube]).fetchall()
+        assert any(key == b"comment" and value.startswith(b"differentially private") for key, value in found)
+        facts = reader.execute(
+            "SELECT name, epsilon FROM read_parquet($1)", [cube.replace("cube.", "dpduck_releases.")]
+        )
+        assert facts.fetchall() == [("cube", 0.5)]
+
+
 def told(store: Path) -> list[bytes]:
     """Everything that must not be published, in the forms in which it could be."""
     found = [b"alice_the_asker", b"ledger entry", b"principal", b"patient", b"PRIVACY POLICY", b"DOMAIN age"]

@@ -124,6 +124,16 @@ def test_the_same_statement_is_free(alice: Any, served: Served) -> None:
     assert served.spent() == before
 
 
+def test_a_view_that_is_made_over_flight_sql_is_read(alice: Any, served: Served) -> None:
+    """CREATE PRIVATE VIEW is a query here; the view is in the catalog at once."""
+    made = "CREATE PRIVATE VIEW flown OPTIONS (epsilon = 0.05) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+    assert rows(alice, ask(made)) == [("private.flown is ready",)]
+    assert len(rows(alice, "FROM private.main.flown")) == 2
+    assert alice.adbc_get_table_schema("flown").names == ["sex", "n"]
+    rows(alice, ask("DROP PRIVATE VIEW flown"))
+    refused(alice, served, "FROM flown")
+
+
 def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
     """The same gate as over Quack: one line, nothing charged, nothing leaked, nothing owned by the owner done."""
     for sql in (
