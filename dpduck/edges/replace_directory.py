@@ -18,13 +18,14 @@ def replace_directory(finished: Path, target: Path) -> None:
     """
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         finished.replace(target)  # an empty directory may be replaced by a rename
-    elif not _exchanged(finished, target):
+    elif not exchanged(finished, target):
         aside = finished.with_name(f"{finished.name}_earlier")
         target.rename(aside)
         finished.rename(target)
 
 
-def _exchanged(first: Path, second: Path) -> bool:
+def exchanged(first: Path, second: Path) -> bool:
+    """Whether the two could be swapped, and were."""
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "darwin":

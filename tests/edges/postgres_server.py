@@ -59,7 +59,7 @@ def postgres_server() -> Iterator[str]:
             shutil.chown(folder, user=words[1].partition("=")[2])
         secret.chmod(0o644)
 
-        def run(*command: str) -> None:
+        def run(*command: str, must: bool = True) -> None:
             done = subprocess.run(
                 [*words, str(place / command[0]), *command[1:]],
                 stdout=subprocess.DEVNULL,  # a pipe would stay open as long as the server runs
@@ -68,7 +68,7 @@ def postgres_server() -> Iterator[str]:
                 cwd=folder,
                 check=False,
             )
-            if done.returncode:
+            if done.returncode and must:
                 pytest.skip(f"no PostgreSQL: {command[0]} fails on this machine")
 
         run("initdb", "-D", str(data), "-U", "owner", "-A", "scram-sha-256", f"--pwfile={secret}", "--no-sync")
@@ -77,4 +77,4 @@ def postgres_server() -> Iterator[str]:
         try:
             yield f"postgresql://owner:secret4711@127.0.0.1:{port}/postgres"
         finally:
-            run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+            run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop", must=False)

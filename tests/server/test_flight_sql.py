@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -268,6 +269,29 @@ def test_many_readers_at_once(served: Served, listener: FlightListener) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(read, range(8)))
     assert all(table == found[0][0] for tables in found for table in tables)
+
+
+def test_results_that_are_given_up_make_room(served: Served) -> None:
+    """A place among the readers is free again when its client goes away in the middle."""
+    small = FlightListener("localhost:0", served.house, Limits(running=2))
+    token = options(served.tokens["alice"])
+    statement = write_any("CommandStatementQuery", {1: b"SELECT range AS x FROM range(1000000)"})
+    client = flight.FlightClient(small.address)
+    try:
+        for _ in range(6):
+            info = client.get_flight_info(flight.FlightDescriptor.for_command(statement), token)
+            for attempt in range(100):  # the server learns a little later that a client went away
+                try:
+                    reader = client.do_get(info.endpoints[0].ticket, token)
+                    break
+                except flight.FlightServerError:
+                    assert attempt < 99
+                    time.sleep(0.1)
+            reader.read_chunk()
+            reader.cancel()
+    finally:
+        client.close()
+        small.close()
 
 
 def test_addresses_beyond_this_machine_need_tls(served: Served) -> None:
