@@ -61,12 +61,16 @@ class CubeRecipe:
     def _costs(self) -> list[Charge]:
         """What every measure costs, by the contributions that trusted code will add up."""
         request = self._found.request
-        costs = []
+        costs: list[Charge] = []
+        known: dict[tuple[int, int], Charge] = {}
         for one in self._found.measures:
             bound = request.unit_bound
             if one.measure.added:
                 bound = contribution_of(one.measure).unit_bound(request.unit_bound, request.base_cells)
-            costs.append(compiled_cost([measured_plan(one.plan)], bound))
+            alike = (id(one.plan), bound)
+            if alike not in known:
+                known[alike] = compiled_cost([measured_plan(one.plan)], bound)
+            costs.append(known[alike])
         return costs
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:

@@ -100,16 +100,18 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
     ]
     different = len({(price, bound) for measure, price, bound in prices if measure.added})
     seconds = float(request.treatment.planning_seconds) / max(1, different)
-    known: dict[tuple[Fraction, int], Plans] = {}
+    known: dict[tuple[Fraction, int, str, int], Plans] = {}
     measures = []
     for measure, price, bound in prices:
-        if not measure.added:
-            plans = _alone(request, measure, noise, price, bound)
-        else:
-            if (price, bound) not in known:
-                known[price, bound] = _candidates(request, noise, price, bound, measure.bound, seconds)
-            plans = known[price, bound]
-        measures.append(MeasurePlan(measure, bound, plans))
+        buckets = tree_buckets(request, measure).count if measure.form == "tree" else 0
+        alike = (price, bound, "" if measure.added else measure.form, buckets)
+        if alike not in known:
+            known[alike] = (
+                _candidates(request, noise, price, bound, measure.bound, seconds)
+                if measure.added
+                else _alone(request, measure, noise, price, bound)
+            )
+        measures.append(MeasurePlan(measure, bound, known[alike]))
     return Planned(request, tuple(measures), found.uses)
 
 

@@ -228,6 +228,8 @@ class AggregateReader:
     def _fractions(self, node: exp.Expr) -> tuple[list[Fraction], exp.Expr | None]:
         """The quantiles that are asked, and of what."""
         if type(node) in _FIXED_QUANTILES:
+            if any(value for name, value in node.args.items() if name != "this"):
+                raise refusal(node, f"{_name(node)} takes one column or expression", f"{_name(node)}(column)")
             return [_FIXED_QUANTILES[type(node)]], node.this
         if isinstance(node, exp.WithinGroup):
             ordered = node.expression.expressions if isinstance(node.expression, exp.Order) else []

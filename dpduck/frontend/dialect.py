@@ -69,6 +69,9 @@ class PrivateParser(DuckDBParser):
         **DuckDBParser.FUNCTIONS,
         **{name: _bounded(build) for name, build in _AGGREGATES.items()},
     }
+    FUNCTION_PARSERS: ClassVar[Any] = {
+        name: rule for name, rule in DuckDBParser.FUNCTION_PARSERS.items() if name not in _AGGREGATES
+    }
     _parse_primary = _placed(DuckDBParser._parse_primary)
     _parse_unary = _placed(DuckDBParser._parse_unary)
     _parse_type = _placed(DuckDBParser._parse_type)
