@@ -47,6 +47,29 @@ def test_the_figures_of_the_datacubes_paper(data_file: Callable[[str], Path], tm
     assert len(list(tmp_path.glob("*.png"))) == 4
 
 
+@pytest.mark.paper
+def test_the_figures_of_the_mwem_paper(data_file: Callable[[str], Path]) -> None:
+    """Issue 7: MWEM below Barak where the paper has it, above it on NLTCS 2-way at epsilon 1, and auto knows."""
+    data = data_file("nltcs.parquet").parent
+    data_file("mildew.csv")
+    reduced = ("--runs", "20", "--cube-runs", "1", "--epsilons", "0.1", "0.5", "1", "--cube-epsilons", "0.1", "1")
+    done = run("paper_mwem.py", *reduced, "--rounds", "30", "--data", str(data))
+    gates = [line for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL"))]
+    assert len(gates) == 12, done.stderr[-2000:]
+    assert [line for line in gates if not line.startswith("PASS")] == []
+    assert done.returncode == 0
+
+
+@pytest.mark.peer
+def test_smartnoise_is_slower(data_file: Callable[[str], Path]) -> None:
+    """Issue 7: 50 times smartnoise-synth's MWEM; DPDUCK_SMARTNOISE names the python of its environment."""
+    python = os.environ.get("DPDUCK_SMARTNOISE")
+    if not python:
+        pytest.skip("DPDUCK_SMARTNOISE names no python with smartnoise-synth 1.0.8")
+    done = run("synthetic_speed.py", "--data", str(data_file("nltcs.parquet").parent), "--smartnoise", python)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
 def test_without_data_the_benchmark_says_so(tmp_path: Path) -> None:
     """Data that may not be copied into the project are not needed for `make bench`."""
     pytest.importorskip("matplotlib")

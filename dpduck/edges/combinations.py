@@ -41,7 +41,7 @@ def combined(releases: ReleaseStore, text: str, asker: Asker) -> str:
     if not all(isinstance(item, str) for item in (name, *expressions)):
         raise Refusal("a name or an expression is missing", accepted="dp_stderr_of('ward_cube', 'expression')")
     level = _confidence(confidence)
-    release = _base(releases, name, asker)
+    release = base_release(releases, name, asker)
     covariances = _covariances(releases, release)
     answers, weights = _evaluated(releases, release, aggregate, expressions)
     sums = [_total(answers, weight) for weight in weights]
@@ -65,7 +65,8 @@ def _confidence(value: object) -> Fraction:
     return Fraction(str(value))
 
 
-def _base(releases: ReleaseStore, name: str, asker: Asker) -> StoredRelease:
+def base_release(releases: ReleaseStore, name: str, asker: Asker) -> StoredRelease:
+    """The release under a name, or behind a private view of that name, as far as the asker may see it."""
     found = releases.named(name)
     if found is not None and found.kind != "view" and not asker.owner and found.principal != asker.name:
         found = None  # another's answers are not listed for this reader either
@@ -77,7 +78,7 @@ def _base(releases: ReleaseStore, name: str, asker: Asker) -> StoredRelease:
 
 def _covariances(releases: ReleaseStore, release: StoredRelease) -> Covariances:
     kept = releases.covariances(release.digest)
-    if kept is None:
+    if kept is None or not release.laws:
         raise Refusal(
             "no covariances are kept for this release",
             accepted="a release without nonnegative, integer, PREFIXES and RANGES, of at most 20000 grouping sets",

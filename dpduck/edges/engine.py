@@ -25,6 +25,9 @@ from dpduck.edges.releaser import Recipe, Releaser, Steps
 from dpduck.edges.roots import Roots
 from dpduck.edges.sparse_queries import SparseQueries
 from dpduck.edges.strategy_table import with_matrix
+from dpduck.edges.synthetic_plan import explained_synthetic, mechanisms
+from dpduck.edges.synthetic_release import SyntheticRecipe
+from dpduck.edges.synthetic_tables import SyntheticTables
 from dpduck.errors import PermissionRefusal, Refusal
 from dpduck.frontend.analyse import Analysis, analyse
 from dpduck.frontend.limits import bounded_tokens
@@ -35,6 +38,8 @@ from dpduck.frontend.row_sql import from_sql, unit_sql
 from dpduck.frontend.row_tree import of_relation
 from dpduck.frontend.sparse_statements import CreateSparse, DropSparse
 from dpduck.frontend.statements import Ask, DropPrivateView
+from dpduck.frontend.synthetic_request import SyntheticRequest, analyse_synthetic
+from dpduck.frontend.synthetic_statements import CreateSynthetic, SampleRelease
 from dpduck.frontend.token_reader import TokenReader
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.ledger import Ledger
@@ -63,6 +68,7 @@ class Engine:
         )
         self._changes = OwnerChanges(roots.cursor, self._policies, ledger)
         self._views = PrivateViews(self._releases, store)
+        self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(roots.cursor, self._policies, self._releases, self._releaser, self._views)
 
     @property
@@ -75,6 +81,10 @@ class Engine:
         statement = parse_statement(text)
         if isinstance(statement, Ask):
             return self._ask(statement, text, asker)
+        if isinstance(statement, CreateSynthetic):
+            return self._synthetic(statement, text, asker)
+        if isinstance(statement, SampleRelease):
+            return listings.status(self._tables.sample(statement, text, asker))
         if isinstance(statement, DropPrivateView):
             return listings.status(self._views.drop(statement, text, asker))
         if isinstance(statement, CreateSparse):
@@ -87,6 +97,8 @@ class Engine:
     def explain(self, text: str, asker: Asker) -> str:
         """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
         statement = parse_statement(text)
+        if isinstance(statement, CreateSynthetic):
+            return explained_synthetic(self._synthetic_request(statement))
         if not isinstance(statement, Ask):
             raise Refusal(
                 "only a SELECT or a private view is explained", accepted="SELECT WITH DIFFERENTIAL_PRIVACY .."
@@ -166,6 +178,25 @@ class Engine:
         if statement.view is None:
             return select_sql
         return listings.status(self._views.put(statement, text, asker, release, select_sql))
+
+    def _synthetic_request(self, statement: CreateSynthetic) -> SyntheticRequest:
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            return analyse_synthetic(statement, Catalog(cursor, self._policies))
+
+    def _synthetic(self, statement: CreateSynthetic, text: str, asker: Asker) -> str:
+        request = self._synthetic_request(statement)
+        asker.require_table(str(request.base.table))
+        if self._tables.is_ready(statement, text, asker, request):
+            return listings.status(self._views.ready(statement.name))
+
+        def recheck(cursor: duckdb.DuckDBPyConnection) -> None:
+            Catalog(cursor, self._policies).require_unchanged(request.base)
+
+        release = self._releaser.release(
+            request.digest(), lambda: SyntheticRecipe(request, mechanisms(request)[0], recheck), asker, text
+        )
+        return listings.status(self._tables.put(statement, text, asker, request, release))
 
     def _recipe(self, analysis: Analysis) -> Recipe:
         request = analysis.request

@@ -28,7 +28,10 @@ class PrivateViews:
 
     def is_ready(self, statement: Ask, text: str, asker: Asker, digest: str) -> bool:
         """Whether this very statement made the view already; Refusal where the name is not free for it."""
-        name = statement.view or ""
+        return self.is_made(statement.view or "", statement.replace, text, asker, digest)
+
+    def is_made(self, name: str, replaces: bool, text: str, asker: Asker, digest: str) -> bool:
+        """The same for any table that a statement makes under a name of its own."""
         require_view_name(name)
         existing = self._releases.view(name)
         if existing is None:
@@ -37,10 +40,8 @@ class PrivateViews:
             return False
         if (existing.digest, existing.statement, existing.principal) == (digest, text, asker.name):
             return True
-        if not statement.replace:
-            raise Refusal(
-                f"the private view {name!r} exists", accepted="CREATE OR REPLACE PRIVATE VIEW, or another name"
-            )
+        if not replaces:
+            raise Refusal(f"the private view {name!r} exists", accepted="CREATE OR REPLACE PRIVATE .., or another name")
         _require_own(existing, asker, "another name")
         return False
 

@@ -152,6 +152,21 @@ class ReleaseStore:
             self._insert(cursor, release)
             cursor.execute("COMMIT")
 
+    def put_rows(
+        self, release: StoredRelease, columns: Sequence[tuple[str, str]], table: pa.Table, replace: bool
+    ) -> None:
+        """Stores a private table: rows that were made from a release, under a name of their own."""
+        listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
+        with self._open_cursor() as cursor:
+            cursor.register("dpduck_made_rows", table)
+            cursor.execute("BEGIN")
+            if replace:
+                self._remove(cursor, release.name)
+            cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} ({listed})")
+            cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_made_rows")
+            self._insert(cursor, release)
+            cursor.execute("COMMIT")
+
     def drop_view(self, name: str) -> None:
         """Removes a private view; its release stays, so that asking again is free."""
         with self._open_cursor() as cursor:

@@ -15,16 +15,17 @@ from dpduck.frontend.policy_parser import read_alter_policy, read_create_policy,
 from dpduck.frontend.positions import note_positions
 from dpduck.frontend.sparse_statements import KINDS, CreateSparse, DropSparse
 from dpduck.frontend.statements import Ask, DeclarePublicTable, DropPrivateView, Statement
+from dpduck.frontend.synthetic_statements import CreateSynthetic, SampleRelease, read_private_table
 from dpduck.frontend.token_reader import TokenReader
 
 ANNOTATION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) .."
 STATEMENTS = (
-    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..) .., CREATE PRIVATE VIEW, DROP PRIVATE VIEW, "
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..) .., CREATE PRIVATE VIEW or TABLE, DROP PRIVATE VIEW, "
     "CREATE / ALTER / DROP PRIVACY POLICY, DECLARE PUBLIC TABLE"
 )
 
 
-def parse_statement(text: str) -> Statement:
+def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
     """The statement that `text` holds."""
     tokens = bounded_tokens(text)
     reader = TokenReader(text, tokens)
@@ -36,7 +37,7 @@ def parse_statement(text: str) -> Statement:
         return read_alter_policy(reader)
     if reader.take_words("DROP", "PRIVACY", "POLICY"):
         return read_drop_policy(reader)
-    if reader.take_words("DROP", "PRIVATE", "VIEW"):
+    if reader.take_words("DROP", "PRIVATE", "VIEW") or reader.take_words("DROP", "PRIVATE", "TABLE"):
         if_exists = reader.take_words("IF", "EXISTS")
         name = reader.name("the name of a private view")
         reader.expect_end()
@@ -55,7 +56,9 @@ def parse_statement(text: str) -> Statement:
             return read_create_policy(reader, replace)
         if reader.take_words("PRIVATE", "VIEW"):
             return _private_view(reader, replace)
-        raise reader.unexpected("CREATE PRIVACY POLICY or CREATE PRIVATE VIEW")
+        if reader.take_words("PRIVATE", "TABLE"):
+            return read_private_table(reader, replace, _parse_query, _view_options)
+        raise reader.unexpected("CREATE PRIVACY POLICY, CREATE PRIVATE VIEW or CREATE PRIVATE TABLE")
     if reader.at(TokenType.L_PAREN) or any(reader.at_words(word) for word in ("SELECT", "WITH", "FROM")):
         query = _parse_query(text, tokens)
         if query.find(DifferentialPrivacy) is None:

@@ -38,7 +38,7 @@ def measure(counts: ExactCounts, plan: Plan, table: int, unit_bound: int, entrop
     for measurement in plan.measurements:
         _check_weights(measurement.query)
     wanted = {measurement.query.attributes for measurement in plan.measurements}
-    marginals = _marginals(counts, table, wanted)
+    marginals = exact_marginals(counts, table, wanted)
     return tuple(
         with_noise(measurement, marginals[measurement.query.attributes], plan.noise, entropy)
         for measurement in plan.measurements
@@ -64,7 +64,9 @@ def _check_weights(query: KroneckerQuery) -> None:
         raise InternalError("the weights of a query are too large for 64-bit answers")
 
 
-def _marginals(counts: ExactCounts, number: int, wanted: set[tuple[int, ...]]) -> dict[tuple[int, ...], IntegerArray]:
+def exact_marginals(
+    counts: ExactCounts, number: int, wanted: set[tuple[int, ...]]
+) -> dict[tuple[int, ...], IntegerArray]:
     """Exact marginals; those that fit into one dense table are rolled up from it, not from the sparse counts."""
     found: dict[tuple[int, ...], IntegerArray] = {}
     for group in _groups(wanted, counts._sizes):

@@ -72,7 +72,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits PIVO
 
 -- title: a statement that begins with PIVOT
 PIVOT visits ON sex USING count(*)
--- refused: line 1, column 1: 'PIVOT' is not expected here; accepted: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..) .., CREATE PRIVATE VIEW, DROP PRIVATE VIEW, CREATE / ALTER / DROP PRIVACY POLICY, DECLARE PUBLIC TABLE
+-- refused: line 1, column 1: 'PIVOT' is not expected here; accepted: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..) .., CREATE PRIVATE VIEW or TABLE, DROP PRIVATE VIEW, CREATE / ALTER / DROP PRIVACY POLICY, DECLARE PUBLIC TABLE
 
 -- title: UNPIVOT
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits UNPIVOT (x FOR y IN (sex, ward))

@@ -1,0 +1,123 @@
+"""Real tables as arrays, and the product's mechanisms run on them without SQL around; errors of distributions."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.planning.choose import plan_workload
+from dpduck.planning.plan import NoiseKind
+from dpduck.recovery.recover import recover
+from dpduck.synthetic.distribution import Distribution
+from dpduck.synthetic.mwem import Method, Pool, synthesise
+from dpduck.synthetic.observations import Observation
+from dpduck.synthetic.schedule import Schedule
+from dpduck.synthetic.tables import fit_tables
+from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted.exact_counts import ExactCounts
+from dpduck.trusted.interrogation import Interrogation
+from dpduck.trusted.measure import measure
+from dpduck.workload.margin_tree import margin_tree
+from dpduck.workload.marginals import MarginalWorkload
+
+Members = tuple[int, ...]
+ADULT = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "salary")
+ENTROPY = operating_system_entropy()
+
+
+def data_folder(named: str | None) -> Path:
+    """Where the real data are: --data, $DPDUCK_DATA or ../shared/data from the project's root."""
+    default = Path(__file__).parents[2] / "shared" / "data"
+    return Path(named or os.environ.get("DPDUCK_DATA") or default)
+
+
+def table_of(folder: Path, name: str) -> NDArray[np.int64]:
+    """One array cell per combination of values: a contingency table, NLTCS's 16 bits or Adult's eight attributes."""
+    if name in ("mildew", "rochdale", "czech"):
+        rows = duckdb.sql(f"FROM '{folder / name}.csv'").fetchall()
+        codes = np.array([row[:-1] for row in rows]).T
+        counts = np.array([row[-1] for row in rows])
+    else:
+        columns = [f"y{bit}" for bit in range(1, 17)] if name == "nltcs" else ADULT
+        path = folder / f"{'nltcs' if name == 'nltcs' else 'adult'}.parquet"
+        codes = np.array(duckdb.sql(f"SELECT {', '.join(columns)} FROM '{path}'").fetchall()).T
+        counts = np.ones(codes.shape[1], np.int64)
+    numbers = [np.unique(of, return_inverse=True)[1] for of in codes]
+    table = np.zeros([int(of.max()) + 1 for of in numbers], np.int64)
+    np.add.at(table, tuple(numbers), counts.astype(np.int64))
+    return table
+
+
+def exact(table: NDArray[np.int64]) -> ExactCounts:
+    """The occupied cells as trusted code counts them."""
+    places = np.nonzero(table)
+    return ExactCounts(tuple(places), table[places].reshape(1, -1), table.shape, (1,))
+
+
+def sets_of(table: NDArray[np.int64], order: int) -> tuple[Members, ...]:
+    return tuple(combinations(range(table.ndim), order))
+
+
+def run_mwem(table: NDArray[np.int64], pool: Pool, schedule: Schedule, method: Method) -> Distribution:
+    """MWEM with the product's own interrogation, noise and accounting."""
+    interviewer = Interrogation(
+        exact(table), pool.families, whole=pool.whole, pure=schedule.pure, limit=schedule.amount, unit_bound=1,
+        entropy=ENTROPY,
+    )  # fmt: skip
+    return synthesise(pool, schedule, method, interviewer).distribution
+
+
+def measured_tables(
+    table: NDArray[np.int64], marginals: tuple[Members, ...], pure: bool, amount: Fraction, strategy: str = "auto"
+) -> list[Observation]:
+    """A cube of these marginals, or Barak's coefficients ('F' with uniform budgets), recovered."""
+    workload = MarginalWorkload(table.shape, marginals, (1.0,) * len(marginals))
+    noise = NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
+    plan = plan_workload(
+        workload, noise, amount, 1, strategy=strategy, budgets="uniform" if strategy == "F" else "optimal"
+    )[0]
+    answers = recover(plan, measure(exact(table), plan, 0, 1, ENTROPY))
+    return [
+        Observation(members, np.asarray(answer, np.float64), variance)
+        for members, answer, variance in zip(marginals, answers, plan.variances, strict=True)
+    ]
+
+
+def run_cube(table: NDArray[np.int64], marginals: tuple[Members, ...], pure: bool, amount: Fraction) -> Distribution:
+    """A cube by the best strategy, fitted."""
+    return fit_tables(table.shape, measured_tables(table, marginals, pure, amount))[0]
+
+
+def marginals_of(
+    table: NDArray[np.int64], distribution: Distribution, sets: tuple[Members, ...]
+) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Pairs of true and synthetic marginals, each a distribution."""
+    tree = margin_tree(tuple(range(table.ndim)), table.shape, sets)
+    true, found = tree.margins(table), distribution.marginals(sets)
+    records = int(table.sum())
+    return [(true[members] / records, found[members]) for members in sets]
+
+
+def variation(table: NDArray[np.int64], distribution: Distribution, sets: tuple[Members, ...]) -> float:
+    """Mean total variation over the marginals."""
+    return float(np.mean([np.abs(a - b).sum() / 2 for a, b in marginals_of(table, distribution, sets)]))
+
+
+def absolute_error(table: NDArray[np.int64], distribution: Distribution, sets: tuple[Members, ...]) -> float:
+    """Average over marginals of the mean absolute error of a cell, in records."""
+    records = int(table.sum())
+    return float(np.mean([np.abs(a - b).mean() * records for a, b in marginals_of(table, distribution, sets)]))
+
+
+def relative_entropy(table: NDArray[np.int64], distribution: Distribution) -> float:
+    """Kullback-Leibler divergence of the synthetic distribution from the data, in nats."""
+    joined, place = distribution.join(range(table.ndim))
+    true, found = table.reshape(-1) / table.sum(), joined.components[place].table.reshape(-1)
+    kept = true > 0
+    return float((true[kept] * np.log(true[kept] / np.maximum(found[kept], 1e-300))).sum())

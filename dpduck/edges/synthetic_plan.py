@@ -1,0 +1,174 @@
+"""The mechanisms that could make a synthetic table, compared by predicted error from public facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+
+from dpduck.edges.listings import EXPLAINED, Value, rows_sql
+from dpduck.errors import Refusal
+from dpduck.frontend.request import Request
+from dpduck.frontend.synthetic_request import SyntheticRequest
+from dpduck.planning.choose import plan_workload
+from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.synthetic.distribution import LARGEST_TABLE
+from dpduck.synthetic.mwem import Method, Pool
+from dpduck.synthetic.schedule import (
+    RECORDS,
+    SURVIVING,
+    Schedule,
+    mean_absolute,
+    predicted_error,
+    queries_rounds,
+    rounds_of,
+)
+from dpduck.synthetic.tables import largest_table
+from dpduck.synthetic.workloads import LARGEST_HISTOGRAM, pool_of
+from dpduck.trusted.discrete_gaussian import LARGEST_VARIANCE
+from dpduck.trusted.discrete_laplace import LARGEST_SCALE
+from dpduck.workload.marginals import MarginalWorkload
+
+MOST_ROUNDS = 64
+"""Of the rule; a statement may ask for more."""
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM."""
+
+    name: str
+    error: float
+    note: str
+    plan: Plan | None = None
+    pool: Pool | None = None
+    schedule: Schedule | None = None
+    method: Method | None = None
+
+
+def mechanisms(request: SyntheticRequest) -> tuple[Mechanism, ...]:
+    """Those that can serve the request, the chosen one first."""
+    asked = request.options.mechanism
+    found = []
+    if asked in ("auto", "mwem") or request.kind not in ("marginals", "sets", "parities"):
+        found.append(_mwem(request))
+    if asked != "mwem" and request.kind in ("marginals", "sets", "parities"):
+        found += _tables(request, asked)
+    if asked not in ("auto", "mwem"):
+        found = [one for one in found if one.name == asked]
+    if not found:
+        raise Refusal(f"mechanism = '{asked}' cannot serve this workload", accepted="mechanism = 'mwem'")
+    return tuple(sorted(found, key=lambda one: one.error))
+
+
+def _records(request: SyntheticRequest) -> int:
+    return request.expect_rows or RECORDS
+
+
+def _tables(request: SyntheticRequest, asked: str) -> list[Mechanism]:
+    """The cube and Barak et al., where one table holds what the marginals connect."""
+    base = request.base
+    cells = largest_table(base.sizes, base.grouping_sets)
+    if cells > LARGEST_TABLE:
+        if asked == "auto":
+            return []
+        raise Refusal(
+            f"a table of {cells} cells would be fitted",
+            accepted=f"at most {LARGEST_TABLE} cells, or mechanism = 'mwem'",
+        )
+    found = []
+    noise = NoiseKind.GAUSSIAN if base.charge.epsilon is None else NoiseKind.LAPLACE
+    amount = base.charge.rho if base.charge.epsilon is None else base.charge.epsilon
+    workload = MarginalWorkload(base.sizes, base.grouping_sets, (1.0,) * len(base.grouping_sets))
+    for name, strategy, budgets in (("cube", "auto", "optimal"), ("barak", "F", "uniform")):
+        if asked in ("auto", name):
+            seconds = float(base.treatment.planning_seconds)
+            plan = plan_workload(
+                workload, noise, amount, base.unit_bound, strategy=strategy, budgets=budgets, planning_seconds=seconds
+            )[0]
+            _require_drawable(plan.noise is NoiseKind.LAPLACE, [one.spread for one in plan.measurements])
+            found.append(Mechanism(name, _tables_error(plan, _records(request)), f"strategy {plan.strategy}", plan))
+    return found
+
+
+def _tables_error(plan: Plan, records: int) -> float:
+    sizes, pure = plan.workload.sizes, plan.noise is NoiseKind.LAPLACE
+    marginals = plan.workload.marginals
+    noise = [
+        min(1.0, mean_absolute(pure, variance) * prod(sizes[a] for a in marginal) / (2 * records))
+        for marginal, variance in zip(marginals, plan.variances, strict=True)
+    ]
+    return SURVIVING * sum(noise) / len(noise)
+
+
+def _mwem(request: SyntheticRequest) -> Mechanism:
+    base, options = request.base, request.options
+    pool = pool_of(request)
+    largest = max(prod(family.shape) for family in pool.workload)
+    dense = options.keep == "average" or options.first == "histogram"
+    universe = prod(base.sizes)
+    limit = LARGEST_HISTOGRAM if options.first == "histogram" else LARGEST_TABLE
+    if largest > LARGEST_TABLE or (dense and universe > limit):
+        cells = universe if dense else largest
+        raise Refusal(
+            f"the table of {cells} cells that this needs is too large",
+            accepted=f"at most {limit if dense else LARGEST_TABLE} cells: fewer columns at a time, "
+            "without keep = 'average' and first = 'histogram'",
+        )
+    pure = base.charge.epsilon is not None
+    amount = base.charge.epsilon if base.charge.epsilon is not None else base.charge.rho
+    share = options.choice_share or (Fraction(1, 2) if not pool.whole else Fraction(1, 4) if pure else Fraction(1, 10))
+    first = len(pool.first)
+    schedule = Schedule(
+        pure, amount, base.unit_bound, 1, share, first, options.first_share if first else Fraction(0), options.adaptive
+    )
+    records, shapes = _records(request), [family.shape for family in pool.workload]
+    rounds = options.rounds
+    if rounds is None and pool.whole:
+        rounds = rounds_of(schedule, shapes, len(base.sizes), records)
+    elif rounds is None:
+        rounds = queries_rounds(schedule, universe, sum(family.rows for family in pool.workload), records, MOST_ROUNDS)
+    schedule = replace(schedule, rounds=rounds)
+    least = schedule.round_price / (4 if options.adaptive else 1)
+    spreads = [schedule.spread(schedule.total_price), schedule.of_round(least)[1]]
+    _require_drawable(pure, [*spreads, *([schedule.spread(schedule.first_price)] if first else [])])
+    asked = "marginals" if pool.whole else "queries"
+    note = f"{rounds} rounds, {'more where noise is small, ' if options.adaptive else ''}each asks one of the {asked}"
+    method = Method(options.update == "fit", options.replays, options.keep == "average", dense, request.expect_rows)
+    error = predicted_error(schedule, shapes, len(base.sizes), records)
+    return Mechanism("mwem", error, note, pool=pool, schedule=schedule, method=method)
+
+
+def _require_drawable(pure: bool, spreads: list[Fraction]) -> None:
+    if max(spreads) > (LARGEST_SCALE if pure else LARGEST_VARIANCE):
+        raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
+
+
+def explained_synthetic(request: SyntheticRequest) -> str:
+    """dp_explain: every mechanism, the chosen one first; predicted_error: mean total variation over the marginals.
+
+    The errors of MWEM's answers depend on the data: total_variance and worst_stderr are NULL.
+    """
+    base = request.base
+    rows: list[list[Value]] = []
+    found = mechanisms(request)
+    for number, one in enumerate(found):
+        note = one.note
+        if number == 0:
+            note = f"{note}; {_note(base, request, found)}"
+        cells = sum(prod(base.sizes[a] for a in chosen) for chosen in base.grouping_sets)
+        asked = one.schedule.rounds if one.schedule is not None else len(one.plan.measurements) if one.plan else 0
+        total, worst = (one.plan.total_variance, one.plan.worst_stderr) if one.plan is not None else (None, None)
+        rows.append([
+            one.name, number == 0, total, worst, base.stated_epsilon, base.stated_delta, base.charge.rho, cells, asked,
+            note, None, one.error,
+        ])  # fmt: skip
+    return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
+
+
+def _note(base: Request, request: SyntheticRequest, found: tuple[Mechanism, ...]) -> str:
+    unit = "row" if base.unit_sql is None else f"{base.unit_key}, at most {base.max_rows} rows"
+    rows = f"EXPECT ROWS {request.expect_rows}" if request.expect_rows else f"no EXPECT ROWS, taken as {RECORDS}"
+    better = f"; {found[0].name} is predicted to be better than {found[1].name}" if len(found) > 1 else ""
+    noise = NoiseKind.GAUSSIAN if base.charge.epsilon is None else NoiseKind.LAPLACE
+    return f"{noise.value} noise; privacy unit {unit}; {rows}{better}"

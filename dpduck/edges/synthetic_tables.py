@@ -1,0 +1,167 @@
+"""Private tables: rows drawn from a released distribution, or from a released cube; post-processing, free of charge."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpduck.edges.asker import Asker
+from dpduck.edges.combinations import base_release
+from dpduck.edges.private_views import PrivateViews
+from dpduck.edges.release_store import ReleaseStore, StoredRelease
+from dpduck.edges.released_rows import label_array
+from dpduck.edges.sandbox import sandbox
+from dpduck.edges.synthetic_release import Model, model_of
+from dpduck.errors import InternalError, Refusal
+from dpduck.frontend.names import quote_identifier
+from dpduck.frontend.released_columns import GROUPING_ID, GROUPING_SET, answer_column
+from dpduck.frontend.synthetic_request import SyntheticRequest
+from dpduck.frontend.synthetic_statements import CreateSynthetic, SampleRelease
+from dpduck.synthetic.distribution import LARGEST_TABLE
+from dpduck.synthetic.observations import Observation
+from dpduck.synthetic.sampling import sampled_codes
+from dpduck.synthetic.tables import fit_tables, largest_table
+from dpduck.trusted.entropy import Entropy, words64
+
+WEIGHTS = "_weights"
+LARGEST_SAMPLE = 10_000_000
+Columns = Sequence[tuple[str, str, pa.Array]]
+
+
+class SyntheticTables:
+    """Makes the tables of CREATE PRIVATE TABLE under their names; one at a time."""
+
+    def __init__(self, releases: ReleaseStore, views: PrivateViews, entropy: Entropy) -> None:
+        self._releases, self._views, self._entropy = releases, views, entropy
+        self._lock = threading.Lock()
+
+    def is_ready(self, statement: CreateSynthetic, text: str, asker: Asker, request: SyntheticRequest) -> bool:
+        """Whether this very statement made its tables already; Refusal where a name is not free for them.
+
+        Asked before the charge, so that a table of weights that cannot be made is refused here.
+        """
+        cells = prod(request.base.sizes)
+        if request.options.weights and cells > LARGEST_TABLE:
+            raise Refusal(
+                f"the table of weights would have {cells} cells",
+                accepted=f"at most {LARGEST_TABLE}, or the same statement without weights = TRUE",
+            )
+        names = [statement.name, *([statement.name + WEIGHTS] if request.options.weights else [])]
+        made = [self._views.is_made(name, statement.replace, text, asker, request.digest()) for name in names]
+        return all(made)
+
+    def put(
+        self,
+        statement: CreateSynthetic,
+        text: str,
+        asker: Asker,
+        request: SyntheticRequest,
+        release: StoredRelease,
+    ) -> str:
+        """Rows, and the table of weights where it is wanted, of a distribution that was released for them."""
+        kept = self._releases.covariances(release.digest)
+        if kept is None:
+            raise InternalError("a distribution without its description")
+        model = model_of(kept, self._releases.rows(release.name))
+        with sandbox() as connection:
+            columns = [
+                (key.name, key.type_name, label_array(connection, key.labels, key.type_name))
+                for key in request.base.keys
+            ]
+        wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
+        with self._lock:
+            if not self.is_ready(statement, text, asker, request):
+                named = replace(release, statement=text, principal=asker.name, kind="view")
+                if request.options.weights:
+                    self._put_weights(replace(named, name=statement.name + WEIGHTS), columns, model, statement.replace)
+                self._put_rows(replace(named, name=statement.name), columns, model, wanted, statement.replace)
+        return self._views.ready(statement.name)
+
+    def sample(self, statement: SampleRelease, text: str, asker: Asker) -> str:
+        """Rows drawn from a distribution that is fitted to a released cube, or from a released distribution."""
+        name = statement.source.table
+        base = base_release(self._releases, name, asker)
+        if self._views.is_made(statement.name, statement.replace, text, asker, base.digest):
+            return self._views.ready(statement.name)
+        if not base.laws:
+            raise Refusal(
+                f"{name!r} is a synthetic table already",
+                accepted="the statement that made it, with another number of rows, which is free",
+            )
+        columns, model = _of_cube(self._releases.rows(base.name), base, name)
+        with self._lock:
+            if not self._views.is_made(statement.name, statement.replace, text, asker, base.digest):
+                named = replace(base, name=statement.name, statement=text, principal=asker.name, kind="view")
+                self._put_rows(named, columns, model, statement.rows, statement.replace)
+        return self._views.ready(statement.name)
+
+    def _put_rows(self, view: StoredRelease, columns: Columns, model: Model, rows: int, replaces: bool) -> None:
+        codes = sampled_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
+        table = pa.table(
+            {name: labels.take(pa.array(of)) for (name, _, labels), of in zip(columns, codes, strict=True)}
+        )
+        self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in columns], table, replaces)
+
+    def _put_weights(self, view: StoredRelease, columns: Columns, model: Model, replaces: bool) -> None:
+        """One row per cell of the whole table."""
+        joined, place = model.distribution.join(range(len(columns)))
+        table = joined.components[place].table
+        codes = np.unravel_index(np.arange(table.size), table.shape)
+        cells = {name: labels.take(pa.array(of)) for (name, _, labels), of in zip(columns, codes, strict=True)}
+        listed = [(name, type_name) for name, type_name, _ in columns]
+        probability = _free_name("probability", [name for name, _ in listed])
+        cells[probability] = pa.array(table.reshape(-1))
+        self._releases.put_rows(view, [*listed, (probability, "DOUBLE")], pa.table(cells), replaces)
+
+
+def _free_name(wanted: str, taken: Sequence[str]) -> str:
+    return wanted if wanted not in [name.lower() for name in taken] else _free_name(f"dp_{wanted}", taken)
+
+
+def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> tuple[Columns, Model]:
+    """The released marginals of the first aggregate as a distribution over the cube's columns."""
+    if GROUPING_ID not in rows.column_names:
+        raise Refusal(f"{name!r} is no cube", accepted="a release of counts by grouping sets")
+    keys = rows.column_names[: rows.column_names.index(GROUPING_ID)]
+    rolled_up = rows[GROUPING_ID].to_numpy()
+    numbers, answers = rows[GROUPING_SET].to_numpy(), rows[answer_column(0)].to_numpy().astype(np.float64)
+    labels, codes = [], []
+    for place, key in enumerate(keys):
+        shown = rows[key].filter(pa.array(rolled_up >> place & 1 == 0))
+        distinct = pc.unique(shown)
+        labels.append(distinct)
+        codes.append(pc.index_in(rows[key], value_set=distinct, skip_nulls=False).fill_null(0).to_numpy())
+    if not keys or any(len(distinct) == 0 for distinct in labels):
+        raise Refusal(f"{name!r} has no columns to draw", accepted="a cube whose columns are all in some grouping set")
+    sizes = tuple(len(distinct) for distinct in labels)
+    observations = []
+    for number in np.unique(numbers):
+        chosen = numbers == number
+        members = tuple(place for place in range(len(keys)) if not int(rolled_up[chosen][0]) >> place & 1)
+        shape = tuple(sizes[member] for member in members)
+        if int(chosen.sum()) != int(np.prod(shape, dtype=np.int64)):
+            raise Refusal(f"{name!r} is no cube over all its values", accepted="counts by plain columns")
+        table = np.zeros(shape)
+        places = tuple(codes[member][chosen] for member in members)
+        table.reshape(-1)[np.ravel_multi_index(places, shape) if members else [0]] = answers[chosen]
+        observations.append(Observation(members, table, max(release.laws[0][int(number)].variance, 1e-9)))
+    if largest_table(sizes, [one.attributes for one in observations]) > LARGEST_TABLE:
+        raise Refusal(f"{name!r} connects more cells than one table holds", accepted=f"at most {LARGEST_TABLE} cells")
+    columns = [(key, _type_of(rows, key), distinct) for key, distinct in zip(keys, labels, strict=True)]
+    return columns, Model(*fit_tables(sizes, observations))
+
+
+def _type_of(rows: pa.Table, key: str) -> str:
+    """The DuckDB type of a released column."""
+    with sandbox() as connection:
+        connection.register("released_rows", rows.select([key]).slice(0, 0))
+        described = connection.execute(f"DESCRIBE SELECT {quote_identifier(key)} FROM released_rows").fetchone()
+    if described is None:
+        raise InternalError("a column without a type")
+    return str(described[1])

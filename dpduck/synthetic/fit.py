@@ -1,0 +1,151 @@
+"""The distribution that fits all noisy answers: entropic mirror descent with a line search, weights by variance.
+
+Minimises over distributions p on a dense table
+
+    F(p) = sum over observations |n q(p) - y|^2 / (2 variance) + strength KL(p | prior)
+
+by steps log p <- log p - step gradient F. Steps are Barzilai and Borwein's in the geometry of KL, accepted when F falls
+enough below the largest of the last values (Grippo, Lampariello and Lucidi 1986).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.synthetic.observations import Observation
+from dpduck.workload.margin_tree import MarginTree, margin_tree
+
+FloatArray = NDArray[np.float64]
+
+MEMORY = 5  # values of F that the line search looks back at
+ENOUGH = 1e-4  # of the decrease that the gradient promises
+TOLERANCE = 1e-4  # relative; three steps in a row that gain less end the fit
+SMALLEST = 1e-300
+PRIOR = 1 / 8
+"""Weight of the prior per measured value. The misfit of the truth is expected to be 1/2 per value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A distribution with its logarithm, its value F, the misfit in it, and the centred gradient."""
+
+    table: FloatArray
+    logarithm: FloatArray
+    value: float
+    misfit: float
+    residuals: tuple[FloatArray, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is fitted. records: n. prior: logarithm of the prior, used where strength is above 0."""
+
+    tree: MarginTree
+    observations: tuple[Observation, ...]
+    records: float
+    prior: FloatArray
+    strength: float
+
+    def point(self, table: FloatArray, logarithm: FloatArray) -> Point:
+        """The value of F at a distribution."""
+        marginals = self.tree.margins(table)
+        residuals, misfit = [], 0.0
+        for observation in self.observations:
+            residual = self.records * observation.predicted(marginals[observation.attributes]) - observation.value
+            misfit += float(np.vdot(residual, residual)) / (2 * observation.variance)
+            residuals.append(residual / observation.variance)
+        divergence = float(np.vdot(table, logarithm) - np.vdot(table, self.prior)) if self.strength else 0.0
+        return Point(table, logarithm, misfit + self.strength * divergence, misfit, tuple(residuals))
+
+    def gradient(self, point: Point) -> FloatArray:
+        """The gradient of F, its mean under the distribution taken away."""
+        tables: dict[tuple[int, ...], FloatArray] = {}
+        for observation, residual in zip(self.observations, point.residuals, strict=True):
+            part = self.records * observation.spread(residual)
+            before = tables.get(observation.attributes)
+            tables[observation.attributes] = part if before is None else before + part
+        slope = self.tree.lifted(tables)
+        pull = point.logarithm - self.prior if self.strength else np.zeros_like(slope)
+        pull *= self.strength
+        pull += slope
+        slope = pull
+        slope -= float(np.vdot(point.table, slope))
+        return slope
+
+
+def normalised(logarithm: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The distribution with this logarithm up to a constant, and its logarithm, in the place of the argument."""
+    shifted = logarithm
+    shifted -= shifted.max()
+    table = np.exp(shifted)
+    total = float(table.sum())
+    table /= total
+    shifted -= np.log(total)
+    return table, shifted
+
+
+def fit(
+    members: tuple[int, ...],
+    start: FloatArray,
+    observations: Sequence[Observation],
+    records: float,
+    *,
+    steps: int,
+    prior: FloatArray | None = None,
+    strength: float = 0.0,
+    tolerance: float = TOLERANCE,
+) -> tuple[FloatArray, float]:
+    """The fitted table, and its misfit (f without the prior). members: attributes of the table's axes."""
+    tree = margin_tree(members, start.shape, [observation.attributes for observation in observations])
+    base = np.log(np.maximum(start if prior is None else prior, SMALLEST))
+    problem = Problem(tree, tuple(observations), records, base, strength)
+    table, logarithm = normalised(np.log(np.maximum(start, SMALLEST)))
+    point = problem.point(table, logarithm)
+    slope = problem.gradient(point)
+    largest = float(np.abs(slope).max())
+    values, step, idle = [point.value], 1 / max(largest, SMALLEST), 0
+    for _ in range(steps):
+        if largest <= SMALLEST:
+            break
+        found = _line_search(problem, point, slope, step, max(values[-MEMORY:]))
+        if found is None:
+            break
+        after, step = found
+        next_slope = problem.gradient(after)
+        # <slope, old table> and <next_slope, new table> are 0: gradients are centred
+        along = float(np.vdot(slope, after.table))
+        travelled = -step * along
+        curvature = -float(np.vdot(next_slope, point.table)) - along
+        gained = (values[-1] - after.value) / max(abs(after.value), SMALLEST)
+        idle = idle + 1 if gained < tolerance else 0
+        point, slope = after, next_slope
+        values.append(after.value)
+        step = travelled / curvature if travelled > 0 and curvature > 0 else 2 * step
+        if idle >= 3:
+            break
+    return point.table, point.misfit
+
+
+def prior_strength(observations: Sequence[Observation]) -> float:
+    """How much the prior weighs beside these answers: without it, their noise would be fitted."""
+    return PRIOR * sum(observation.value.size for observation in observations)
+
+
+def _line_search(
+    problem: Problem, point: Point, slope: FloatArray, step: float, reference: float
+) -> tuple[Point, float] | None:
+    """The first of step, step/2, step/4, .. that lowers F enough, None where none does."""
+    for _ in range(60):
+        moved = slope * -step
+        moved += point.logarithm
+        table, logarithm = normalised(moved)
+        after = problem.point(table, logarithm)
+        promised = -float(np.vdot(table, slope))  # <slope, old table> is 0
+        if after.value <= reference - ENOUGH * promised:
+            return after, step
+        step /= 2
+    return None

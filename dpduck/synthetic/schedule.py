@@ -1,0 +1,147 @@
+"""How a budget is divided over rounds: exact rationals, fixed before any data is seen.
+
+With m the most rows of one privacy unit. Pure: epsilon is the number of records' share, plus the first questions',
+plus, per round, 2 m rate (choice) and m / spread (answer). zCDP: rho likewise, (m rate)^2 / 2 and m^2 / (2 spread).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isqrt, log, pi, prod, sqrt
+
+TOTAL_SHARE = {True: Fraction(1, 20), False: Fraction(1, 50)}
+"""Of epsilon (True) or of rho, for the noisy number of records."""
+
+RECORDS = 10_000
+"""Taken for the number of records in predictions where the policy has no EXPECT ROWS."""
+
+UNSEEN = 0.1
+"""Predictions take a marginal that nobody asked for to be this far off in total variation, see predicted_error."""
+
+LOUDEST = 0.25
+"""Rounds are fewer where their noise would exceed this total variation."""
+
+SURVIVING = 0.25
+"""Predictions take this share of the noise to survive the fit to a non-negative table."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """chooses: whether `parameter` is the rate of a choice; else it is the spread of a noisy answer."""
+
+    chooses: bool
+    parameter: Fraction
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The division. amount: epsilon where pure, else rho. first: how many marginals are asked before the rounds.
+
+    first_share: of the amount, for those together. choice_share: of a round, for the choice.
+    adaptive: rounds start at a quarter of their share and double it where an answer is drowned in noise.
+    """
+
+    pure: bool
+    amount: Fraction
+    unit_bound: int
+    rounds: int
+    choice_share: Fraction
+    first: int = 0
+    first_share: Fraction = Fraction(0)
+    adaptive: bool = False
+
+    @property
+    def total_price(self) -> Fraction:
+        """For the number of records."""
+        return self.amount * TOTAL_SHARE[self.pure]
+
+    @property
+    def first_price(self) -> Fraction:
+        """For each marginal before the rounds."""
+        return self.amount * self.first_share / self.first if self.first else Fraction(0)
+
+    @property
+    def round_price(self) -> Fraction:
+        """For each round."""
+        return (self.amount * (1 - TOTAL_SHARE[self.pure]) - self.first_price * self.first) / self.rounds
+
+    def rate(self, price: Fraction) -> Fraction:
+        """The rate of a choice that costs at most this."""
+        if self.pure:
+            return price / (2 * self.unit_bound)
+        return root_below(2 * price) / self.unit_bound
+
+    def spread(self, price: Fraction) -> Fraction:
+        """The scale or variance of an answer that costs exactly this."""
+        return self.unit_bound / price if self.pure else self.unit_bound**2 / (2 * price)
+
+    def of_round(self, price: Fraction) -> tuple[Fraction, Fraction]:
+        """Rate and spread of a round that costs at most this."""
+        choice = price * self.choice_share
+        return self.rate(choice), self.spread(price - choice)
+
+    def variance(self, spread: Fraction) -> float:
+        """Of the noise."""
+        return 2 * float(spread) ** 2 if self.pure else float(spread)
+
+    def questions(self) -> Iterator[Question]:
+        """Everything that will be asked; of adaptive rounds, as many as there would be without doubling."""
+        yield Question(False, self.spread(self.total_price))
+        for _ in range(self.first):
+            yield Question(False, self.spread(self.first_price))
+        rate, spread = self.of_round(self.round_price)
+        for _ in range(self.rounds):
+            yield Question(True, rate)
+            yield Question(False, spread)
+
+
+def root_below(value: Fraction) -> Fraction:
+    """A rational just below the square root: the square root of a price rounds down.
+
+    >>> root_below(Fraction(1, 4))
+    Fraction(1, 2)
+    """
+    bits = 64 + max(0, value.denominator.bit_length() - value.numerator.bit_length())
+    return Fraction(isqrt((value.numerator << 2 * bits) // value.denominator), 1 << bits)
+
+
+def mean_absolute(pure: bool, variance: float) -> float:
+    """Mean absolute value of Laplace or Gaussian noise of this variance."""
+    return sqrt(variance / 2) if pure else sqrt(2 * variance / pi)
+
+
+def predicted_error(schedule: Schedule, shapes: list[tuple[int, ...]], attributes: int, records: int) -> float:
+    """A guess of the mean total variation over marginals after the rounds, from public facts alone.
+
+    What was not asked stays UNSEEN / (1 + rounds / attributes) off; of the noise of what was asked, SURVIVING remains.
+    """
+    _, spread = schedule.of_round(schedule.round_price)
+    noise = mean_absolute(schedule.pure, schedule.variance(spread))
+    cells = sum(prod(shape) for shape in shapes) / len(shapes)
+    return UNSEEN / (1 + schedule.rounds / attributes) + SURVIVING * min(1.0, noise * cells / (2 * records))
+
+
+def rounds_of(schedule: Schedule, shapes: list[tuple[int, ...]], attributes: int, records: int) -> int:
+    """The number of rounds for whole marginals: one per attribute, fewer where noise would drown an answer.
+
+    The noise of an average marginal stays below LOUDEST in total variation.
+    """
+    cells = sum(prod(shape) for shape in shapes) / len(shapes)
+    for rounds in range(attributes, 1, -1):
+        tried = replace(schedule, rounds=rounds)
+        _, spread = tried.of_round(tried.round_price)
+        if mean_absolute(tried.pure, tried.variance(spread)) * cells / (2 * records) <= LOUDEST:
+            return rounds
+    return 1
+
+
+def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int, most: int) -> int:
+    """The number of rounds for single queries: the minimum of the paper's bound on the largest error (Theorem 2.2),
+
+    2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon.
+    """
+    epsilon = float(schedule.amount) if schedule.pure else sqrt(2 * float(schedule.amount))
+    best: float = (records * epsilon * sqrt(log(max(universe, 2))) / (10 * log(max(queries, 2)))) ** (2 / 3)
+    return max(1, min(most, int(best + 0.5)))

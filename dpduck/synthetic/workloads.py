@@ -1,0 +1,63 @@
+"""From a request for synthetic rows to the candidates that MWEM chooses from."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from dpduck.errors import Refusal
+from dpduck.frontend.request import Key
+from dpduck.frontend.synthetic_request import SyntheticRequest
+from dpduck.synthetic.mwem import Pool
+from dpduck.workload.families import Family, interval_products, parities
+
+LARGEST_HISTOGRAM = 1 << 22
+MOST_QUERIES = 20_000_000
+
+
+def pool_of(request: SyntheticRequest) -> Pool:
+    """The workload's families, and those asked before the rounds."""
+    sizes, kind, sets = request.base.sizes, request.kind, request.base.grouping_sets
+    shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in sets]
+    marginal = kind in ("marginals", "sets")
+    ask = request.options.ask or ("marginals" if marginal else "queries")
+    if ask == "marginals" and not marginal:
+        raise Refusal("only marginals are asked as a whole", accepted="ask = 'queries'")
+    _require_few(kind, shapes)
+    if kind == "parities":
+        families = [parities(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
+    elif kind == "ranges":
+        families = [interval_products(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
+    elif kind == "predicates":
+        families = [_condition(request, key) for key in request.predicates]
+    else:
+        families = [Family(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
+    first: tuple[Family, ...] = ()
+    if request.options.first == "marginals":
+        first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
+    elif request.options.first == "histogram":
+        first = (Family(tuple(range(len(sizes))), tuple(sizes)),)
+    return Pool(tuple(sizes), tuple(families), first, ask == "marginals")
+
+
+def _require_few(kind: str, shapes: list[tuple[int, ...]]) -> None:
+    def grown(size: int) -> int:
+        return size * (size + 1) // 2 if kind == "ranges" else size
+
+    queries = sum(prod(grown(size) for size in shape) for shape in shapes)
+    entries = max(grown(size) * size for shape in shapes for size in shape) if kind in ("ranges", "parities") else 0
+    if max(queries, entries) > MOST_QUERIES:
+        raise Refusal(f"the workload has {queries} queries", accepted=f"at most {MOST_QUERIES}")
+
+
+def _condition(request: SyntheticRequest, key: Key) -> Family:
+    """One condition: the cells of the marginal on its columns for which it is true."""
+    places = {column.sources[0]: place for place, column in enumerate(request.base.keys)}
+    order = np.argsort([places[source] for source in key.sources])
+    attributes = tuple(places[key.sources[axis]] for axis in order)
+    shape = tuple(request.base.sources[source].domain.size for source in key.sources)
+    true = [number for number, label in enumerate(key.labels) if label == "true"]
+    codes = np.array(key.codes, np.int64).reshape(shape)
+    mask = np.isin(codes, true).astype(np.int64).transpose(order)
+    return Family(attributes, mask.shape, masks=mask[None])
