@@ -9,6 +9,8 @@ from dpduck.edges.aggregate_answers import error_laws, wholes
 from dpduck.edges.key_release import key_laws, planned_keys
 from dpduck.edges.planned import Planned
 from dpduck.edges.released_rows import released_columns
+from dpduck.edges.sketch_release import SKETCH_COLUMNS
+from dpduck.edges.summary_rows import summary_columns
 from dpduck.frontend.analyse import Analysis
 from dpduck.frontend.names import quote_identifier
 from dpduck.frontend.public_facts import Column
@@ -21,6 +23,7 @@ from dpduck.frontend.released_columns import (
     margin_column,
     stderr_column,
 )
+from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.curved import LEVELS
 from dpduck.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
 
@@ -36,7 +39,7 @@ def margins_sql(table_sql: str, laws: Sequence[Sequence[ErrorLaw]], analysis: An
             if f'"{shown(number)}"' in asked:
                 columns.append(f"{stored(number)}[{_level(analysis.confidence)}] AS {shown(number)}")
         if f'"{margin_column(number)}"' in asked:
-            if analysis.request.has_ranges:
+            if analysis.request.has_ranges or analysis.request.summary is not None:
                 columns.append(f"{_by_cell(of_aggregate[0], number, analysis)} AS {margin_column(number)}")
                 continue
             widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in of_aggregate)
@@ -61,6 +64,15 @@ def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLa
     """The whole statement over a release of these columns without rows."""
     nothing = ", ".join(f"CAST(NULL AS {column.type_name}) AS {quote_identifier(column.name)}" for column in columns)
     return analysis.outer.over(margins_sql(f"(SELECT {nothing} WHERE false)", laws, analysis))
+
+
+def summary_check_sql(analysis: Analysis) -> str:
+    """The same for a summary."""
+    summary = analysis.request.summary
+    sketch = summary is not None and summary.method == "sketch"
+    named = SKETCH_COLUMNS if sketch else summary_columns(analysis.request)
+    columns = [Column(name, type_name) for name, type_name in named]
+    return empty_release_sql(columns, ((ErrorLaw(NoiseKind.LAPLACE, None, 1.0),),), analysis)
 
 
 def outer_check_sql(analysis: Analysis, found: Planned) -> str:

@@ -7,19 +7,15 @@ from fractions import Fraction
 import duckdb
 
 from dpduck.edges import listings
-from dpduck.edges.answers_sql import empty_release_sql, margins_sql, outer_check_sql, selected_check_sql
+from dpduck.edges.answers_sql import empty_release_sql, margins_sql
 from dpduck.edges.asker import Asker
 from dpduck.edges.carriers import Carriers
 from dpduck.edges.catalog import Catalog
 from dpduck.edges.combinations import combined
-from dpduck.edges.cube_release import CubeRecipe
-from dpduck.edges.explained import candidates
-from dpduck.edges.key_explain import explained_keys
-from dpduck.edges.key_release import KeyRecipe
 from dpduck.edges.owner_changes import OwnerChanges
-from dpduck.edges.planned import planned
 from dpduck.edges.policy_store import PolicyStore
 from dpduck.edges.private_views import PrivateViews
+from dpduck.edges.release_kinds import check_sql, explained, recipe
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.releaser import Recipe, Releaser, Steps
 from dpduck.edges.roots import Roots
@@ -105,7 +101,7 @@ class Engine:
             )
         request = self._analysis(statement).request
         asker.require_tables(request.asked_tables)
-        return explained_keys(request) if request.selection is not None else candidates(planned(request))
+        return explained(request)
 
     def describe(self, text: str, asker: Asker) -> str:
         """SQL with the columns that the answer to a statement of dp() would have, and no rows; it spends nothing."""
@@ -114,12 +110,8 @@ class Engine:
             return listings.rows_sql([("status", "VARCHAR")], [])
         analysis = self._analysis(statement)
         asker.require_tables(analysis.request.asked_tables)
-        if analysis.request.selection is None:
-            outer_sql = outer_check_sql(analysis, planned(analysis.request))
-        else:
-            outer_sql = selected_check_sql(analysis)
         with self._open_cursor() as cursor:
-            columns = Catalog(cursor, self._policies).bind(outer_sql, analysis.outer.tables)
+            columns = Catalog(cursor, self._policies).bind(check_sql(analysis), analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
     def budget(self, asker: Asker) -> str:
@@ -199,12 +191,7 @@ class Engine:
         return listings.status(self._tables.put(statement, text, asker, request, release))
 
     def _recipe(self, analysis: Analysis) -> Recipe:
-        request = analysis.request
-        if request.selection is None:
-            return CubeRecipe(
-                request, lambda cursor, found: self._recheck(analysis, cursor, outer_check_sql(analysis, found))
-            )
-        return KeyRecipe(request, lambda cursor: self._recheck(analysis, cursor, selected_check_sql(analysis)))
+        return recipe(analysis, lambda cursor, outer_sql: self._recheck(analysis, cursor, outer_sql))
 
     def _recheck(self, analysis: Analysis, cursor: duckdb.DuckDBPyConnection, outer_sql: str) -> None:
         """What a new release must meet before its charge: facts as analysed, and SQL around it that binds."""

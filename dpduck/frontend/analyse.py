@@ -32,6 +32,7 @@ from dpduck.frontend.row_sql import column_types, content_sql, from_sql, unit_sq
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import resolve
 from dpduck.frontend.statements import Ask
+from dpduck.frontend.summary_checks import summarised, with_summary_columns
 from dpduck.frontend.surroundings import find_annotated, surround
 
 MAX_RELEASED_CELLS = 50_000_000
@@ -81,7 +82,7 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
     grouping = _grouping(select, items, source)
-    builder = KeyBuilder(source, facts, selecting=options.selection is not None)
+    builder = KeyBuilder(source, facts, selecting=options.selection is not None, nodes=options.summary is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
     answers = AnswerReader(
         source.scope,
@@ -96,7 +97,7 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     sets, repeated = _grouping_sets(grouping, keys)
     if options.selection is not None:
         require_selectable(keys, sets, clause or select)
-    released = released_select(select, items, answers, repeated)
+    released = with_summary_columns(released_select(select, items, answers, repeated), items, keys, options.summary)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
@@ -105,6 +106,7 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     if options.selection is not None:
         require_counts(request, clause or select)
     request = with_intervals(request, source.policy)
+    request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
     check_shadowing(select, facts)
     check_binding(request, source, [*answers.reader.expressions, *builder.written], facts)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
@@ -230,7 +232,8 @@ def _request(
     aggregates: tuple[Aggregate, ...],
     facts: PublicFacts,
 ) -> Request:
-    _check_size(select, keys, sets, aggregates, options.selection is not None)
+    if options.summary is None:
+        _check_size(select, keys, sets, aggregates, options.selection is not None)
     place = select.args.get("hint") or select
     policy, max_rows, types = source.policy, row_bound(options, source, place), column_types(source)
     unit_bound = max_rows if policy.unit.column is not None else source.multiplicity

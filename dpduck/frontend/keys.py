@@ -20,6 +20,7 @@ from dpduck.frontend.request import Key, SourceColumn
 from dpduck.frontend.row_tree import RowSource
 
 MAX_RANGE = {"prefixes": 16_384, "ranges": 2048}
+MAX_NODES = 1 << 20
 MAX_IMAGE = 1_000_000
 MAX_DOMAIN = 10_000_000
 
@@ -29,12 +30,14 @@ class KeyBuilder:
 
     selecting: whether keys without a public domain are accepted, because a threshold decides what is shown of them.
     written: such keys, as they were resolved.
+    nodes: ranges are summed up by nodes (workload.dyadic), not one by one.
     """
 
-    def __init__(self, source: RowSource, facts: PublicFacts, selecting: bool = False) -> None:
+    def __init__(self, source: RowSource, facts: PublicFacts, selecting: bool = False, nodes: bool = False) -> None:
         self.source = source
         self.facts = facts
         self.selecting = selecting
+        self.nodes = nodes
         self.written: list[exp.Expr] = []
         self.columns: dict[str, SourceColumn] = {}
         self.names: set[str] = set()
@@ -67,11 +70,12 @@ class KeyBuilder:
         position = self._source(column)
         domain = self.columns[sql_of(column)].domain
         labels = domain.edges if isinstance(domain, RangeDomain) else domain.values
-        if not 1 <= len(labels) <= MAX_RANGE[shape]:
+        most = MAX_NODES if self.nodes else MAX_RANGE[shape]
+        if not 1 <= len(labels) <= most:
             raise refusal(
                 column,
                 f"{shape.upper()} over {len(labels)} values",
-                f"at most {MAX_RANGE[shape]} of them: a larger STEP in the domain",
+                f"at most {most} of them: a larger STEP in the domain",
             )
         codes = tuple(code if code < len(labels) else -1 for code in range(domain.size))
         type_name = released_type(domain)

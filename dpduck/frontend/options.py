@@ -14,13 +14,15 @@ from dpduck.frontend.names import fold
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.request import Treatment
 from dpduck.frontend.row_tree import RowSource
+from dpduck.frontend.summary import NAMES as SUMMARY_NAMES
+from dpduck.frontend.summary import Summary, read_summary
 from dpduck.frontend.token_reader import exact_number
 
 KNOWN = (
     "epsilon", "delta", "rho", "privacy_unit_column", "max_rows_contributed", "max_groups_contributed",
     "group_selection_strategy", "min_privacy_units_per_group", "strategy", "budgets", "consistency", "nonnegative",
     "integer", "confidence", "refresh", "weights", "planning_seconds", "target_stderr",
-    "strategy_table", "aggregate_weights", "other",
+    "strategy_table", "aggregate_weights", "other", *SUMMARY_NAMES,
 )  # fmt: skip
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
@@ -59,6 +61,7 @@ class Options:
     treatment: Treatment
     target_stderr: Fraction | None = None
     selection: SelectionOptions | None = None
+    summary: Summary | None = None
 
 
 def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
@@ -107,6 +110,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
         ),
         target,
         selection,
+        read_summary(given),
     )
 
 

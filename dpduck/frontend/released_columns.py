@@ -8,7 +8,9 @@ HOLE = "dpduck_released_table"
 RELEASED = "released"
 GROUPING_ID = "grouping_id"
 GROUPING_SET = "grouping_set"
-_RESERVED = re.compile(r"grouping_(id|set)|(answer|stderr|margin|lows?|highs?)_\d+", re.IGNORECASE | re.ASCII)
+_RESERVED = re.compile(
+    r"grouping_(id|set)|(answer|stderr|margin|raw|variance|lows?|highs?)_\d+", re.IGNORECASE | re.ASCII
+)
 
 
 def answer_column(aggregate: int) -> str:
@@ -44,6 +46,16 @@ def low_column(aggregate: int) -> str:
 def high_column(aggregate: int) -> str:
     """The upper end of the same."""
     return f"high_{aggregate + 1}"
+
+
+def raw_column(aggregate: int) -> str:
+    """Of a summary, the noisy count before the estimator's weight."""
+    return f"raw_{aggregate + 1}"
+
+
+def variance_column(aggregate: int) -> str:
+    """Of a summary, what a row adds to the variance of a sum."""
+    return f"variance_{aggregate + 1}"
 
 
 def is_reserved(name: str) -> bool:

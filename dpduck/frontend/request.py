@@ -10,6 +10,7 @@ from math import prod
 
 from dpduck.domain import Domain
 from dpduck.frontend.names import TableName
+from dpduck.frontend.summary import Summary
 from dpduck.privacy import Charge
 
 
@@ -163,6 +164,7 @@ class Request:
     unit_bound: the most rows of one privacy unit in the row source after bounding.
     grouping_sets: positions in keys, increasing within a set; no set twice.
     intervals: where every aggregate is an interval of bins of the one source: its first bin and the one after.
+    summary: where a noisy summary is asked for in place of every cell.
     matrix: an analyst's own strategy, as (row, column, value), rows and columns from 0.
     selection: where groups are selected from the data; there is one grouping set then.
     reads: every private table that is read, where there is more than `table` or a key is relied on.
@@ -194,6 +196,7 @@ class Request:
     intervals: tuple[tuple[int, int], ...] = ()
     selection: KeySelection | None = None
     reads: tuple[PrivateTable, ...] = ()
+    summary: Summary | None = None
 
     @property
     def asked_tables(self) -> tuple[TableName, ...]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dpduck.domain import RangeDomain, ValueDomain
 from dpduck.trusted.counting_job import KeyColumn
-from dpduck.trusted.range_bins import BinExpression, bin_expression
+from dpduck.trusted.range_bins import BinExpression, bin_expression, texts_parameter, texts_sql
 
-ParameterValue = int | list[str]
+ParameterValue = int | str
 
 MOST_POSITIONS = 128  # list_position is linear in the list; above this a hash join is faster
 NARROW_BITS = {
@@ -82,7 +82,7 @@ def code_expression(key: KeyColumn, position: int) -> CodeExpression:
     name, value = _named(key, position)
     if isinstance(key.domain, ValueDomain):
         sql = _listed_code(value, key.domain, name, _value_position(value, key.domain, name))
-        return CodeExpression(sql, {name: list(key.domain.values)})
+        return CodeExpression(sql, {name: texts_parameter(key.domain.values)})
     bins = bin_expression(value, key.domain, name)
     null_code = f"WHEN {value} IS NULL THEN {len(key.domain.edges)} " if key.domain.with_null else ""
     sql = f"CASE {null_code}WHEN {value} IS NOT NULL AND {bins.inside} THEN {bins.sql} END"
@@ -157,13 +157,13 @@ def _listed_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
     guard = "" if domain.other is not None and domain.with_null else f"({position}) IS NOT NULL"
     if domain.other is not None and not domain.with_null:
         guard = f"{value} IS NOT NULL"
-    parameters: dict[str, ParameterValue] = {name: list(domain.values)}
+    parameters: dict[str, ParameterValue] = {name: texts_parameter(domain.values)}
     return KeyReading(position, 1, codes, null_code, (), guard, parameters, position, count + 2)
 
 
 def _value_position(value: str, domain: ValueDomain, name: str) -> str:
     """1 .. n for a listed value, NULL for any other; min() makes a twice-listed label unable to raise."""
-    labels = f"CAST(${name} AS {domain.type_name}[])"
+    labels = texts_sql(name, domain.type_name)
     if len(domain.values) <= MOST_POSITIONS:
         return f"list_position({labels}, {value})"
     listed = f"SELECT unnest({labels}) AS dpduck_label, generate_subscripts({labels}, 1) AS dpduck_place"
@@ -195,4 +195,4 @@ def _range_reading(domain: RangeDomain, name: str, value: str) -> KeyReading:
 
 def _range_parameters(domain: RangeDomain, name: str, bins: BinExpression) -> dict[str, ParameterValue]:
     """Edges as texts, only where the expression compares with them: DuckDB refuses parameters that it does not use."""
-    return {name: [*domain.edges, domain.upper]} if bins.uses_edges else {}
+    return {name: texts_parameter([*domain.edges, domain.upper])} if bins.uses_edges else {}

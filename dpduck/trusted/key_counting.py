@@ -13,6 +13,7 @@ from dpduck.trusted.binning_sql import ParameterValue, code_expression
 from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, bounded_rows_sql, key_integer, order_sql
 from dpduck.trusted.counting_job import Attribute
 from dpduck.trusted.key_job import KeyedJob
+from dpduck.trusted.range_bins import texts_parameter, texts_sql
 
 UNITS = "dpduck_units"
 _IN_GROUP = 1
@@ -108,8 +109,8 @@ def _attribute_sql(job: KeyedJob, attribute: Attribute, number: int, parameters:
     if len(codes) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
         return codes[0]
     name = f"dpduck_image_{number}"
-    parameters[name] = [str(code) for code in attribute.codes.reshape(-1).tolist()]
+    parameters[name] = texts_parameter(str(code) for code in attribute.codes.reshape(-1).tolist())
     place = codes[0]
     for code, source in zip(codes[1:], attribute.sources[1:], strict=True):
         place = f"({place} * {job.rows.keys[source].domain.size} + {code})"
-    return f"list_extract(CAST(${name} AS BIGINT[]), {place} + 1)"
+    return f"list_extract({texts_sql(name, 'BIGINT')}, {place} + 1)"

@@ -5,6 +5,8 @@ Every expression is total: it raises on no value of the column's type, be it NaN
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -186,10 +188,23 @@ def _edge_bins(value: str, domain: RangeDomain, name: str) -> tuple[str, bool]:
     guess = _guess(value, domain) if count > MOST_LEAVES else None
     if guess is None:
         return _halve(value, [_literal(edge, domain.type_name) for edge in domain.edges], 0, count), False
-    edges = f"CAST(${name} AS {domain.type_name}[])"
+    edges = texts_sql(name, domain.type_name)
     place = f"TRY_CAST(least(greatest({guess}, 0), {count - 1}) AS INTEGER)"
     below, above = f"{value} < {edges}[{place} + 1]", f"{value} >= {edges}[{place} + 2]"
     return f"{place} + CAST({above} AS TINYINT) - CAST({below} AS TINYINT)", True
+
+
+def texts_sql(name: str, type_name: str) -> str:
+    """A prepared parameter, a JSON list of texts, as a list of this type.
+
+    DuckDB 1.5 takes 0.2 ms for each element of a Python list that is bound, and nothing for a text.
+    """
+    return f"CAST(from_json(${name}, '[\"VARCHAR\"]') AS {type_name}[])"
+
+
+def texts_parameter(texts: Iterable[str]) -> str:
+    """What texts_sql reads."""
+    return json.dumps(list(texts), ensure_ascii=False)
 
 
 def _guess(value: str, domain: RangeDomain) -> str | None:

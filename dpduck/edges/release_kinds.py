@@ -1,0 +1,49 @@
+"""What differs between kinds of releases: counts by grouping sets, selected keys, noisy summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+
+from dpduck.edges.answers_sql import outer_check_sql, selected_check_sql, summary_check_sql
+from dpduck.edges.cube_release import CubeRecipe
+from dpduck.edges.explained import candidates
+from dpduck.edges.key_explain import explained_keys
+from dpduck.edges.key_release import KeyRecipe
+from dpduck.edges.planned import planned
+from dpduck.edges.releaser import Recipe
+from dpduck.edges.summary_listing import summary_listing
+from dpduck.edges.summary_release import summary_recipe
+from dpduck.frontend.analyse import Analysis
+from dpduck.frontend.request import Request
+
+Recheck = Callable[[duckdb.DuckDBPyConnection, str], None]
+
+
+def recipe(analysis: Analysis, recheck: Recheck) -> Recipe:
+    """How the release of a request is made. recheck: takes the SQL that must bind before the charge."""
+    request = analysis.request
+    if request.summary is not None:
+        return summary_recipe(request, lambda cursor: recheck(cursor, summary_check_sql(analysis)))
+    if request.selection is not None:
+        return KeyRecipe(request, lambda cursor: recheck(cursor, selected_check_sql(analysis)))
+    return CubeRecipe(request, lambda cursor, found: recheck(cursor, outer_check_sql(analysis, found)))
+
+
+def check_sql(analysis: Analysis) -> str:
+    """The whole statement over a release without rows, which tells the columns of its answer."""
+    if analysis.request.summary is not None:
+        return summary_check_sql(analysis)
+    if analysis.request.selection is not None:
+        return selected_check_sql(analysis)
+    return outer_check_sql(analysis, planned(analysis.request))
+
+
+def explained(request: Request) -> str:
+    """SQL with what could be released, the chosen way first."""
+    if request.summary is not None:
+        return summary_listing(request)
+    if request.selection is not None:
+        return explained_keys(request)
+    return candidates(planned(request))

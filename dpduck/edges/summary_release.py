@@ -1,0 +1,152 @@
+"""A release of a noisy summary: what is drawn, what it costs, and the table that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import duckdb
+
+from dpduck.edges.counting_jobs import counting_job
+from dpduck.edges.releaser import Product, Recipe, Steps, Terms
+from dpduck.edges.sketch_release import SketchRecipe
+from dpduck.edges.summary_rows import summary_columns, summary_rows
+from dpduck.errors import InternalError, Refusal
+from dpduck.frontend.request import Request
+from dpduck.frontend.summary import Summary
+from dpduck.planning.plan import NoiseKind
+from dpduck.recovery.intervals import ErrorLaw
+from dpduck.summaries.consistency import with_parents
+from dpduck.summaries.design import SketchDesign, SummaryDesign, candidates, designed_sketch
+from dpduck.summaries.estimators import EstimatedSummary, estimated, with_priorities
+from dpduck.summaries.moments import empty_moments
+from dpduck.trusted.contribution import Contribution
+from dpduck.trusted.counting import count_exactly
+from dpduck.trusted.discrete_laplace import LARGEST_SCALE
+from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.mixed_radix import MixedRadix
+from dpduck.trusted.range_nodes import node_sensitivity, sparse_counts
+from dpduck.trusted.summary_sampler import NoisySummary, draw_summary, summary_cost
+from dpduck.workload.dyadic import Axis
+
+Recheck = Callable[[duckdb.DuckDBPyConnection], None]
+CHECKED = ("filter", "filter_one_sided", "filter_priority")
+"""Methods whose cells are all that pass a filter, so that a missing parent means something."""
+
+Axes = tuple[Axis | None, ...]
+
+
+def asked_summary(request: Request) -> Summary:
+    """The summary of a request for one."""
+    if request.summary is None:
+        raise InternalError("no summary is asked for")
+    return request.summary
+
+
+def axes_of(request: Request) -> Axes:
+    """What takes the place of each key in a summary: None for a plain one."""
+    shape = asked_summary(request).shape
+    return tuple(Axis(shape, len(key.labels)) if key.shape else None for key in request.keys)
+
+
+def radix_of(request: Request, axes: Axes) -> MixedRadix:
+    """Positions over the keys, or over the nodes that take their place."""
+    sizes = zip(request.sizes, axes, strict=True)
+    return MixedRadix(tuple(size if axis is None else axis.nodes for size, axis in sizes))
+
+
+def noise_scale(request: Request, axes: Axes) -> Fraction:
+    """Sensitivity over epsilon: the rows of a unit, each in so many nodes."""
+    if request.charge.epsilon is None:
+        raise InternalError("a summary costs epsilon")
+    return request.unit_bound * node_sensitivity(axes) / request.charge.epsilon
+
+
+def summary_candidates(request: Request) -> list[SummaryDesign]:
+    """Every method, the chosen one first."""
+    axes, summary = axes_of(request), asked_summary(request)
+    return candidates(
+        summary, radix_of(request, axes).cells, noise_scale(request, axes), checked=has_parents(summary, axes)
+    )
+
+
+def has_parents(summary: Summary, axes: Axes) -> bool:
+    """Whether nodes without parents are dropped."""
+    return summary.consistent and any(axis is not None and axis.shape == "dyadic" for axis in axes)
+
+
+def sketch_design(request: Request) -> SketchDesign:
+    """The sketch that is asked for, or could be."""
+    axes = axes_of(request)
+    return designed_sketch(asked_summary(request), radix_of(request, axes).cells, noise_scale(request, axes))
+
+
+def summary_recipe(request: Request, recheck: Recheck) -> Recipe:
+    """How the summary of a request is made."""
+    if asked_summary(request).method == "sketch":
+        return SketchRecipe(request, sketch_design(request), recheck)
+    return SummaryRecipe(request, recheck)
+
+
+class SummaryRecipe:
+    """A noisy summary (see releaser.Recipe); the method is chosen by public numbers when the recipe is made."""
+
+    def __init__(self, request: Request, recheck: Recheck) -> None:
+        self._request = request
+        self._recheck = recheck
+        self._axes = axes_of(request)
+        self._radix = radix_of(request, self._axes)
+        self._design = summary_candidates(request)[0]
+        self.terms = Terms(
+            unit_key=request.unit_key,
+            table=str(request.table),
+            charge=request.charge,
+            mechanism=f"{NoiseKind.LAPLACE.value}, {self._design.method} summary",
+            strategy=self._design.method,
+            laws=((summary_law(self._design),),),
+        )
+
+    def check(self) -> None:
+        """The price, computed a second time from the layers that will be drawn."""
+        if self._design.plan.scale > LARGEST_SCALE:
+            raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon")
+        cost = summary_cost(self._design.plan, self._request.unit_bound * node_sensitivity(self._axes))
+        if self._request.charge.epsilon is None or cost > self._request.charge.epsilon:
+            raise InternalError("the summary costs more than the statement; nothing was charged")
+
+    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Facts as analysed, and SQL around the release that binds."""
+        self._recheck(cursor)
+
+    def produce(
+        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
+    ) -> Product:
+        """Exact counts of occupied cells, the noisy summary, its estimates."""
+        request = self._request
+        counts = count_exactly(
+            cursor, counting_job(plain_keys(request), [Contribution(request.aggregates[0].condition)]), bounding_key
+        )
+        steps("after the count")
+        drawn = draw_summary(sparse_counts(counts, self._axes, self._radix), self._design.plan, entropy)
+        steps("after the noise")
+        if has_parents(asked_summary(request), self._axes) and self._design.method in CHECKED:
+            drawn = with_parents(drawn, self._radix, self._axes)
+        return Product(summary_columns(request), summary_rows(request, self._estimated(drawn), self._radix, self._axes))
+
+    def _estimated(self, drawn: NoisySummary) -> EstimatedSummary:
+        design = self._design
+        kept, tau = with_priorities(drawn, design.keep, float(design.tau))
+        theta = min(design.plan.layers[drawn.layers - 1].theta, design.theta)
+        return estimated(kept, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
+
+
+def plain_keys(request: Request) -> Request:
+    """The request with its summary's keys counted label by label."""
+    return replace(request, keys=tuple(replace(key, shape="") for key in request.keys))
+
+
+def summary_law(design: SummaryDesign) -> ErrorLaw:
+    """Of an empty cell: rows carry their own standard errors."""
+    moments = empty_moments(design.scale, design.theta, float(design.tau), design.sides)
+    return ErrorLaw(NoiseKind.LAPLACE, None, moments.square)

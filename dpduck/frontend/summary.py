@@ -1,0 +1,120 @@
+"""OPTIONS (summary = ..): noisy summaries of huge domains (DESIGN 3.3), read and checked from public facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpduck.frontend.positions import refusal
+from dpduck.frontend.token_reader import exact_number
+
+METHODS = (
+    "auto", "filter", "filter_one_sided", "threshold", "priority", "filter_threshold", "filter_priority", "sketch",
+    "geometric",
+)  # fmt: skip
+SHAPES = ("dyadic", "haar")
+NAMES = ("summary", "summary_size", "theta", "tau", "range_summary", "sketch_rows")
+DEFAULT_SIZE = 100_000
+LARGEST_SIZE = 20_000_000
+LARGEST_DOMAIN = 10**30
+LARGEST_THRESHOLD = 10**12
+MOST_SKETCH_ROWS = 99
+"""Rows of a sketch: each multiplies the sensitivity."""
+
+_FILTERED = ("filter", "filter_one_sided", "filter_threshold", "filter_priority")
+_OF_OTHERS = (
+    "strategy", "budgets", "nonnegative", "integer", "weights", "planning_seconds", "strategy_table", "target_stderr",
+    "aggregate_weights",
+)  # fmt: skip
+_THRESHOLDED = ("threshold", "filter_threshold")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A noisy summary that is asked for. theta: of the filter, tau: of threshold sampling, where they are given.
+
+    shape: what takes the place of RANGES(column), dyadic intervals or Haar coefficients. consistent: intervals without
+    their parents are dropped. expect_rows: the public guess of the policy, which choices may use.
+    stated: whether the size was written, and must be of this very summary.
+    """
+
+    method: str
+    size: int
+    theta: int | None = None
+    tau: Fraction | None = None
+    shape: str = "dyadic"
+    sketch_rows: int = 5
+    consistent: bool = True
+    expect_rows: int | None = None
+    stated: bool = False
+
+
+def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
+    """The options of a summary, None where none is asked for."""
+    stated = [name for name in NAMES if name in given]
+    if "summary" not in given:
+        if stated:
+            raise refusal(given[stated[0]], f"{stated[0]} is of a summary", "summary = 'auto' beside it")
+        return None
+    require_plain_treatment(given)
+    method = _choice(given, "summary", METHODS)
+    theta = _number(given, "theta", 1, LARGEST_THRESHOLD, whole=True)
+    tau = _number(given, "tau", Fraction(1, 1000), LARGEST_THRESHOLD)
+    if theta is not None and method not in _FILTERED:
+        raise refusal(given["theta"], f"theta is not of summary = {method!r}", f"one of {_quoted(_FILTERED)}")
+    if tau is not None and method not in _THRESHOLDED:
+        raise refusal(given["tau"], f"tau is not of summary = {method!r}", f"one of {_quoted(_THRESHOLDED)}")
+    size = _number(given, "summary_size", 1, LARGEST_SIZE, whole=True)
+    rows = _number(given, "sketch_rows", 1, MOST_SKETCH_ROWS, whole=True)
+    return Summary(
+        method,
+        DEFAULT_SIZE if size is None else int(size),
+        None if theta is None else int(theta),
+        tau,
+        _choice(given, "range_summary", SHAPES) if "range_summary" in given else "dyadic",
+        5 if rows is None else int(rows),
+        consistent="consistency" not in given or given["consistency"].name.lower() != "none",
+        stated=size is not None and method != "auto",
+    )
+
+
+def _choice(given: dict[str, exp.Expr], name: str, allowed: tuple[str, ...]) -> str:
+    node = given[name]
+    value = str(node.name).lower() if isinstance(node, exp.Literal) and node.is_string else ""
+    if value not in allowed:
+        raise refusal(node, f"{name} has no such value", _quoted(allowed))
+    return value
+
+
+def _quoted(names: tuple[str, ...]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _number(
+    given: dict[str, exp.Expr], name: str, least: int | Fraction, most: int, *, whole: bool = False
+) -> Fraction | None:
+    node = given.get(name)
+    if node is None:
+        return None
+    kind = "a whole number" if whole else "a number"
+    wanted = f"{name} = {kind} from {float(least):g} to {float(most):.6g}"
+    if not isinstance(node, exp.Literal) or node.is_string:
+        raise refusal(node, f"{name} is not {kind}", wanted)
+    try:
+        value = exact_number(node.name)
+    except (ValueError, ZeroDivisionError):
+        raise refusal(node, f"{name} is not {kind}", wanted) from None
+    if not least <= value <= most or (whole and value.denominator != 1):
+        raise refusal(node, f"{name} is out of range", wanted)
+    return value
+
+
+def require_plain_treatment(given: dict[str, exp.Expr]) -> None:
+    """Options of the other kinds of release say nothing about a summary."""
+    for name in _OF_OTHERS:
+        if name in given:
+            raise refusal(given[name], f"{name} is not of a summary", f"{', '.join(NAMES)}, consistency = 'none'")
+    if str(given.get("consistency", "l2")) not in ("l2", "'l2'", "'none'", "none"):
+        raise refusal(given["consistency"], "consistency of a summary has no such value", "'none', or without it")

@@ -1,0 +1,1 @@
+"""Sparse publication: the choice of a summary by public numbers, its estimators, dyadic ranges, wavelets, sketches."""

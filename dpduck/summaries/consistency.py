@@ -1,0 +1,56 @@
+"""The consistency check of dyadic summaries: a node is dropped where a parent is absent (the paper's section 6).
+
+Exact counts grow towards the root, so a node above the filter whose parent is below it is nearly always noise. With
+several ordered attributes a node has one parent in each direction, and all of them must be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.summaries.estimators import subset
+from dpduck.trusted.mixed_radix import MixedRadix, at_most
+from dpduck.trusted.summary_sampler import NoisySummary
+from dpduck.workload.dyadic import Axis
+
+IntegerArray = NDArray[np.int64]
+
+
+def with_parents(summary: NoisySummary, radix: MixedRadix, axes: Sequence[Axis | None]) -> NoisySummary:
+    """The summary without nodes that lack an ancestor: checked from the root down, a level at a time."""
+    codes = radix.unpack(summary.positions)
+    depth = np.zeros(len(summary.counts), dtype=np.int64)
+    for axis, code in zip(axes, codes, strict=True):
+        if axis is not None:
+            depth += axis.height - axis.places(code)[0]
+    kept = np.ones(len(summary.counts), dtype=np.bool_)
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        places = np.flatnonzero(depth == level)
+        for number, axis in enumerate(axes):
+            if axis is not None and places.size:
+                kept[places] &= _parent_kept(summary, radix, codes, kept, places, number, axis)
+    return subset(summary, kept)
+
+
+def _parent_kept(
+    summary: NoisySummary,
+    radix: MixedRadix,
+    codes: Sequence[IntegerArray],
+    kept: NDArray[np.bool_],
+    places: NDArray[np.intp],
+    number: int,
+    axis: Axis,
+) -> NDArray[np.bool_]:
+    """Whether the parent along one axis is in the summary and was itself kept; true of roots."""
+    parents = axis.parents(codes[number][places])
+    chosen = [code[places] for code in codes]
+    chosen[number] = np.maximum(parents, 0)
+    wanted = radix.pack(chosen, len(places))
+    found = at_most(summary.positions, wanted) - 1
+    before = np.maximum(found, 0)
+    present = (found >= 0) & (summary.positions[:, before] == wanted).all(axis=0)
+    answer: NDArray[np.bool_] = (parents < 0) | (present & kept[before])
+    return answer

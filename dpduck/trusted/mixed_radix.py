@@ -1,0 +1,140 @@
+"""Positions of cells in domains of up to 10^30 cells: mixed radix, in one 64-bit word where it fits, else in several.
+
+Positions have shape (words, count), int64. Word w holds some consecutive attributes, the first varying slowest, and is
+from 0 to bases[w] - 1; words are digits, the first counts most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int64]
+LARGEST_WORD = 1 << 62
+
+
+@dataclass(frozen=True)
+class MixedRadix:
+    """sizes: of the attributes, each below LARGEST_WORD.
+
+    >>> MixedRadix((3, 1 << 60, 5)).bases
+    (3458764513820540928, 5)
+    """
+
+    sizes: tuple[int, ...]
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The attributes of each word."""
+        groups: list[list[int]] = [[]]
+        for attribute, size in enumerate(self.sizes):
+            if prod(self.sizes[other] for other in groups[-1]) * size >= LARGEST_WORD:
+                groups.append([])
+            groups[-1].append(attribute)
+        return tuple(tuple(group) for group in groups)
+
+    @cached_property
+    def bases(self) -> tuple[int, ...]:
+        """How many values each word has."""
+        return tuple(prod(self.sizes[attribute] for attribute in group) for group in self.groups)
+
+    @cached_property
+    def cells(self) -> int:
+        """m."""
+        return prod(self.bases)
+
+    def pack(self, coordinates: Sequence[NDArray[np.integer]], count: int) -> Positions:
+        """Positions of cells from one array of codes for each attribute, shape (count,)."""
+        positions = np.zeros((len(self.groups), count), dtype=np.int64)
+        for word, group in zip(positions, self.groups, strict=True):
+            for attribute in group:
+                np.multiply(word, self.sizes[attribute], out=word)
+                np.add(word, coordinates[attribute], out=word)
+        return positions
+
+    def unpack(self, positions: Positions) -> tuple[NDArray[np.int64], ...]:
+        """The codes of each attribute."""
+        codes: list[NDArray[np.int64]] = []
+        for word, group in zip(positions, self.groups, strict=True):
+            rest, found = word, []
+            for attribute in reversed(group[1:]):
+                rest, code = np.divmod(rest, self.sizes[attribute])
+                found.append(code)
+            codes += [*([rest] if group else []), *reversed(found)]
+        return tuple(codes)
+
+    def minus(self, positions: Positions, amounts: NDArray[np.int64]) -> Positions:
+        """Positions lowered by amounts that none of them falls below."""
+        lowered, borrowed = positions.copy(), amounts
+        for word, base in zip(lowered[::-1], self.bases[::-1], strict=True):
+            borrowed, digit = np.divmod(borrowed, base)
+            np.subtract(word, digit, out=word)
+            under = word < 0
+            word[under] += base
+            borrowed = borrowed + under
+        return lowered
+
+    def plus(self, positions: Positions, amounts: NDArray[np.int64]) -> Positions:
+        """Positions raised by amounts; none of them reaches the end of the domain."""
+        raised, carried = positions.copy(), amounts
+        for word, base in zip(raised[::-1], self.bases[::-1], strict=True):
+            carried, digit = np.divmod(carried, base)
+            np.add(word, digit, out=word)  # below 2 * LARGEST_WORD
+            over = word >= base
+            word[over] -= base
+            carried = carried + over
+        return raised
+
+
+def ordering(positions: Positions) -> NDArray[np.intp]:
+    """What sorts positions; equal ones keep their order."""
+    return np.argsort(positions[0], kind="stable") if len(positions) == 1 else np.lexsort(positions[::-1])
+
+
+def first_of_each(ordered: Positions) -> NDArray[np.bool_]:
+    """Which of the sorted positions differ from the one before."""
+    first = np.ones(ordered.shape[1], dtype=np.bool_)
+    first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    return first
+
+
+def merged(positions: Positions, counts: NDArray[np.int64]) -> tuple[Positions, NDArray[np.int64]]:
+    """Distinct positions in order with the sums of their counts; those whose sum is 0 are left out."""
+    order = ordering(positions)
+    positions, counts = positions[:, order], counts[order]
+    first = first_of_each(positions)
+    if not first.all():
+        counts = np.add.reduceat(counts, np.flatnonzero(first))
+        positions = positions[:, first]
+    occupied = counts != 0
+    return (positions, counts) if occupied.all() else (positions[:, occupied], counts[occupied])
+
+
+def at_most(ordered: Positions, wanted: Positions) -> NDArray[np.int64]:
+    """For each wanted position, how many of the ordered ones do not exceed it."""
+    if len(ordered) == 1:
+        found: NDArray[np.int64] = np.searchsorted(ordered[0], wanted[0], side="right").astype(np.int64)
+        return found
+    low = np.zeros(wanted.shape[1], dtype=np.int64)
+    high = np.full(wanted.shape[1], ordered.shape[1], dtype=np.int64)
+    for _ in range(ordered.shape[1].bit_length()):
+        open_still = low < high
+        middle = (low + high) >> 1
+        probe = ordered[:, np.minimum(middle, ordered.shape[1] - 1)] if ordered.shape[1] else wanted
+        beyond = _less(wanted, probe)
+        low = np.where(open_still & ~beyond, middle + 1, low)
+        high = np.where(open_still & beyond, middle, high)
+    return low
+
+
+def _less(first: Positions, second: Positions) -> NDArray[np.bool_]:
+    """Word by word, the last that decides being the first that differs."""
+    less = np.zeros(first.shape[1], dtype=np.bool_)
+    for left, right in zip(first[::-1], second[::-1], strict=True):
+        less = (left < right) | ((left == right) & less)
+    return less

@@ -1,0 +1,91 @@
+"""Binomial draws are exact, for any number of trials."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted.exact_bernoulli import equal_flips, flips
+from dpduck.trusted.exact_binomial import binomial
+from dpduck.trusted.summary_law import SummaryLaw
+
+DRAWS = 8_000
+
+
+class Scripted:
+    """Entropy that plays given bytes first: ties can be made to happen."""
+
+    def __init__(self, script: bytes) -> None:
+        self.script = script
+
+    def bytes(self, count: int) -> bytes:
+        block, self.script = self.script[:count], self.script[count:]
+        return block + operating_system_entropy().bytes(count - len(block))
+
+
+@pytest.mark.parametrize(
+    ("trials", "probability"),
+    [(1, Fraction(1, 3)), (40, Fraction(1, 2)), (40, Fraction(97, 100)), (2000, Fraction(1, 900)), (7, Fraction(0))],
+)
+def test_the_law_is_binomial(trials: int, probability: Fraction) -> None:
+    """Chi-square against the law, false alarm 1e-10; a law that is 3 % off is found where it has spread enough."""
+    entropy = operating_system_entropy()
+    draws = [binomial(trials, lambda bits: (probability, probability), entropy) for _ in range(DRAWS)]
+    found = np.bincount(draws, minlength=trials + 1)
+    expected = stats.binom.pmf(np.arange(trials + 1), trials, float(probability)) * DRAWS
+    common = expected > 5
+    groups = [np.append(part[common], part[~common].sum() + 1e-9) for part in (found, expected)]
+    assert stats.chisquare(groups[0], groups[1] * groups[0].sum() / groups[1].sum()).pvalue > 1e-10
+    if probability:
+        error = sqrt(trials * probability * (1 - probability) / DRAWS)
+        assert abs(np.mean(draws) - trials * float(probability)) < 6.5 * error
+
+
+@pytest.mark.parametrize("exponent", [9, 18, 30])
+def test_huge_domains(exponent: int) -> None:
+    """Mean and variance with 10^exponent trials and about 300 successes; four moments' worth of 1e-10 alarms."""
+    law = SummaryLaw(Fraction(10), round(10 * np.log(10.0**exponent / 300)))
+    entropy, mean = operating_system_entropy(), 10**exponent * law.upgraded()
+    draws = np.array([binomial(10**exponent, law.given_not_before, entropy) for _ in range(1_500)])
+    assert abs(draws.mean() - mean) < 6.5 * sqrt(mean / 1_500)
+    assert abs(draws.var() / mean - 1) < 6.5 * sqrt(2 / 1_500)
+
+
+def test_doubt_draws_more_bits() -> None:
+    """A uniform that ties with a step of the distribution function is refined, never guessed."""
+    half = (Fraction(1, 2), Fraction(1, 2))
+    # F(mode) of one fair trial is 1/2: U = 1/2 exactly for 64 bits, so only later bits can decide.
+    tied = (1 << 63).to_bytes(8, "big")
+    for later, answer in ((b"\0" * 8, {0, 1}), (b"\xff" * 8, {0, 1})):
+        assert binomial(1, lambda bits: half, Scripted(tied + later)) in answer
+    vague = iter([(Fraction(1, 4), Fraction(3, 4))])
+    assert binomial(1, lambda bits: next(vague, half), Scripted(tied)) in (0, 1)
+    assert binomial(5, lambda bits: (Fraction(1), Fraction(1)), Scripted(b"")) == 5
+
+
+def test_flips_are_exact_where_floats_doubt() -> None:
+    """With U = 1/2 for 64 bits, flips of probability 1/2 + 2^-70 and 1/2 - 2^-70 differ; bounds are refined too."""
+    tied = (1 << 63).to_bytes(8, "little")
+    more, less = (Fraction(1, 2) + sign * Fraction(1, 1 << 70) for sign in (1, -1))
+    later = b"\0" * 8
+    assert flips(np.array([0.5]), lambda place: more, Scripted(tied + later)).tolist() == [True]
+    assert flips(np.array([0.5]), lambda place: less, Scripted(tied + later)).tolist() == [False]
+    assert equal_flips(lambda bits: (more, more), 1, Scripted(tied + later)).tolist() == [True]
+    assert equal_flips(lambda bits: (less, less), 1, Scripted(tied + later)).tolist() == [False]
+
+
+@pytest.mark.parametrize("probability", [0.2, 0.5])
+def test_flips_have_their_probability(probability: float) -> None:
+    """400,000 flips, 6.5 standard deviations."""
+    exact = Fraction(probability)
+    entropy = operating_system_entropy()
+    for outcome in (
+        flips(np.full(400_000, probability), lambda place: exact, entropy),
+        equal_flips(lambda bits: (exact, exact), 400_000, entropy),
+    ):
+        assert abs(outcome.mean() - probability) < 6.5 * sqrt(probability * (1 - probability) / 400_000)
