@@ -66,7 +66,7 @@ class Axis:
 
     def places(self, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
         """Level and interval of nodes; the total of a Haar axis has level 0, interval 0."""
-        starts = np.array(self.offsets[:-1], dtype=np.int64)
+        starts = np.array(self.offsets[:-1] or (1,), dtype=np.int64)
         step = np.searchsorted(starts, numbers, side="right") - 1
         total = step < 0
         intervals = np.where(total, 0, numbers - starts[np.maximum(step, 0)])
