@@ -1,4 +1,4 @@
-"""One client of benchmarks/server_load.py: asks new questions or reads, for a while, and prints what it found."""
+"""One client of benchmarks/server_load.py: asks new questions, or reads at a pace, and prints what it found."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ READ = "FROM clinic.query('SELECT ward, n FROM by_ward WHERE n > 0')"
 QUESTION = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {epsilon}) {keys}, count(*) AS n FROM visits GROUP BY {keys}"
 )
+PACE = 0.25  # seconds between two reads of one client, as of a dashboard
 KEYS = ("ward", "age", "sex", "ward, sex", "age, sex")
 
 
@@ -31,6 +32,8 @@ def main(address: str, token: str, what: str, number: str, seconds: str, *extens
             if not found:
                 print("error: no rows")
             print("read" if what == "read" else "answer", time.perf_counter() - begin)
+            if what == "read":
+                time.sleep(PACE)
 
 
 def question(number: int, turn: int) -> str:

@@ -2,7 +2,8 @@
 
 Gates: no error, no overdraft, no lost charge; readers' median latency at most 3 times the unloaded one; the gate at
 most 1 ms a statement; a released table of a million rows over Quack at most 1.3 times Quack without the gate.
-Traps avoided: readers are the same process and table with and without load; every question is a new one, so that no
+Readers read four times a second each, askers as fast as they are answered. Traps avoided: the readers are the same
+process and table with and without load; every question is a new one, so that no
 answer comes from a cache; both ways of reading the large table alternate in one run; medians, not best times.
 """
 
