@@ -12,6 +12,24 @@ from dpduck.frontend.private_keys import COUNTED
 from dpduck.frontend.request import Aggregate, Key
 
 
+def check_groups(
+    aggregates: Sequence[Aggregate], keys: Sequence[Key], sets: Sequence[tuple[int, ...]], place: exp.Expr
+) -> None:
+    """What a unit adds once to each group holds for groups that are released as they are counted, one by one."""
+    by_group = [one for one in aggregates if one.operand is not None and one.operand.per_group]
+    if by_group and (len(sets) != 1 or not all(_one_to_one(key) for key in keys)):
+        raise refusal(
+            place,
+            f"{by_group[0].text[:60]} bounds what a unit adds to a group, and these groups overlap",
+            "one plain GROUP BY of columns",
+        )
+
+
+def _one_to_one(key: Key) -> bool:
+    kept = [code for code in key.codes if code >= 0]
+    return len(key.sources) == 1 and len(set(kept)) == len(kept) and not key.shape
+
+
 def check_treatment(options: Options, aggregates: Sequence[Aggregate], keys: Sequence[Key], place: exp.Expr) -> None:
     """Options that hold for counts alone, keys that hold for sums alone, and one weight for each aggregate."""
     treatment = options.treatment

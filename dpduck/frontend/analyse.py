@@ -10,7 +10,7 @@ from math import prod
 from sqlglot import exp
 
 from dpduck.errors import Refusal
-from dpduck.frontend.aggregate_rules import check_treatment
+from dpduck.frontend.aggregate_rules import check_groups, check_treatment
 from dpduck.frontend.aggregates import AggregateReader
 from dpduck.frontend.answers import AnswerReader, has_aggregate
 from dpduck.frontend.binding import check_binding, check_shadowing
@@ -101,6 +101,7 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
+    check_groups(answers.aggregates, keys, sets, clause or select)
     options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
     if options.selection is not None:

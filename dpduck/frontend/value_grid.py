@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, gcd, log10
 
-LARGEST_INTEGER = 1 << 31
-"""Bounds in steps stay below this, so that 2^31 rows add up in 64 bits."""
+LARGEST_INTEGER = 1 << 24
+"""Bounds in steps stay below this: finer ones would vanish in noise, and its scale would not fit its samplers."""
 
-FINEST = 10**8
+FINEST = 10**6
 """Bounds that say nothing of a step get decimal steps, about so many at most."""
 
 

@@ -24,7 +24,9 @@ SHARES = 1 << 24
 MOST_CHOICES = 4
 """Up to so many operands are tried in every way; of more, sums are measured alone unless something needs counts."""
 
-MOST_SQUARED_STEPS = 1 << 15
+MOST_SQUARED_STEPS = 1 << 13
+"""Noise for squares of more would not fit its samplers where units have many rows."""
+
 AVERAGE_ERROR = {1: 2 / 3, 2: 3 / 4}
 """Relative variance of an average from moments of a degree, a mean over all averages between the bounds."""
 VARIANCE_ERROR = 1 / 2

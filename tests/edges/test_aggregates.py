@@ -172,3 +172,11 @@ def test_no_rows_at_all(stays: Clinic) -> None:
     for _, _, average, low, high, _ in rows:
         assert 0 <= low <= high <= 1000
         assert average is None or low <= average <= high
+
+
+def test_units_are_not_counted_twice_in_a_group(stays: Clinic) -> None:
+    """Groups that overlap, or are images of several values, would count a unit more than once: they are refused."""
+    for grouping in ("CUBE (sex, ward)", "lower(ward) = 'w1'", "ROLLUP (sex)"):
+        key = "" if "(sex" in grouping else f"{grouping}, "
+        for counted in ("count(DISTINCT patient)", "sum(age, contribution_bounds_per_group => (0, 100))"):
+            assert "overlap" in stays.refused(ask(f"{key}{counted}", f"GROUP BY {grouping}"))

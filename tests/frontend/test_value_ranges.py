@@ -71,7 +71,7 @@ def test_settled_grids_are_whole(low: Fraction, width: Fraction, step: Fraction)
 
 
 def test_coarser_steps() -> None:
-    """A declared range of more than 2^31 steps is coarsened, a union takes the common step."""
+    """A declared range of more than 2^24 steps is coarsened, a union takes the common step."""
     settled = Grid(Fraction(0), Fraction(10**9), Fraction(1, 1000)).settled()
     assert settled.high / settled.step <= LARGEST_INTEGER + 1
     joined = union([Grid(Fraction(0), Fraction(1), Fraction(1, 2)), Grid(Fraction(3), Fraction(3), Fraction(0))])
