@@ -180,9 +180,9 @@ def test_neighbours_are_told_apart_no_better_than_charged() -> None:
 @pytest.mark.audit
 @pytest.mark.parametrize("pure", [True, False])
 def test_audit_of_whole_runs(pure: bool) -> None:
-    """The same with 40,000 runs; for zCDP the bound is on epsilon at delta 1e-3 by its tail."""
+    """The same with 10,000 runs; for zCDP the bound is on epsilon at delta 1e-3 by its tail."""
     amount = Fraction(1) if pure else Fraction(1, 8)
     limit = 1.0 if pure else float(amount) + 2 * sqrt(float(amount) * log(1e3)) + 1e-3
     table, near = np.array([2, 0]), np.array([1, 0])
-    found = lower_bound_on_epsilon(*(outcomes(one, amount, 40_000, pure) for one in (table, near)))
+    found = lower_bound_on_epsilon(*(outcomes(one, amount, 10_000, pure) for one in (table, near)))
     assert found <= limit
