@@ -20,6 +20,7 @@ from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.releaser import Recipe, Releaser, Steps
 from dpduck.edges.roots import Roots
 from dpduck.edges.sparse_queries import SparseQueries
+from dpduck.edges.sparse_store import SparseStore
 from dpduck.edges.strategy_table import with_matrix
 from dpduck.edges.synthetic_plan import explained_synthetic, mechanisms
 from dpduck.edges.synthetic_release import SyntheticRecipe
@@ -65,7 +66,10 @@ class Engine:
         self._changes = OwnerChanges(roots.cursor, self._policies, ledger)
         self._views = PrivateViews(self._releases, store)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
-        self._sparse = SparseQueries(roots.cursor, self._policies, self._releases, self._releaser, self._views)
+        self._sparse = SparseQueries(
+            roots.cursor, self._policies, self._releases, self._releaser, self._views, ledger,
+            SparseStore(roots.cursor, store), steps,
+        )  # fmt: skip
 
     @property
     def ledger(self) -> Ledger:
@@ -152,6 +156,14 @@ class Engine:
     def ratio_of(self, text: str, asker: Asker) -> str:
         """SQL with the ratio of two such sums."""
         return combined(self._releases, text, asker)
+
+    def ask(self, argument: str, asker: Asker) -> str:
+        """SQL with the answers of a private histogram or session."""
+        return self._sparse.ask(argument, asker)
+
+    def list_sessions(self, asker: Asker) -> str:
+        """SQL that lists private histograms and sessions."""
+        return self._sparse.list_sessions(asker)
 
     def _analysis(self, statement: Ask) -> Analysis:
         with self._open_cursor() as cursor:

@@ -28,10 +28,13 @@ MACROS = {
     "dp_policies": ("", "list_policies"),
     "dp_releases": ("", "list_releases"),
     "dp_check": ("table_name", "check"),
+    "dp_sessions": ("", "list_sessions"),
+    "dp_ask": ("name, keys, weights := NULL", "ask"),
     "dp_stderr_of": ("release, weight, confidence := 0.95, aggregate := 1", "stderr_of"),
     "dp_ratio_of": ("release, numerator, denominator, confidence := 0.95, aggregate := 1", "ratio_of"),
 }
 SEVERAL_ARGUMENTS = {
+    "dp_ask": "CAST(json_array(name, keys, weights) AS VARCHAR)",
     "dp_stderr_of": "CAST(json_array(release, confidence, aggregate, weight) AS VARCHAR)",
     "dp_ratio_of": "CAST(json_array(release, confidence, aggregate, numerator, denominator) AS VARCHAR)",
 }
@@ -59,6 +62,7 @@ def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         "describe": engine.describe,
         "explain": engine.explain,
         "check": engine.check,
+        "ask": engine.ask,
         "stderr_of": engine.stderr_of,
         "ratio_of": engine.ratio_of,
     }
@@ -67,6 +71,7 @@ def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         "ledger_entries": engine.ledger_entries,
         "list_policies": engine.list_policies,
         "list_releases": engine.list_releases,
+        "list_sessions": engine.list_sessions,
     }
     if action in with_argument:
         return with_argument[action](argument or "", asker)

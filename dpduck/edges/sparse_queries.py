@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,19 +12,41 @@ from dpduck.edges import listings
 from dpduck.edges.asker import Asker
 from dpduck.edges.catalog import Catalog
 from dpduck.edges.collations import collation_of
+from dpduck.edges.key_questions import Asked, listed_questions, read_argument, table_questions
 from dpduck.edges.policy_store import PolicyStore
 from dpduck.edges.private_views import PrivateViews
 from dpduck.edges.projection_release import ProjectionRecipe, projection_plan, seed_select, value_select
-from dpduck.edges.release_store import ReleaseStore
-from dpduck.edges.releaser import Releaser
+from dpduck.edges.release_store import ReleaseStore, require_view_name
+from dpduck.edges.releaser import Releaser, Steps
 from dpduck.edges.roots import OpenCursor
-from dpduck.errors import Refusal
+from dpduck.edges.session_release import (
+    COMPUTATIONAL,
+    HistogramRecipe,
+    SessionRecipe,
+    histogram_from_facts,
+    secret_name,
+)
+from dpduck.edges.sessions import Sessions
+from dpduck.edges.sparse_answers import histogram_answers, session_answers
+from dpduck.edges.sparse_store import Named, SparseStore
+from dpduck.errors import InternalError, PermissionRefusal, Refusal
+from dpduck.frontend.parse import parse_statement
 from dpduck.frontend.sparse_keys import require_collation
 from dpduck.frontend.sparse_request import SparseRequest, analyse_sparse
-from dpduck.frontend.sparse_statements import PROJECTION, CreateSparse, DropSparse
+from dpduck.frontend.sparse_statements import HISTOGRAM, PROJECTION, SESSION, CreateSparse, DropSparse
 from dpduck.frontend.statements import Ask, DropPrivateView
+from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted.lazy_histogram import LazyHistogram
+from dpduck.trusted.ledger import Ledger
+from dpduck.trusted.secrets_file import required
 
 SEED = "_seed"
+OWNER_NAME = "owner"
+LISTED = (
+    ("name", "VARCHAR"), ("kind", "VARCHAR"), ("table_name", "VARCHAR"), ("principal", "VARCHAR"),
+    ("sparsity", "BIGINT"), ("queries", "BIGINT"), ("answered", "BIGINT"), ("updates", "BIGINT"),
+    ("updates_left", "BIGINT"), ("alpha", "DOUBLE"), ("note", "VARCHAR"),
+)  # fmt: skip
 
 
 class SparseQueries:
@@ -36,21 +59,36 @@ class SparseQueries:
         releases: ReleaseStore,
         releaser: Releaser,
         views: PrivateViews,
+        ledger: Ledger,
+        store: SparseStore,
+        steps: Steps,
     ) -> None:
         self._open_cursor = open_cursor
         self._policies = policies
         self._releases = releases
         self._releaser = releaser
         self._views = views
+        self._ledger = ledger
+        self._store = store
+        self._steps = steps
+        self._sessions = Sessions(open_cursor, ledger, store, operating_system_entropy(), steps)
+        self._histograms: dict[str, LazyHistogram] = {}
+        self._lock = threading.Lock()
+        self._last_drop: tuple[str, str] | None = None
+        store.create_tables()
 
     def create(self, statement: CreateSparse, text: str, asker: Asker) -> str:
         """Releases what the statement asks for, under its name."""
         sparse = self._analysed(statement)
         asker.require_tables(sparse.request.asked_tables)
-        return listings.status(self._create_projection(sparse, statement, text, asker))
+        if statement.kind == PROJECTION:
+            return listings.status(self._create_projection(sparse, statement, text, asker))
+        return listings.status(self._create_named(sparse, text, asker))
 
     def drop(self, statement: DropSparse, text: str, asker: Asker) -> str:
         """Takes a name away; what was released under it stays, so that asking again is free."""
+        if statement.kind != PROJECTION:
+            return listings.status(self._drop_named(statement, text, asker))
         existing = self._releases.view(statement.name)
         if existing is not None and existing.strategy != PROJECTION:
             raise Refusal(f"{statement.name!r} is no projection", accepted="DROP PRIVATE VIEW")
@@ -71,6 +109,106 @@ class SparseQueries:
         self._views.put(seed, text, asker, release, seed_select(table, projection_plan(sparse)))
         return self._views.put(main, text, asker, release, value_select(table))
 
+    def ask(self, argument: str, asker: Asker) -> str:
+        """SQL with the answers of a histogram or session; equal questions have equal answers for ever."""
+        name, keys, weights = read_argument(argument)
+        named = self._askable(name, asker)
+        with self._open_cursor() as cursor:
+            if isinstance(keys, str):
+                asked = table_questions(cursor, named.keys, keys, Catalog(cursor, self._policies))
+            else:
+                asked = listed_questions(cursor, named.keys, keys, weights)
+        if named.kind == HISTOGRAM:
+            return self._histogram(named, asked)
+        answers = self._sessions.ask(named, asked, lambda: self._analysed_again(named))
+        return session_answers(named, self._sessions.plan(named), asked, answers)
+
+    def list_sessions(self, asker: Asker) -> str:
+        """SQL that lists what an asker may ask."""
+        rows: list[list[listings.Value]] = []
+        for named in self._store.all():
+            if not may_ask(named, asker):
+                continue
+            used, answered = self._store.updates_used(named.digest)
+            plan = self._sessions.plan(named) if named.kind == SESSION else None
+            note = "" if plan else COMPUTATIONAL
+            rows.append([
+                named.name, named.kind, named.table, named.principal, named.sparsity, named.queries,
+                answered if plan else None, None if plan is None else plan.law.updates,
+                None if plan is None else plan.law.updates - used, None if plan is None else plan.alpha, note,
+            ])  # fmt: skip
+        return listings.rows_sql(LISTED, rows)
+
+    def _histogram(self, named: Named, asked: Asked) -> str:
+        law = histogram_from_facts(self._store.facts(named))
+        histogram = self._histograms.get(named.digest)
+        if histogram is None:
+            histogram = LazyHistogram.from_bytes(required(self._ledger.secrets, secret_name(named.digest)))
+            self._histograms[named.digest] = histogram
+        values = histogram.values(asked.digests, law.noise, law.spread).tolist()
+        self._steps("values computed")
+        with self._lock:
+            released = self._store.released(named.digest, asked.keys(), values)
+        self._steps("values stored")
+        return histogram_answers(named, law, asked, released)
+
+    def _askable(self, name: str, asker: Asker) -> Named:
+        named = self._store.named(name)
+        if named is None:
+            raise Refusal(
+                f"there is no private histogram or session {name[:100]!r}", accepted="a name of dp_sessions()"
+            )
+        if not may_ask(named, asker):
+            raise PermissionRefusal(f"the {named.kind} {named.name!r} is another's", accepted="one of dp_sessions()")
+        asker.require_table(named.table)
+        return named
+
+    def _create_named(self, sparse: SparseRequest, text: str, asker: Asker) -> str:
+        require_view_name(sparse.name)
+        with self._lock:
+            existing = self._store.named(sparse.name)
+            if existing is not None:
+                if (existing.digest, existing.statement, existing.principal) == (sparse.digest(), text, asker.name):
+                    return f"{existing.name} is ready"
+                raise Refusal(
+                    f"the name {sparse.name!r} is taken",
+                    accepted=f"DROP PRIVATE {existing.kind.upper()}, or another name",
+                )
+            recipe = HistogramRecipe if sparse.kind == HISTOGRAM else SessionRecipe
+            release = self._releaser.release(
+                sparse.digest(), lambda: recipe(sparse, self._rechecking(sparse), self._ledger.secrets), asker, text
+            )
+            self._store.put_name(sparse, text, asker.name, release.name)
+            self._last_drop = None
+        return f"{sparse.name} is ready"
+
+    def _drop_named(self, statement: DropSparse, text: str, asker: Asker) -> str:
+        done = f"{statement.name} is dropped; its budget stays spent"
+        with self._lock:
+            existing = self._store.named(statement.name)
+            if existing is None or existing.kind != statement.kind:
+                if self._last_drop == (text, asker.name):
+                    return done
+                if statement.if_exists:
+                    return f"there was no such {statement.kind}"
+                raise Refusal(
+                    f"there is no private {statement.kind} {statement.name!r}",
+                    accepted="a name of dp_sessions(), or IF EXISTS",
+                )
+            if not asker.owner and existing.principal != asker.name:
+                raise PermissionRefusal(
+                    f"the {existing.kind} {existing.name!r} is another's", accepted="one of your own"
+                )
+            self._store.drop_name(existing.name)
+            self._last_drop = (text, asker.name)
+        return done
+
+    def _analysed_again(self, named: Named) -> SparseRequest:
+        statement = parse_statement(named.statement)
+        if not isinstance(statement, CreateSparse):
+            raise InternalError("a session was made by another statement")
+        return self._analysed(statement)
+
     def _rechecking(self, sparse: SparseRequest) -> Callable[[duckdb.DuckDBPyConnection], None]:
         return lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request)
 
@@ -78,6 +216,11 @@ class SparseQueries:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies)), cursor)
+
+
+def may_ask(named: Named, asker: Asker) -> bool:
+    """What the owner made is for every principal; what a principal made is for them and the owner."""
+    return asker.owner or named.principal in (asker.name, OWNER_NAME)
 
 
 def with_collations(sparse: SparseRequest, cursor: duckdb.DuckDBPyConnection) -> SparseRequest:

@@ -95,8 +95,13 @@ def evaluate(coefficients: Words, elements: Words) -> Words:
     if coefficients.shape[1] > 32:
         raise ValueError("more than 32 coefficients would not be added exactly")
     left, right = limbs(coefficients), limbs(powers(elements, coefficients.shape[1]))
-    pairs = [[(i, k - i) for i in range(max(0, k - 2), min(2, k) + 1)] for k in range(5)]
-    sums = [np.sum([left[i] @ right[j] for i, j in of_sum], axis=0).astype(np.uint64) for of_sum in pairs]
+    sums: list[Words] = []
+    for places in ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2)):
+        first, last = places
+        total_of_place = left[first] @ right[last]
+        for i in range(last, first):
+            total_of_place += left[i] @ right[first + last - i]
+        sums.append(total_of_place.astype(np.uint64))
     total = sums[0] + _shifted(sums[1], 21) + _shifted(sums[2], 42) + sums[3] * np.uint64(4) + _shifted(sums[4], 23)
     return reduced(total)
 

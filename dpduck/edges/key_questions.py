@@ -1,0 +1,162 @@
+"""Questions of sparse queries: lists of keys, or declared public tables of keys and weights, made canonical."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.edges.catalog import Catalog
+from dpduck.errors import Refusal
+from dpduck.frontend.limits import bounded_tokens
+from dpduck.frontend.names import fold, quote_identifier
+from dpduck.frontend.sparse_keys import KeyPart, canonical_sql, split_netstrings
+from dpduck.frontend.token_reader import TokenReader
+from dpduck.trusted.key_counts import KeyDigests
+from dpduck.trusted.session_gate import UNITS
+
+MOST_KEYS = 5_000_000
+_OUTPUT = "CAST(md5_number(k) >> 64 AS UBIGINT) AS high, CAST(md5_number(k) & 18446744073709551615 AS UBIGINT) AS low"
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Questions over canonical keys: labels, and for each its run of keys (sorted by digest) and weights in units."""
+
+    labels: tuple[str | None, ...]
+    digests: KeyDigests
+    weights: NDArray[np.int64]
+    lengths: tuple[int, ...]
+
+    def names(self) -> list[str]:
+        """One name for each question: equal for the same keys with the same weights."""
+        names, start = [], 0
+        for length in self.lengths:
+            part = slice(start, start + length)
+            content = (self.digests.high[part], self.digests.low[part], self.weights[part])
+            names.append(hashlib.sha256(b"".join(column.tobytes() for column in content)).hexdigest())
+            start += length
+        return names
+
+    def keys(self) -> list[int]:
+        """All keys as 128-bit integers."""
+        halves = zip(self.digests.high.tolist(), self.digests.low.tolist(), strict=True)
+        return [high << 64 | low for high, low in halves]
+
+
+def listed_questions(
+    cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], keys: list[Any], weights: list[Any] | None
+) -> Asked:
+    """One question from a list of keys and a list of their weights."""
+    values = [_values(key, len(parts)) for key in keys]
+    if not values or len(values) > MOST_KEYS:
+        raise Refusal(f"a question of {len(values)} keys", accepted=f"1 to {MOST_KEYS} keys")
+    if weights is not None and len(weights) != len(values):
+        raise Refusal(f"{len(weights)} weights for {len(values)} keys", accepted="one weight for each key")
+    columns = [[value[place] for value in values] for place in range(len(parts))]
+    places = ", ".join(f"unnest(CAST(${place + 1} AS VARCHAR[])) AS p{place}" for place in range(len(parts)))
+    given = [1.0] * len(values) if weights is None else [_weight(weight) for weight in weights]
+    casts = [f"TRY_CAST(p{place} AS {part.type_name})" for place, part in enumerate(parts)]
+    sql = (
+        f"SELECT NULL AS question, {_OUTPUT}, weight FROM (SELECT {canonical_sql(casts, parts)} AS k, weight FROM "
+        f"(SELECT {places}, unnest(CAST(${len(parts) + 1} AS DOUBLE[])) AS weight))"
+    )
+    return _asked(cursor, sql, [*columns, given], weights is None, "keys of the columns' types and weights from 0 to 1")
+
+
+def table_questions(cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], name: str, catalog: Catalog) -> Asked:
+    """Questions from a declared public table: a column key (or the key's columns), and perhaps weight and question."""
+    reader = TokenReader(name, bounded_tokens(name))
+    written = reader.table_name()
+    reader.expect_end()
+    table = catalog.resolve(written)
+    if table is None or not catalog.is_public(table) or catalog.policy(table) is not None:
+        raise Refusal(
+            f"{str(written)!r} is no declared public table",
+            accepted="DECLARE PUBLIC TABLE by the owner, or a list of keys",
+        )
+    columns = {fold(column.name): column.name for column in catalog.columns(table)}
+    wanted = ["key"] if len(parts) == 1 and "key" in columns else [fold(part.name) for part in parts]
+    missing = [column for column in wanted if column not in columns]
+    if missing:
+        raise Refusal(
+            f"{table} has no column {missing[0]!r}", accepted=f"columns {', '.join(wanted)}, weight, question"
+        )
+    casts = [
+        f"TRY_CAST({quote_identifier(columns[column])} AS {part.type_name})"
+        for column, part in zip(wanted, parts, strict=True)
+    ]
+    weighted = "weight" in columns
+    weight = f"TRY_CAST({quote_identifier(columns['weight'])} AS DOUBLE)" if weighted else "CAST(1 AS DOUBLE)"
+    question = f"CAST({quote_identifier(columns['question'])} AS VARCHAR)" if "question" in columns else "NULL"
+    sql = (
+        f"SELECT question, {_OUTPUT}, weight FROM (SELECT {question} AS question, {canonical_sql(casts, parts)} AS k, "
+        f"{weight} AS weight FROM {table.sql})"
+    )
+    return _asked(cursor, sql, [], not weighted, "keys of the columns' types and weights from 0 to 1")
+
+
+def _values(key: Any, parts: int) -> tuple[str | None, ...]:
+    if isinstance(key, dict):
+        key = list(key.values())
+    if isinstance(key, list):
+        if len(key) != parts:
+            raise Refusal(f"a key of {len(key)} values", accepted=f"keys of {parts}")
+        return tuple(_text(value) for value in key)
+    return split_netstrings(str(key), parts) if parts > 1 else (_text(key),)
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)
+
+
+def _weight(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise Refusal("a weight is not a number", accepted="weights from 0 to 1")
+    return float(value)
+
+
+def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], once: bool, accepted: str) -> Asked:
+    """once: keys without weights may repeat, and count once."""
+    columns = cursor.execute(
+        f"SELECT {'DISTINCT' if once else ''} * FROM ({sql}) ORDER BY question, high, low", parameters
+    ).fetchnumpy()
+    high, low, weight = columns["high"], columns["low"], columns["weight"]
+    values = np.ma.getdata(weight).astype(np.float64)
+    bad = np.ma.getmaskarray(high).any() or np.ma.getmaskarray(weight).any() or not np.isfinite(values).all()
+    if bad or (values < 0).any() or (values > 1).any():
+        raise Refusal("a key or a weight of the question has no meaning here", accepted=accepted)
+    if not len(high) or len(high) > MOST_KEYS:
+        raise Refusal(f"questions of {len(high)} keys", accepted=f"1 to {MOST_KEYS} keys")
+    digests = KeyDigests(np.ma.getdata(high).astype(np.uint64), np.ma.getdata(low).astype(np.uint64))
+    labels = ["" if label is None or label is np.ma.masked else str(label) for label in columns["question"].tolist()]
+    changes = [place for place in range(1, len(labels)) if labels[place] != labels[place - 1]]
+    bounds = [0, *changes, len(labels)]
+    same = (digests.high[1:] == digests.high[:-1]) & (digests.low[1:] == digests.low[:-1])
+    same[np.array(changes, dtype=np.intp) - 1] = False
+    if same.any():
+        raise Refusal("a key has two weights in one question", accepted="each key once")
+    lengths = tuple(after - before for before, after in zip(bounds, bounds[1:], strict=False))
+    return Asked(
+        tuple(labels[place] or None for place in bounds[:-1]),
+        digests,
+        np.rint(values * UNITS).astype(np.int64),
+        lengths,
+    )
+
+
+def read_argument(text: str) -> tuple[str, list[Any] | str, list[Any] | None]:
+    """Name, keys (or a table's name) and weights from the JSON that dp_ask sends; numbers keep their digits."""
+    name, keys, weights = json.loads(text, parse_float=Decimal)
+    if not isinstance(name, str) or not isinstance(keys, (list, str)) or not isinstance(weights, (list, type(None))):
+        raise Refusal("dp_ask takes a name and a list of keys", accepted="FROM dp_ask('name', ['key', 'other key'])")
+    return name, keys, weights

@@ -1,0 +1,167 @@
+"""Sessions at work: one question after the other, each answer durable before it is given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpduck.edges.key_questions import Asked
+from dpduck.edges.projection_release import key_job
+from dpduck.edges.releaser import Steps
+from dpduck.edges.roots import OpenCursor
+from dpduck.edges.session_release import plan_from_facts, secret_name
+from dpduck.edges.sparse_store import Answered, Named, SparseStore
+from dpduck.errors import Refusal, StoreError
+from dpduck.frontend.sparse_request import SparseRequest
+from dpduck.sparsequeries.hypothesis import Hypothesis
+from dpduck.sparsequeries.session_plan import SessionPlan
+from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.key_counts import KeyDigests, count_keys
+from dpduck.trusted.ledger import Ledger
+from dpduck.trusted.secrets_file import required
+from dpduck.trusted.session_gate import UNITS, SessionGate
+
+HYPOTHESIS, MEASURED, EXHAUSTED = "hypothesis", "measured", "hypothesis, unchecked"
+
+
+@dataclass
+class OpenSession:
+    """A session in memory; `gate` is made with the first question that needs it."""
+
+    plan: SessionPlan
+    hypothesis: Hypothesis
+    updates: int
+    commits: int
+    answers: dict[str, Answered]
+    gate: SessionGate | None = None
+
+
+@dataclass
+class _Turn:
+    """What one call changes."""
+
+    answers: dict[str, Answered] = field(default_factory=dict)
+    weights: dict[int, float] = field(default_factory=dict)
+
+
+class Sessions:
+    """Every open session of an engine; askers of one session come one after the other."""
+
+    def __init__(
+        self, open_cursor: OpenCursor, ledger: Ledger, store: SparseStore, entropy: Entropy, steps: Steps
+    ) -> None:
+        self._open_cursor = open_cursor
+        self._ledger = ledger
+        self._store = store
+        self._entropy = entropy
+        self._steps = steps
+        self._books = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._open: dict[str, OpenSession] = {}
+
+    def ask(self, named: Named, asked: Asked, analysed: Callable[[], SparseRequest]) -> list[Answered]:
+        """The answer of each question; stored ones are returned, new ones stored before anything is said."""
+        longest = max(asked.lengths)
+        if longest > named.sparsity:
+            raise Refusal(
+                f"a question of {longest} keys in a session of sparsity {named.sparsity}",
+                accepted=f"at most {named.sparsity} keys",
+            )
+        with self._books:
+            lock = self._locks.setdefault(named.digest, threading.Lock())
+        with lock:
+            session = self._opened(named)
+            names = asked.names()
+            new = {name: place for place, name in enumerate(names) if name not in session.answers}
+            if new:
+                try:
+                    self._answer(named, session, asked, new, analysed)
+                except BaseException:
+                    self._open.pop(named.digest, None)  # what is in memory may be ahead of the store
+                    raise
+            return [session.answers[name] for name in names]
+
+    def plan(self, named: Named) -> SessionPlan:
+        """The public plan of a session."""
+        return plan_from_facts(self._store.facts(named))
+
+    def _opened(self, named: Named) -> OpenSession:
+        session = self._open.get(named.digest)
+        if session is None:
+            believed = self._store.believed(named.digest)
+            if believed.commits < int(self._ledger.secrets.get(_fence(named.digest)) or 0):
+                raise StoreError(
+                    "this store is older than a session in it; nothing is answered; accepted: the store as it was last"
+                )
+            plan = self.plan(named)
+            hypothesis = Hypothesis(plan.total, plan.slots, believed.weights, believed.scale)
+            session = OpenSession(plan, hypothesis, believed.updates, believed.commits, dict(believed.answers))
+            self._open[named.digest] = session
+        return session
+
+    def _answer(
+        self,
+        named: Named,
+        session: OpenSession,
+        asked: Asked,
+        new: dict[str, int],
+        analysed: Callable[[], SparseRequest],
+    ) -> None:
+        """Answers new questions in order, commits all of it, and only then lets it be seen."""
+        if session.gate is None and session.updates < session.plan.law.updates:
+            session.gate = self._gate(named, session.plan, analysed())
+        turn = _Turn()
+        self._walk(session, asked, new, turn)
+        self._steps("answers computed")
+        self._store.commit(
+            named.digest, session.updates, session.hypothesis.scale, session.commits + 1, turn.weights, turn.answers
+        )
+        self._steps("answers committed")
+        session.commits += 1
+        # an older copy of the store would run a round again with the thresholds that it has shown
+        self._ledger.secrets.put(_fence(named.digest), str(session.commits).encode())
+        self._steps("answers fenced")
+        session.answers.update(turn.answers)
+
+    def _walk(self, session: OpenSession, asked: Asked, new: dict[str, int], turn: _Turn) -> None:
+        starts = np.concatenate([[0], np.cumsum(asked.lengths)])
+        runs = [(int(starts[place]), int(starts[place + 1])) for place in new.values()]
+        chosen = np.concatenate([np.arange(start, end) for start, end in runs])
+        digests = KeyDigests(asked.digests.high[chosen], asked.digests.low[chosen])
+        lengths = [end - start for start, end in runs]
+        questions = None if session.gate is None else session.gate.prepare(digests, asked.weights[chosen], lengths)
+        every, weights = asked.keys(), (asked.weights / UNITS).tolist()
+        for number, (name, (start, end)) in enumerate(zip(new, runs, strict=True)):
+            keys, shares = every[start:end], weights[start:end]
+            answer, source = session.hypothesis.answer(keys, shares), EXHAUSTED
+            if session.updates < session.plan.law.updates and session.gate is not None and questions is not None:
+                measured = session.gate.look(questions, number, round(answer * UNITS), session.updates)
+                source = HYPOTHESIS
+                if measured is not None:
+                    answer, source = measured / UNITS, MEASURED
+                    change = session.hypothesis.towards(keys, shares, answer)
+                    session.hypothesis.apply(change)
+                    turn.weights.update(change.weights)
+                    session.updates += 1
+            order = len(session.answers) + len(turn.answers) + 1
+            turn.answers[name] = Answered(order, answer, source, session.updates)
+
+    def _gate(self, named: Named, plan: SessionPlan, sparse: SparseRequest) -> SessionGate:
+        """Exact counts behind the session's thresholds; the same public facts as when it was made, or none."""
+        if sparse.digest() != named.digest:
+            raise Refusal(
+                f"the policy of {named.table} changed since {named.name!r} was made: it repeats its answers alone",
+                accepted="DROP PRIVATE SESSION and CREATE PRIVATE SESSION, which pays",
+            )
+        thresholds = required(self._ledger.secrets, secret_name(named.digest))
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            counts = count_keys(cursor, key_job(sparse), self._ledger.bounding_key)
+        return SessionGate(plan.law, thresholds, counts, self._entropy)
+
+
+def _fence(digest: str) -> str:
+    return f"sparse commits {digest}"

@@ -1,0 +1,141 @@
+"""The gate of a session: does the hypothesis miss the exact answer by much? A measurement follows only where it does.
+
+Two sparse vectors run side by side, one for answers above the hypothesis and one for answers below it, each with a
+noisy threshold; when either fires, both get fresh thresholds. Noise is one-sided (geometric): an answer that does not
+fire is within threshold + threshold noise, whatever the noise of the question was. docs/sparse_queries.md proves:
+
+    one round, until it fires, is (D/b1 + D/b2)-differentially private, D = unit_bound * UNITS,
+    b1 the scale of the thresholds' noise, b2 that of the questions' noise
+
+because moving the one threshold whose side grows by D covers every question before the last, the other side needs
+nothing there, and the last question's tail moves by at most D. By zCDP's composition all rounds together cost
+updates * ((D/b1 + D/b2)^2 / 2 + D^2 / (2 s)), with s the variance of the Gaussian measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.errors import InternalError
+from dpduck.planning.plan import NoiseKind
+from dpduck.privacy import Charge
+from dpduck.trusted.discrete_gaussian import discrete_gaussian
+from dpduck.trusted.discrete_laplace import discrete_laplace
+from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.key_counts import KeyCounts, KeyDigests, exact_answers
+
+UNITS = 1024
+"""Weights of questions are multiples of 1/UNITS, so that all that is compared is whole."""
+
+
+@dataclass(frozen=True)
+class GateLaw:
+    """Everything about a gate that is public, in units of 1/UNITS of a row.
+
+    updates: rounds. threshold: what the hypothesis may miss. threshold_scale, question_scale: b1, b2.
+    spread: variance or scale of a measurement. total_spread: of the noisy number of rows, in rows.
+    """
+
+    updates: int
+    unit_bound: int
+    threshold: int
+    threshold_scale: Fraction
+    question_scale: Fraction
+    noise: NoiseKind
+    spread: Fraction
+    total_spread: Fraction
+
+
+def gate_cost(law: GateLaw) -> Charge:
+    """The price of all rounds, their measurements and the noisy number of rows."""
+    step = Fraction(law.unit_bound * UNITS)
+    scales = (law.threshold_scale, law.question_scale, law.spread, law.total_spread)
+    if min(scales) <= 0 or law.updates < 1 or law.unit_bound < 1:
+        raise InternalError("a session without noise")
+    gate = step / law.threshold_scale + step / law.question_scale
+    if law.noise is NoiseKind.LAPLACE:
+        return Charge.pure(law.updates * (gate + step / law.spread) + law.unit_bound / law.total_spread)
+    once = gate * gate / 2 + step * step / (2 * law.spread)
+    return Charge.concentrated(law.updates * once + Fraction(law.unit_bound**2) / (2 * law.total_spread))
+
+
+def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    """Independent integers k >= 0 with P(k) proportional to exp(-k / scale), exactly; shape (count,).
+
+    Discrete Laplace draws that are not negative: given that, they have this law.
+    """
+    kept: list[NDArray[np.int64]] = []
+    missing = count
+    while missing > 0:
+        drawn = discrete_laplace(scale, 2 * missing + 8, entropy)
+        kept.append(drawn[drawn >= 0][:missing])
+        missing -= len(kept[-1])
+    return np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
+
+
+def draw_thresholds(law: GateLaw, entropy: Entropy) -> bytes:
+    """Threshold noise of both sides for every round, for the secrets file alone."""
+    return one_sided(law.threshold_scale, 2 * law.updates, entropy).tobytes()
+
+
+def measure_total(counts: KeyCounts, law: GateLaw, entropy: Entropy) -> int:
+    """The noisy number of rows."""
+    draws = discrete_laplace if law.noise is NoiseKind.LAPLACE else discrete_gaussian
+    return int(draws(law.total_spread, 1, entropy)[0]) + int(counts._exact_counts.sum())
+
+
+class Questions:
+    """Exact answers of some questions and their fresh noise, each good for one look; hidden."""
+
+    __slots__ = ("_exact", "_looked", "_noise")
+
+    def __init__(self, exact: NDArray[np.int64], noise: NDArray[np.int64]) -> None:
+        self._exact: list[int] = exact.tolist()
+        self._noise: list[int] = noise.tolist()
+        self._looked = -1
+
+    def __repr__(self) -> str:
+        return "Questions(hidden)"
+
+
+class SessionGate:
+    """Exact counts and secret thresholds behind a gate; hidden."""
+
+    __slots__ = ("_counts", "_entropy", "_law", "_thresholds")
+
+    def __init__(self, law: GateLaw, thresholds: bytes, counts: KeyCounts, entropy: Entropy) -> None:
+        self._law, self._counts, self._entropy = law, counts, entropy
+        self._thresholds = np.frombuffer(thresholds, dtype=np.int64)
+        if len(self._thresholds) != 2 * law.updates:
+            raise InternalError("the secret of a session is damaged")
+
+    def __repr__(self) -> str:
+        return "SessionGate(hidden)"
+
+    def prepare(self, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int]) -> Questions:
+        """Exact answers, in units, of questions with these runs of keys and weights from 0 to UNITS."""
+        if weights.size and (weights.min() < 0 or weights.max() > UNITS):
+            raise InternalError("a weight outside 0 .. 1")
+        exact = exact_answers(self._counts, keys, weights, lengths)
+        return Questions(exact, one_sided(self._law.question_scale, 2 * len(lengths), self._entropy))
+
+    def look(self, questions: Questions, number: int, hypothesis: int, round_number: int) -> int | None:
+        """None where the hypothesis (in units) is close enough; else a noisy answer in units, which ends the round.
+
+        Questions are looked at in order, each once: its noise is not for two comparisons.
+        """
+        if number <= questions._looked or not 0 <= round_number < self._law.updates:
+            raise InternalError("a question was looked at twice, or after the last round")
+        questions._looked = number
+        gap = questions._exact[number] - hypothesis
+        for side, distance in enumerate((gap, -gap)):
+            noisy_threshold = self._law.threshold + int(self._thresholds[2 * round_number + side])
+            if distance + questions._noise[2 * number + side] >= noisy_threshold:
+                draws = discrete_laplace if self._law.noise is NoiseKind.LAPLACE else discrete_gaussian
+                return questions._exact[number] + int(draws(self._law.spread, 1, self._entropy)[0])
+        return None

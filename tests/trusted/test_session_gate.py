@@ -1,0 +1,137 @@
+"""The gate of sessions: exact one-sided noise, a price that covers the worst pair of databases, one look a question."""
+
+from fractions import Fraction
+from itertools import product
+from math import exp
+
+import numpy as np
+import pytest
+
+from dpduck.errors import InternalError
+from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted.key_counts import KeyCounts, KeyDigests
+from dpduck.trusted.session_gate import (
+    UNITS,
+    GateLaw,
+    SessionGate,
+    draw_thresholds,
+    gate_cost,
+    measure_total,
+    one_sided,
+)
+
+ENTROPY = operating_system_entropy()
+KEYS = KeyDigests(np.arange(5, dtype=np.uint64), np.arange(5, dtype=np.uint64))
+
+
+def law(noise: NoiseKind = NoiseKind.GAUSSIAN, threshold: int = 100 * UNITS, updates: int = 3) -> GateLaw:
+    return GateLaw(
+        updates, 1, threshold, Fraction(UNITS, 4), Fraction(UNITS, 4), noise, Fraction(UNITS), Fraction(1, 100)
+    )
+
+
+def gate(values: list[int], of: GateLaw) -> SessionGate:
+    counts = KeyCounts(KEYS.high[: len(values)], KEYS.low[: len(values)], np.array(values))
+    return SessionGate(of, draw_thresholds(of, ENTROPY), counts, ENTROPY)
+
+
+def test_one_sided_noise_is_geometric() -> None:
+    """20,000 draws at scale 3: each of the first probabilities within 6.5 standard errors; none is negative.
+
+    False alarm below 1e-9 in all. A scale of 2 or 4.5 would be 20 standard errors off at k = 0.
+    """
+    drawn = one_sided(Fraction(3), 20_000, ENTROPY)
+    assert drawn.shape == (20_000,)
+    assert drawn.min() == 0
+    ratio = exp(-1 / 3)
+    for value in range(6):
+        expected = (1 - ratio) * ratio**value
+        assert abs((drawn == value).mean() - expected) < 6.5 * (expected / 20_000) ** 0.5
+    assert one_sided(Fraction(3), 0, ENTROPY).tolist() == []
+
+
+def outcome_probabilities(gaps: tuple[int, ...], threshold: int, scales: tuple[float, float]) -> np.ndarray:
+    """P(the first side of the first question fires), .., P(nothing fires): by summing over both thresholds' noise.
+
+    Question i has distances (gaps[i], -gaps[i]) from the hypothesis, in steps in which a unit moves them by 1.
+    """
+    first, second = scales
+    values = np.arange(400)
+    weight = (1 - exp(-1 / first)) * np.exp(-values / first)
+    found = []
+    quiet = {side: np.ones(len(values)) for side in (0, 1)}
+    for gap in gaps:
+        for side, distance in ((0, gap), (1, -gap)):
+            least = np.maximum(threshold + values - distance, 0)
+            fires = np.exp(-least / second)
+            other = float(weight @ quiet[1 - side])
+            found.append(float(weight @ (quiet[side] * fires)) * other)
+            quiet[side] = quiet[side] * (1 - fires)
+    return np.array([*found, float(weight @ quiet[0]) * float(weight @ quiet[1])])
+
+
+def worst_ratio(scales: tuple[float, float]) -> float:
+    """The largest log ratio of an outcome's probability over many pairs of sequences one unit apart."""
+    worst = 0.0
+    for gaps in product((-9, -3, 0, 4, 9), repeat=3):
+        for change in product((0, 1), repeat=3):
+            before = outcome_probabilities(gaps, 6, scales)
+            after = outcome_probabilities(tuple(g + c for g, c in zip(gaps, change, strict=True)), 6, scales)
+            assert abs(before.sum() - 1) < 1e-9
+            worst = max(worst, float(np.abs(np.log(before) - np.log(after)).max()))
+    return worst
+
+
+@pytest.mark.parametrize("scales", [(2.0, 3.0), (4.0, 1.5)])
+def test_a_round_costs_what_is_charged_and_hardly_less(scales: tuple[float, float]) -> None:
+    """The proof's bound D/b1 + D/b2 holds for exact outcome probabilities, and is nearly reached: it is not loose."""
+    bound = 1 / scales[0] + 1 / scales[1]
+    assert worst_ratio(scales) <= bound + 1e-9
+    assert worst_ratio(scales) > 0.8 * bound
+    assert worst_ratio(scales) > max(1 / scales[0], 1 / scales[1])
+
+
+def test_the_price_adds_all_rounds() -> None:
+    """Pure: rounds add; zCDP: a round costs epsilon^2/2 and its measurement D^2/(2 s)."""
+    pure = gate_cost(law(NoiseKind.LAPLACE))
+    assert pure.epsilon == 3 * (4 + 4 + 1) + 100
+    assert gate_cost(law()).rho == 3 * (Fraction(64, 2) + Fraction(UNITS, 2)) + 50
+    with pytest.raises(InternalError):
+        gate_cost(GateLaw(1, 1, 5, Fraction(0), Fraction(1), NoiseKind.LAPLACE, Fraction(1), Fraction(1)))
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_far_answers_fire_and_near_ones_do_not(noise: NoiseKind) -> None:
+    """Far beyond the threshold, on either side, a measurement comes; far below it nothing does. False alarm 1e-20."""
+    of = law(noise)
+    made = gate([1000, 0, 7], of)
+    questions = made.prepare(
+        KeyDigests(KEYS.high[[0, 1, 2]], KEYS.low[[0, 1, 2]]), np.array([UNITS, UNITS, UNITS // 2]), [1, 1, 1]
+    )
+    above = made.look(questions, 0, 0, 0)
+    assert above is not None
+    assert abs(above / UNITS - 1000) < 50
+    below = made.look(questions, 1, 5000 * UNITS, 1)
+    assert below is not None
+    assert abs(below / UNITS) < 50
+    assert made.look(questions, 2, 3 * UNITS, 2) is None
+    assert "1000" not in repr(made) + repr(questions)
+    assert abs(measure_total(made._counts, of, ENTROPY) - 1007) < 60
+
+
+def test_noise_is_used_once() -> None:
+    """A question is looked at once, in order, and never after the last round; weights are 0 to 1."""
+    made = gate([10], law())
+    questions = made.prepare(KeyDigests(KEYS.high[[0, 0]], KEYS.low[[0, 0]]), np.array([UNITS, UNITS]), [1, 1])
+    made.look(questions, 1, 0, 0)
+    for number, used in ((1, 0), (0, 0)):
+        with pytest.raises(InternalError):
+            made.look(questions, number, 0, used)
+    fresh = made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS]), [1])
+    with pytest.raises(InternalError):
+        made.look(fresh, 0, 0, 3)
+    with pytest.raises(InternalError):
+        made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS + 1]), [1])
+    with pytest.raises(InternalError):
+        SessionGate(law(updates=4), draw_thresholds(law(), ENTROPY), made._counts, ENTROPY)
