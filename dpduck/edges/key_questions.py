@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -145,7 +146,7 @@ def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], o
     same[np.array(changes, dtype=np.intp) - 1] = False
     if same.any():
         raise Refusal("a key has two weights in one question", accepted="each key once")
-    lengths = tuple(after - before for before, after in zip(bounds, bounds[1:], strict=False))
+    lengths = tuple(after - before for before, after in pairwise(bounds))
     return Asked(
         tuple(labels[place] or None for place in bounds[:-1]),
         digests,
