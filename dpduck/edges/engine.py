@@ -99,6 +99,8 @@ class Engine:
         statement = parse_statement(text)
         if isinstance(statement, CreateSynthetic):
             return explained_synthetic(self._synthetic_request(statement))
+        if isinstance(statement, CreateSparse):
+            return self._sparse.explain(statement, asker)
         if not isinstance(statement, Ask):
             raise Refusal(
                 "only a SELECT or a private view is explained", accepted="SELECT WITH DIFFERENTIAL_PRIVACY .."

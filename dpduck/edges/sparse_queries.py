@@ -28,6 +28,7 @@ from dpduck.edges.session_release import (
 )
 from dpduck.edges.sessions import Sessions
 from dpduck.edges.sparse_answers import histogram_answers, session_answers
+from dpduck.edges.sparse_explain import explained
 from dpduck.edges.sparse_store import Named, SparseStore
 from dpduck.errors import InternalError, PermissionRefusal, Refusal
 from dpduck.frontend.parse import parse_statement
@@ -108,6 +109,12 @@ class SparseQueries:
         table = self._releases.table_sql(release.name)
         self._views.put(seed, text, asker, release, seed_select(table, projection_plan(sparse)))
         return self._views.put(main, text, asker, release, value_select(table))
+
+    def explain(self, statement: CreateSparse, asker: Asker) -> str:
+        """SQL that compares the ways of answering what is declared; it spends nothing and opens no private row."""
+        sparse = self._analysed(statement)
+        asker.require_table(str(sparse.table))
+        return explained(sparse)
 
     def ask(self, argument: str, asker: Asker) -> str:
         """SQL with the answers of a histogram or session; equal questions have equal answers for ever."""
