@@ -2,7 +2,7 @@
 
 For each setting the mean over repeats of the largest error of k random queries of m keys, measured by the product's own
 mechanisms: projection, lazy histogram, and a session; beside what each states, the paper's bounds, and a perturbed full
-histogram where its universe fits. Data: 100,000 rows over 1,000 keys, frequencies like 1/rank, spread over the universe.
+histogram where its universe fits. Data: 100,000 rows over 1,000 keys, frequencies like 1/rank, spread over it all.
 
 Gates: no statement is exceeded in more than a beta fraction of the repeats (and one); errors, as parts of what is
 stated and averaged over all settings, agree between universes within noise (ratio at most 1.5); the lazy histogram
