@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 
+from dpduck.edges.shipped_macros import shipped_texts
 from dpduck.frontend.names import quote_identifier
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -24,11 +25,12 @@ def macro_names() -> tuple[str, ...]:
 
 
 def install_analyst_macros(connection: duckdb.DuckDBPyConnection, database: str) -> None:
-    """Creates the macros in an attached database; the current database stays what it was."""
+    """Creates the macros, and those of sql/macros, in an attached database; the current database stays what it was."""
     row = connection.execute("SELECT current_database(), current_schema()").fetchone()
     connection.execute(f"USE {quote_identifier(database)}")
     try:
-        connection.execute(macros_sql())
+        for text in (macros_sql(), *shipped_texts()):
+            connection.execute(text)
     finally:
         if row is not None:
             connection.execute(f"USE {quote_identifier(row[0])}.{quote_identifier(row[1])}")

@@ -113,7 +113,7 @@ class SparseQueries:
     def explain(self, statement: CreateSparse, asker: Asker) -> str:
         """SQL that compares the ways of answering what is declared; it spends nothing and opens no private row."""
         sparse = self._analysed(statement)
-        asker.require_table(str(sparse.table))
+        asker.require_tables(sparse.request.asked_tables)
         return explained(sparse)
 
     def ask(self, argument: str, asker: Asker) -> str:

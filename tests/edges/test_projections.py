@@ -11,6 +11,7 @@ import pytest
 
 from dpduck.edges.asker import Asker
 from dpduck.edges.functions import engine_of
+from dpduck.edges.publish import publish
 from dpduck.edges.shipped_macros import shipped_names, shipped_texts
 from dpduck.errors import PermissionRefusal
 from dpduck.workload.sign_hash import elements_of, evaluate, signs
@@ -148,3 +149,16 @@ def test_names_and_permission(visits: Clinic, tmp_path: Path) -> None:
         engine.run(f"CREATE PRIVATE PROJECTION mine OPTIONS ({PRICE}) ON visits (code)", alice)
     assert "exists" in visits.refused(f"CREATE PRIVATE PROJECTION p OPTIONS ({PRICE}) ON visits (number)")
     assert {"dp_project", "dp_project_all", "dp_key", "dp_conjunction"} <= set(shipped_names())
+
+
+def test_a_published_file_answers_by_itself(open_clinic: Callable[..., Clinic], tmp_path: Path) -> None:
+    """A published projection has its seed and its macros with it: a plain DuckDB gives the same answers."""
+    made = open_clinic(tmp_path / "clinic.duckdb")
+    fill(made)
+    projection(made)
+    sql = "WITH q AS (SELECT 'K0' AS key, 1 AS weight) FROM dp_project('p', 'q')"
+    expected = made.rows(sql)
+    made.con.close()
+    publish(tmp_path / "clinic_private.duckdb", tmp_path / "open.duckdb")
+    with duckdb.connect(tmp_path / "open.duckdb", read_only=True) as plain:
+        assert plain.execute(sql).fetchall() == expected
