@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
@@ -16,13 +17,34 @@ from dpduck.frontend.policy import Policy
 from dpduck.frontend.public_facts import Column, Image, ImageInput
 from dpduck.frontend.request import PrivateTable, Request
 
+P = ParamSpec("P")
+Fact = TypeVar("Fact")
+
+
+def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concatenate[Catalog, P], Fact]:
+    """The method, which looks once for what one statement asks again and again."""
+
+    @wraps(method)
+    def remembering(self: Catalog, /, *asked: P.args, **named: P.kwargs) -> Fact:
+        question = (method.__name__, repr(asked), repr(named))
+        if question not in self.known:
+            self.known[question] = method(self, *asked, **named)
+        fact: Fact = self.known[question]
+        return fact
+
+    return remembering
+
 
 class Catalog:
-    """PublicFacts of one statement. It reads names and types, and the rows of declared public tables only."""
+    """PublicFacts of one statement, each looked up once.
+
+    It reads names and types, and the rows of declared public tables only. known: facts by method and question.
+    """
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, policies: PolicyStore) -> None:
         self._cursor = cursor
         self._policies = policies
+        self.known: dict[tuple[str, str, str], Any] = {}
 
     @cached_property
     def _here(self) -> tuple[str, str]:
@@ -31,6 +53,7 @@ class Catalog:
             raise Refusal("this connection has no current database", accepted="an open database")
         return str(row[0]), str(row[1])
 
+    @_remembered
     def resolve(self, name: TableName) -> TableName | None:
         for database, schema in self._places(name):
             row = self._cursor.execute(
@@ -52,6 +75,7 @@ class Catalog:
             return [(database, name.parts[0]), (name.parts[0], "main")]
         return [(database, schema), (database, "main")]
 
+    @_remembered
     def is_view(self, table: TableName) -> bool:
         row = self._cursor.execute(
             "SELECT 1 FROM duckdb_views() WHERE database_name = $1 AND schema_name = $2 AND view_name = $3",
@@ -59,6 +83,7 @@ class Catalog:
         ).fetchone()
         return row is not None
 
+    @_remembered
     def columns(self, table: TableName) -> tuple[Column, ...]:
         rows = self._cursor.execute(
             "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = $1 AND schema_name = $2 "
@@ -67,6 +92,7 @@ class Catalog:
         ).fetchall()
         return tuple(Column(row[0], row[1]) for row in rows)
 
+    @_remembered
     def has_generated_columns(self, table: TableName) -> bool:
         """Whether some column is computed: its expression could raise on private rows."""
         row = self._cursor.execute(
@@ -75,6 +101,7 @@ class Catalog:
         ).fetchone()
         return row is not None and "GENERATED ALWAYS AS" in str(row[0]).upper()
 
+    @_remembered
     def has_collations(self, table: TableName) -> bool:
         row = self._cursor.execute(
             "SELECT sql FROM duckdb_tables() WHERE database_name = $1 AND schema_name = $2 AND table_name = $3",
@@ -82,6 +109,7 @@ class Catalog:
         ).fetchone()
         return row is None or " COLLATE " in str(row[0]).upper()
 
+    @_remembered
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
         rows = self._cursor.execute(
             "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = $1 AND schema_name = $2 "
@@ -91,6 +119,7 @@ class Catalog:
         ).fetchall()
         return tuple(tuple(row[0]) for row in rows)
 
+    @_remembered
     def policy(self, table: TableName) -> Policy | None:
         """The policy in force; a table that was since replaced by something that computes is refused."""
         policy = self._policies.policy(table)
@@ -101,10 +130,12 @@ class Catalog:
             )
         return policy
 
+    @_remembered
     def is_public(self, table: TableName) -> bool:
         """Whether it is declared public, and still a table: a view of that name could read anything."""
         return self._policies.is_public(table) and not self.is_view(table)
 
+    @_remembered
     def public_digest(self, table: TableName) -> str:
         self._require_public(table)
         columns = ", ".join(f"t.{quote_identifier(column.name)}" for column in self.columns(table))
@@ -163,6 +194,7 @@ class Catalog:
             raise Refusal(f"{table} holds something else than whole numbers", accepted="whole numbers")
         return [tuple(row[:-1]) for row in rows]
 
+    @_remembered
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
         self._require_public(table)
         name = quote_identifier(column)
@@ -172,6 +204,7 @@ class Catalog:
         ).fetchall()
         return tuple(dict.fromkeys(row[0] for row in rows))
 
+    @_remembered
     def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
         self._require_public(table)
         names = ", ".join(quote_identifier(column) for column in columns)
@@ -197,6 +230,7 @@ class Catalog:
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
         return sandbox.image(expression_sql, columns)
 
+    @_remembered
     def shadowed_functions(self) -> frozenset[str]:
         rows = self._cursor.execute(
             "SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name) "

@@ -82,8 +82,10 @@ def _check_rows(node: Any) -> None:
     if node.get("type") == "SET_OPERATION_NODE":
         if node.get("setop_type") != "UNION" or not node.get("setop_all") or node.get("modifiers"):
             raise _refused(str(node.get("setop_type")))
-        for side in (*(node[name] for name in ("left", "right") if name in node), *node.get("children", ())):
-            _check_rows(side)
+        sides = [node.get("left"), node.get("right"), *(node.get("children") or ())]  # the last is DuckDB 2.0's
+        for side in sides:
+            if isinstance(side, dict):
+                _check_rows(side)
         return
     modifiers = node.get("modifiers") or ()
     plain = all(part.get("type") == "DISTINCT_MODIFIER" and not part.get("distinct_on_targets") for part in modifiers)

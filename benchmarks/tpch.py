@@ -1,0 +1,85 @@
+"""TPC-H with the customer as privacy unit: annotated queries at epsilon 1 beside DuckDB's exact answers, one run.
+
+Gates: at scale factor 1 each query takes at most 5 times DuckDB's own time. Informs: relative errors and times at scale
+factor 0.1. Traps avoided: both sides run alternately on one connection after a round that warms DuckDB's buffers; every
+annotated run is a new release with its own charge, analysis, noise and table; medians of five. Errors are medians over
+the cells that the exact answer holds and over releases; a cell's error is relative to its exact value.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import duckdb
+from _tpch import QUERIES, Query, make_database, protect
+
+import dpduck
+
+ROUNDS = 5
+LIMIT = 5.0
+
+
+def cells(rows: Sequence[tuple[Any, ...]], keys: int) -> dict[tuple[str, ...], list[float]]:
+    """Answers by key."""
+    return {tuple(map(str, row[:keys])): [float(value or 0) for value in row[keys:]] for row in rows}
+
+
+def errors(exact: dict[tuple[str, ...], list[float]], noisy: dict[tuple[str, ...], list[float]]) -> list[float]:
+    """Relative errors of the cells that the exact answer holds; 1 where the noisy one has none."""
+    found = []
+    for key, values in exact.items():
+        answered = noisy.get(key, [0.0] * len(values))
+        found += [abs(one - value) / abs(value) for one, value in zip(answered, values, strict=True) if value]
+    return found
+
+
+def run(connection: duckdb.DuckDBPyConnection, query: Query) -> tuple[float, float, float]:
+    """Median seconds of DuckDB and of the annotated statement, and the median relative error."""
+    own, ours, found = [], [], []
+    for number in range(ROUNDS + 1):
+        start = time.perf_counter()
+        exact = connection.execute(query.exact).fetchall()
+        middle = time.perf_counter()
+        noisy = connection.execute("FROM dp(?)", [query.annotated(f"round {number}")]).fetchall()
+        end = time.perf_counter()
+        if number:
+            own.append(middle - start)
+            ours.append(end - middle)
+            found += errors(cells(exact, query.keys), cells(noisy, query.keys))
+    return median(own), median(ours), median(found)
+
+
+def table(folder: Path, scale: str, gate: bool) -> bool:
+    """Prints a line for each query; whether every gate is met."""
+    path, good = folder / f"tpch_{scale.replace('.', '_')}.duckdb", True
+    make_database(path, scale)
+    with dpduck.connect(path) as connection:
+        protect(connection)
+        print(f"scale factor {scale}: query, DuckDB, dpduck at epsilon 1, ratio, median relative error")
+        for query in QUERIES:
+            own, ours, error = run(connection, query)
+            ratio = ours / own
+            verdict = "informs" if not gate else "gate <= 5: " + ("met" if ratio <= LIMIT else "MISSED")
+            good = good and (not gate or ratio <= LIMIT)
+            print(f"  Q{query.number:<3} {own:8.3f} s {ours:8.3f} s {ratio:7.2f} {error:10.4%}  {verdict}", flush=True)
+    return good
+
+
+def main() -> int:
+    """Both scale factors, or those named on the command line."""
+    scales = sys.argv[1:] or ["0.1", "1"]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["DPDUCK_STATE_DIR"] = folder
+        results = [table(Path(folder), scale, gate=scale == "1") for scale in scales]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
