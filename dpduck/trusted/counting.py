@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.domain import ValueDomain
 from dpduck.errors import InternalError
-from dpduck.trusted.binning_sql import KeyReading, ParameterValue, key_reading
+from dpduck.trusted.binning_sql import MOST_POSITIONS, KeyReading, ParameterValue, key_reading
 from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, bounded_rows_sql, key_integer, order_sql
+from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.contribution_sql import by_cell, by_unit, row_columns, steps_sql, tables_from
 from dpduck.trusted.counting_job import Attribute, CountingJob
 from dpduck.trusted.exact_counts import ExactCounts
 
 FEW_GROUPS = 1 << 17  # below this, groups outside the domain cost less than filtering every row exactly
 LARGEST_WORD = 1 << 62  # of a packed integer, with room for rows that the filters will drop
+ROWS = "dpduck_rows"
 
 Column = NDArray[np.integer]
 
 
 def count_exactly(cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes) -> ExactCounts:
     """Exact counts of `job`; its only error has one fixed text, since DuckDB's texts may quote data."""
+    job, totals = pregrouped(job)
     readings = tuple(key_reading(key, position) for position, key in enumerate(job.keys))
     parameters: dict[str, ParameterValue] = {}
     for reading in readings:
         parameters.update(reading.parameters)
     if job.unit_sql is not None:
         parameters[KEY] = key_integer(bounding_key)
-    columns = _fetched(cursor, job_sql(job, readings), parameters)
+    sql = job_sql(job, readings) if totals is None else pregrouped_sql(job, readings, totals)
+    columns = _fetched(cursor, sql, parameters)
     if columns is None:
         # Raised outside the handler: DuckDB's error, which may quote data, is not even this one's context.
         raise InternalError("counting failed")
@@ -52,6 +58,32 @@ def job_sql(job: CountingJob, readings: Sequence[KeyReading] | None = None) -> s
     if any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
     return unbounded_sql(job, readings)
+
+
+def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
+    """A count by long lists of labels as a job over DuckDB's own groups of the columns, with the column of their rows.
+
+    Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
+    three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
+    """
+    plain = job.unit_sql is None and job.aggregates == (Contribution(""),)
+    listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
+    if not plain or not listed or len(listed) < len(job.keys):
+        return job, None
+    if any(len(domain.values) <= MOST_POSITIONS for domain in listed):
+        return job, None
+    names = [f"dpduck_group_{number}" for number in range(len(job.keys))]
+    columns = ", ".join(f"{key.sql} AS {name}" for key, name in zip(job.keys, names, strict=True))
+    rows = f"SELECT {columns}, count(*) AS {ROWS} FROM {job.from_sql}{_where(job, (), False)} GROUP BY ALL"
+    keys = tuple(replace(key, sql=f"dpduck_groups.{name}") for key, name in zip(job.keys, names, strict=True))
+    return replace(job, from_sql=f"({rows}) AS dpduck_groups", filters=(), keys=keys), f"dpduck_groups.{ROWS}"
+
+
+def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) -> str:
+    """One row per occupied group, as of unbounded_sql, from groups with their numbers of rows."""
+    groups = ", ".join(f"{reading.group_sql} AS dpduck_cell_{number}" for number, reading in enumerate(readings))
+    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {job.from_sql}{_where(job, readings, True)}"
+    return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, ParameterValue]) -> list[Column] | None:
