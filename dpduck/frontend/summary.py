@@ -66,6 +66,11 @@ def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
         raise refusal(given["theta"], f"theta is not of summary = {method!r}", f"one of {_quoted(_FILTERED)}")
     if tau is not None and method not in _THRESHOLDED:
         raise refusal(given["tau"], f"tau is not of summary = {method!r}", f"one of {_quoted(_THRESHOLDED)}")
+    shape = _choice(given, "range_summary", SHAPES) if "range_summary" in given else "dyadic"
+    if (method, shape) == ("filter_one_sided", "haar"):
+        # The paper's one-sided filter is for counts: half of all coefficients are negative, and would be lost.
+        what = "filter_one_sided is not of Haar coefficients, which have either sign"
+        raise refusal(given["range_summary"], what, "summary = 'filter', or range_summary = 'dyadic'")
     size = _number(given, "summary_size", 1, LARGEST_SIZE, whole=True)
     rows = _number(given, "sketch_rows", 1, MOST_SKETCH_ROWS, whole=True)
     return Summary(
@@ -73,7 +78,7 @@ def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
         DEFAULT_SIZE if size is None else int(size),
         None if theta is None else int(theta),
         tau,
-        _choice(given, "range_summary", SHAPES) if "range_summary" in given else "dyadic",
+        shape,
         5 if rows is None else int(rows),
         consistent="consistency" not in given or given["consistency"].name.lower() != "none",
         stated=size is not None and method != "auto",

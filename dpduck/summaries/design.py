@@ -216,7 +216,9 @@ def _error(subset: int, cells: int, occupied: float, count: float, empty: Moment
 
 def candidates(summary: Summary, cells: int, scale: Fraction, *, checked: bool) -> list[SummaryDesign]:
     """Every method with this size, the chosen one first: the one asked for, or by predicted error for 'auto'."""
-    methods = ["filter_priority", "filter_threshold", "priority", "threshold", "filter", "filter_one_sided"]
+    methods = ["filter_priority", "filter_threshold", "priority", "threshold", "filter"]
+    if summary.shape != "haar":  # coefficients have either sign
+        methods.append("filter_one_sided")
     sized = replace(summary, size=min(summary.size, cells))
     found = []
     for method in methods:

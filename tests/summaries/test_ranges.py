@@ -8,7 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dpduck.frontend.summary import Summary
 from dpduck.summaries.consistency import with_parents
+from dpduck.summaries.design import candidates
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.mixed_radix import MixedRadix
@@ -89,3 +91,10 @@ def test_nodes_without_parents_are_dropped() -> None:
     found = set(zip(*(codes.tolist() for codes in radix.unpack(kept.positions)), strict=True))
     assert found == {cell for cell in cells if consistent(cell)}
     assert 0 < len(found) < 120
+
+
+def test_one_sided_filters_are_of_counts_alone() -> None:
+    """Haar coefficients have either sign: what drops negative ones is no candidate there, so 'auto' never takes it."""
+    for shape, there in (("dyadic", True), ("haar", False)):
+        found = candidates(Summary("auto", 100, shape=shape), 10**6, Fraction(10), checked=False)
+        assert ("filter_one_sided" in {design.method for design in found}) is there
