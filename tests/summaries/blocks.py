@@ -1,0 +1,42 @@
+"""Many runs of a small domain drawn at once, as blocks of a domain that holds them one after the other.
+
+Cells are independent of each other, so that blocks are independent runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from dpduck.summaries.estimators import with_priorities
+from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted.mixed_radix import MixedRadix
+from dpduck.trusted.summary_sampler import NoisySummary, SparseCounts, SummaryPlan, draw_summary
+from tests.trusted.summary_oracle import Runs
+
+
+def blocks(exact: np.ndarray, plan: SummaryPlan, runs: int) -> Iterator[NoisySummary]:
+    """The summary of each run. Every layer of the plan is drawn: where to stop is of one run, not of all."""
+    cells, occupied = len(exact), np.flatnonzero(exact)
+    places = (np.arange(runs)[:, None] * cells + occupied).reshape(1, -1)
+    counts = SparseCounts(MixedRadix((runs * cells,)), places, np.tile(exact[occupied], runs))
+    noisy = draw_summary(counts, replace(plan, size=None), operating_system_entropy())
+    edges = np.searchsorted(noisy.positions[0], np.arange(runs + 1) * cells)
+    for run, (first, last) in enumerate(pairwise(edges.tolist())):
+        rows = slice(first, last)
+        positions = noisy.positions[:, rows] - run * cells
+        yield NoisySummary(positions, noisy.counts[rows], noisy.priorities[rows], noisy.layers)
+
+
+def published(exact: np.ndarray, plan: SummaryPlan, runs: int, keep: int | None) -> tuple[Runs, np.ndarray]:
+    """What is published in each run, and its threshold (0 for none)."""
+    values, kept = np.zeros((runs, len(exact)), np.int64), np.zeros((runs, len(exact)), np.bool_)
+    thresholds = np.zeros(runs)
+    for run, noisy in enumerate(blocks(exact, plan, runs)):
+        chosen, thresholds[run] = with_priorities(noisy, keep, 0.0)
+        places = chosen.positions[0]
+        values[run, places], kept[run, places] = chosen.counts, True
+    return Runs(values, kept), thresholds
