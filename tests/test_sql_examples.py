@@ -23,6 +23,7 @@ def run_file(con: duckdb.DuckDBPyConnection, path: Path) -> list[int]:
 def test_example_runs(path: Path) -> None:
     """DESIGN section 2: example queries are run by a test; each answers with at least one row."""
     con = dpduck.connect()
-    install_analyst_macros(con, "memory")
+    if path.stem == "analyst_macros":  # those of sparse queries come with dpduck, for the tables of its store
+        install_analyst_macros(con, "memory")
     run_file(con, EXAMPLES / "clinic.sql")
     assert all(run_file(con, path)), "an example answers with nothing"

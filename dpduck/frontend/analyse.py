@@ -101,7 +101,8 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
-    check_groups(answers.aggregates, keys, sets, clause or select)
+    if options.selection is None:
+        check_groups(answers.aggregates, keys, sets, clause or select)
     options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
     if options.selection is not None:

@@ -187,6 +187,8 @@ def test_only_trusted_code_reads_exact_counts() -> None:
     fields = {name for name in slots if name.startswith(("_exact", "_occupied"))}
     doors = {
         "distinct.py",
+        "lazy_histogram.py",
+        "session_gate.py",
         "projection.py",
         "key_counts.py",
         "exact_counts.py",

@@ -154,7 +154,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS "dpduck_relea
 
 -- title: SELECT WITH something else
 SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1) count(*) FROM visits
--- refused: line 1, column 13: the SELECT does not parse near 'ANONYMIZATION'; accepted: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) ..
+-- refused: line 1, column 13: SELECT WITH ANONYMIZATION is deprecated and refused; accepted: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..)
 
 -- title: CREATE of something that is not ours
 CREATE VIEW x AS SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits
