@@ -63,6 +63,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> 
         yield database, int(server.address.rpartition(":")[2])
 
 
+@pytest.mark.audit
 @needs_quack
 def test_a_thousand_messages_at_once(crowded: tuple[Path, int]) -> None:
     """Over the protocol, one question in all of them: answers and refusals, nothing else, and one charge."""
@@ -82,8 +83,9 @@ def test_a_thousand_messages_at_once(crowded: tuple[Path, int]) -> None:
 def test_readers_that_do_not_read_hold_nobody_up(crowded: tuple[Path, int]) -> None:
     """Clients that ask for many rows and never read a byte: others are answered all the same."""
     database, port = crowded
-    with client(port, add_principals(database)["bob"]) as (connection, requests):
-        rows(connection, "SELECT a.range AS many FROM range(200000) AS a")
+    tokens = add_principals(database)
+    with client(port, tokens["alice"]) as (asks, requests), client(port, tokens["bob"]) as (connection, _):
+        rows(asks, "SELECT a.range AS many FROM range(200000) AS a")
         message = next(request for request in requests if b"range(200000)" in request)
         slow = [socket.create_connection(("localhost", port)) for _ in range(12)]
         for one in slow:
