@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -42,7 +43,7 @@ def test_a_thousand_statements_at_once(tmp_path: Path, state_directory: Path) ->
 
     try:
         before = len(opened.spent())
-        at_once([lambda number=number: ask(number) for number in range(CROWD)])
+        at_once([partial(ask, number) for number in range(CROWD)])
         assert len(answered) + len(told) == CROWD
         assert all(line.startswith(TOO_MANY) for line in told)
         charged = [entry[2] for entry in opened.spent()[before:]]
