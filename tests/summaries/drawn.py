@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,28 +13,42 @@ from dpduck.summaries.design import SummaryDesign, designed
 from dpduck.summaries.estimators import EstimatedSummary, estimated, with_priorities
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.summary_sampler import SparseCounts, draw_summary
+from dpduck.trusted.summary_sampler import NoisySummary, SparseCounts, draw_summary
+from tests.summaries.blocks import blocks
 
 
-def drawn(design: SummaryDesign, occupied: dict[int, int]) -> EstimatedSummary:
-    """One run, from the design to the estimates."""
-    counts = SparseCounts(
-        MixedRadix((design.cells,)), np.array([list(occupied)], np.int64), np.array(list(occupied.values()), np.int64)
-    )
-    noisy = draw_summary(counts, design.plan, operating_system_entropy())
+def one_by_one(design: SummaryDesign, exact: np.ndarray, runs: int) -> Iterator[NoisySummary]:
+    """Runs as releases do them."""
+    occupied = np.flatnonzero(exact)
+    counts = SparseCounts(MixedRadix((design.cells,)), occupied[None, :], exact[occupied])
+    for _ in range(runs):
+        yield draw_summary(counts, design.plan, operating_system_entropy())
+
+
+def at_once(design: SummaryDesign, exact: np.ndarray, runs: int) -> Iterator[NoisySummary]:
+    """Runs in one draw of the first layer, which here is always enough."""
+    plan = replace(design.plan, layers=design.plan.layers[:1])
+    for noisy in blocks(exact, plan, runs):
+        assert len(design.plan.layers) == 1 or design.plan.size is None or len(noisy.counts) > design.plan.size
+        yield noisy
+
+
+def as_estimated(design: SummaryDesign, noisy: NoisySummary) -> EstimatedSummary:
+    """From the draw to the estimates."""
     kept, tau = with_priorities(noisy, design.keep, float(design.tau))
     theta = min(design.plan.layers[noisy.layers - 1].theta, design.theta)
     return estimated(kept, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
 
 
 def subset_sums(
-    summary: Summary, cells: int, occupied: dict[int, int], scale: Fraction, subset: int, runs: int
+    summary: Summary, exact: np.ndarray, scale: Fraction, subset: int, runs: int, *, together: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimated sums over the first `subset` cells, and their estimated variances, one of each for each run."""
     sums, variances = np.empty(runs), np.empty(runs)
-    design = designed(summary, cells, scale)
-    for run in range(runs):
-        found = drawn(design, occupied)
+    design = designed(summary, len(exact), scale)
+    draws = at_once if together else one_by_one
+    for run, noisy in enumerate(draws(design, exact, runs)):
+        found = as_estimated(design, noisy)
         inside = found.positions[0] < subset
         sums[run], variances[run] = found.weights[inside].sum(), found.variances[inside].sum()
     return sums, variances
