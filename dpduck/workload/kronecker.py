@@ -121,7 +121,7 @@ class MatrixFactor:
         return int(self.entries.shape[0])
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
-        """In floating point, which is much faster, where every partial sum is an integer that a double holds exactly."""
+        """In doubles, which is much faster, where each of them holds every partial sum exactly."""
         peak = max(int(tensor.max()), -int(tensor.min())) if tensor.size else 0
         reach = float(np.abs(self.entries.astype(np.float64)).sum(axis=1).max())  # in doubles: it must not wrap
         number = np.float64 if reach * peak <= EXACT_DOUBLE / 2 else np.int64
