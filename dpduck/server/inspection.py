@@ -201,8 +201,8 @@ class _Walk:
         self._extras(node, ("function",), known, depth)
         if name in allowed.CATALOG_FUNCTIONS and not arguments:
             return self._replaced(node, LISTING, allowed.CATALOG_FUNCTIONS[name], alias, node)
-        if name == allowed.MARGIN:
-            return self._margin(node, arguments, known, depth)
+        if name in allowed.TABLE_MACROS:
+            return self._macro(node, name, arguments, known, depth)
         if name in allowed.ROW_FUNCTIONS:
             self.sources += 2
             self.any(arguments, known, depth + 1)
@@ -216,13 +216,20 @@ class _Walk:
         self.calls.append(made)
         return self._replaced(node, ANSWERS, made.mark, alias, node)
 
-    def _margin(self, node: Tree, arguments: list[Tree], known: frozenset[str], depth: int) -> Tree:
-        """dp_margin('cube', kept, rolled_up), a macro of the window: the text names a private view that it reads."""
-        self._constants(allowed.MARGIN, arguments, known, depth)
-        cube = self.syntax.values(arguments[:1], ["cube"], "CAST(cube AS VARCHAR)") if arguments else None
-        if len(arguments) != 3 or cube is None or not _BARE_NAME.fullmatch(cube):
-            raise _refusal("these are no arguments of dp_margin", "dp_margin('name_of_view', ['kept'], ['rolled_up'])")
-        self.views.add(fold(cube))
+    def _macro(self, node: Tree, name: str, arguments: list[Tree], known: frozenset[str], depth: int) -> Tree:
+        """A macro of the window that reads tables by name: a private view, or a common table expression in sight."""
+        self._constants(name, arguments, known, depth)
+        number, names, example = allowed.TABLE_MACROS[name]
+        if len(arguments) != number or any(argument.get("alias") for argument in arguments):
+            raise _refusal(f"these are no arguments of {name}", f"{name}({example})")
+        for place in range(names):
+            table = self.syntax.values([arguments[place]], ["name"], "CAST(name AS VARCHAR)")
+            if table is None or not _BARE_NAME.fullmatch(table):
+                raise _refusal(f"these are no arguments of {name}", f"{name}({example})")
+            if place == 0 and name in allowed.SEEDED:
+                self.views |= {fold(table), fold(table) + allowed.SEED}
+            elif fold(table) not in known:
+                self.views.add(fold(table))
         self.sources += 2
         return node
 

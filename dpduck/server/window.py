@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 import duckdb
 
 from dpduck.edges.analyst_macros import install_analyst_macros
+from dpduck.edges.shipped_macros import shipped_texts
 from dpduck.errors import Refusal, StoreError
 from dpduck.frontend.names import fold, quote_identifier, quote_text
 from dpduck.server.inspection import ANSWERS, LISTING
@@ -66,6 +67,8 @@ class Window:
         for name, sql in LISTINGS.items():
             self._root.execute(f"CREATE VIEW {LISTING}.main.{name} AS {sql}")
         install_analyst_macros(self._root, "memory")
+        for text in shipped_texts():
+            self._root.execute(text)
         if prepare is not None:
             prepare(self._root)
         for statement in LOCK:
