@@ -98,7 +98,9 @@ class Engine:
         """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
         statement = parse_statement(text)
         if isinstance(statement, CreateSynthetic):
-            return explained_synthetic(self._synthetic_request(statement))
+            synthetic = self._synthetic_request(statement)
+            asker.require_tables(synthetic.base.asked_tables)
+            return explained_synthetic(synthetic)
         if isinstance(statement, CreateSparse):
             return self._sparse.explain(statement, asker)
         if not isinstance(statement, Ask):
@@ -192,7 +194,7 @@ class Engine:
 
     def _synthetic(self, statement: CreateSynthetic, text: str, asker: Asker) -> str:
         request = self._synthetic_request(statement)
-        asker.require_table(str(request.base.table))
+        asker.require_tables(request.base.asked_tables)
         if self._tables.is_ready(statement, text, asker, request):
             return listings.status(self._views.ready(statement.name))
 

@@ -129,7 +129,9 @@ def _weight(value: Any) -> float:
 def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], once: bool, accepted: str) -> Asked:
     """once: keys without weights may repeat, and count once."""
     columns = cursor.execute(
-        f"SELECT {'DISTINCT' if once else ''} * FROM ({sql}) ORDER BY question, high, low", parameters
+        f"SELECT {'DISTINCT' if once else ''} * FROM (SELECT * REPLACE (coalesce(question, '') AS question) "
+        f"FROM ({sql})) ORDER BY question, high, low",
+        parameters,
     ).fetchnumpy()
     high, low, weight = columns["high"], columns["low"], columns["weight"]
     values = np.ma.getdata(weight).astype(np.float64)

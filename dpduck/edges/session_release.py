@@ -19,6 +19,8 @@ from dpduck.frontend.sparse_request import SparseRequest
 from dpduck.planning.plan import NoiseKind
 from dpduck.sparsequeries.projection_plan import USUAL_ROWS_OF_TABLE
 from dpduck.sparsequeries.session_plan import Declared, SessionPlan, plan_session, total_margin, total_spread
+from dpduck.trusted.discrete_gaussian import LARGEST_VARIANCE
+from dpduck.trusted.discrete_laplace import LARGEST_SCALE
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.key_counts import count_keys
 from dpduck.trusted.lazy_histogram import histogram_cost, open_histogram
@@ -26,7 +28,6 @@ from dpduck.trusted.secrets_file import Secrets
 from dpduck.trusted.session_gate import GateLaw, draw_thresholds, gate_cost, measure_total
 
 Recheck = Callable[[duckdb.DuckDBPyConnection], None]
-LARGEST_SPREAD = 1 << 40  # of counts in units, as measured answers and thresholds must fit 64 bits
 FACTS = (("facts", "VARCHAR"),)
 COMPUTATIONAL = "computational: as strong as HMAC-SHA256 for keys without rows"
 
@@ -86,7 +87,7 @@ class HistogramRecipe:
 
     def check(self) -> None:
         """Noise that can be drawn; the price from the noise that will be drawn."""
-        _require_drawable(self._law.spread)
+        _require_drawable(self._law.noise, self._law.spread)
         cost = histogram_cost(self._sparse.request.unit_bound, self._law.noise, self._law.spread)
         require_within(cost, self._sparse.request.charge)
 
@@ -118,7 +119,7 @@ class SessionRecipe:
     def check(self) -> None:
         """Noise that can be drawn; the price of a plan for the guessed number of rows, as of any other."""
         law = self._plan.law
-        _require_drawable(law.threshold_scale, law.question_scale, law.spread, law.total_spread)
+        _require_gate_drawable(law)
         require_within(gate_cost(law), self._sparse.request.charge)
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -136,14 +137,21 @@ class SessionRecipe:
             raise InternalError("the number of rows is not measured as planned")
         noisy = measure_total(counts, self._plan.law, entropy)
         plan = session_plan(self._sparse, max(1.0, noisy + total_margin(request.charge, request.unit_bound, beta)))
+        _require_gate_drawable(plan.law)
         require_within(gate_cost(plan.law), request.charge)
         self._secrets.put(secret_name(self._sparse.digest()), draw_thresholds(plan.law, entropy))
         steps("after the secret")
         return _facts(plan_to_facts(plan, noisy))
 
 
-def _require_drawable(*spreads: Fraction) -> None:
-    if max(spreads) > LARGEST_SPREAD**2:
+def _require_gate_drawable(law: GateLaw) -> None:
+    """Everything a session will ever draw: a measured answer that cannot be drawn would tell that it was due."""
+    _require_drawable(NoiseKind.LAPLACE, law.threshold_scale, law.question_scale)
+    _require_drawable(law.noise, law.spread, law.total_spread)
+
+
+def _require_drawable(noise: NoiseKind, *spreads: Fraction) -> None:
+    if max(spreads) > (LARGEST_SCALE if noise is NoiseKind.LAPLACE else LARGEST_VARIANCE):
         raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import duckdb
 import numpy as np
 
 from dpduck.edges.key_questions import Asked
@@ -24,6 +25,8 @@ from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.secrets_file import required
 from dpduck.trusted.session_gate import UNITS, SessionGate
 
+Recheck = Callable[[duckdb.DuckDBPyConnection], None]
+Analysed = Callable[[], tuple[SparseRequest, Recheck]]
 HYPOTHESIS, MEASURED, EXHAUSTED = "hypothesis", "measured", "hypothesis, unchecked"
 
 
@@ -62,7 +65,7 @@ class Sessions:
         self._locks: dict[str, threading.Lock] = {}
         self._open: dict[str, OpenSession] = {}
 
-    def ask(self, named: Named, asked: Asked, analysed: Callable[[], SparseRequest]) -> list[Answered]:
+    def ask(self, named: Named, asked: Asked, analysed: Analysed) -> list[Answered]:
         """The answer of each question; stored ones are returned, new ones stored before anything is said."""
         longest = max(asked.lengths)
         if longest > named.sparsity:
@@ -108,11 +111,11 @@ class Sessions:
         session: OpenSession,
         asked: Asked,
         new: dict[str, int],
-        analysed: Callable[[], SparseRequest],
+        analysed: Analysed,
     ) -> None:
         """Answers new questions in order, commits all of it, and only then lets it be seen."""
         if session.gate is None and session.updates < session.plan.law.updates:
-            session.gate = self._gate(named, session.plan, analysed())
+            session.gate = self._gate(named, session.plan, *analysed())
         turn = _Turn()
         self._walk(session, asked, new, turn)
         self._steps("answers computed")
@@ -149,8 +152,11 @@ class Sessions:
             order = len(session.answers) + len(turn.answers) + 1
             turn.answers[name] = Answered(order, answer, source, session.updates)
 
-    def _gate(self, named: Named, plan: SessionPlan, sparse: SparseRequest) -> SessionGate:
-        """Exact counts behind the session's thresholds; the same public facts as when it was made, or none."""
+    def _gate(self, named: Named, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
+        """Exact counts behind the session's thresholds; the same public facts as when it was made, or none.
+
+        recheck: looks at them again in the transaction that counts.
+        """
         if sparse.digest() != named.digest:
             raise Refusal(
                 f"the policy of {named.table} changed since {named.name!r} was made: it repeats its answers alone",
@@ -159,6 +165,7 @@ class Sessions:
         thresholds = required(self._ledger.secrets, secret_name(named.digest))
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
+            recheck(cursor)
             counts = count_keys(cursor, key_job(sparse), self._ledger.bounding_key)
         return SessionGate(plan.law, thresholds, counts, self._entropy)
 

@@ -30,7 +30,7 @@ from dpduck.edges.sessions import Sessions
 from dpduck.edges.sparse_answers import histogram_answers, session_answers
 from dpduck.edges.sparse_explain import explained
 from dpduck.edges.sparse_store import Named, SparseStore
-from dpduck.errors import InternalError, PermissionRefusal, Refusal
+from dpduck.errors import DpduckError, InternalError, PermissionRefusal, Refusal
 from dpduck.frontend.parse import parse_statement
 from dpduck.frontend.sparse_keys import require_collation
 from dpduck.frontend.sparse_request import SparseRequest, analyse_sparse
@@ -127,14 +127,14 @@ class SparseQueries:
                 asked = listed_questions(cursor, named.keys, keys, weights)
         if named.kind == HISTOGRAM:
             return self._histogram(named, asked)
-        answers = self._sessions.ask(named, asked, lambda: self._analysed_again(named))
+        answers = self._sessions.ask(named, asked, lambda: self._looked_up(named))
         return session_answers(named, self._sessions.plan(named), asked, answers)
 
     def list_sessions(self, asker: Asker) -> str:
         """SQL that lists what an asker may ask."""
         rows: list[list[listings.Value]] = []
         for named in self._store.all():
-            if not may_ask(named, asker):
+            if not may_ask(named, asker) or not self._permitted(named, asker):
                 continue
             used, answered = self._store.updates_used(named.digest)
             plan = self._sessions.plan(named) if named.kind == SESSION else None
@@ -168,7 +168,21 @@ class SparseQueries:
         if not may_ask(named, asker):
             raise PermissionRefusal(f"the {named.kind} {named.name!r} is another's", accepted="one of dp_sessions()")
         asker.require_table(named.table)
+        if not self._permitted(named, asker):
+            raise PermissionRefusal(
+                f"{asker.name} may not ask about every table of {named.name!r}", accepted="one of dp_sessions()"
+            )
         return named
+
+    def _permitted(self, named: Named, asker: Asker) -> bool:
+        """Whether every private table behind a name is this asker's to ask about; none where that cannot be told."""
+        if asker.tables is None:
+            return True
+        try:
+            asker.require_tables(self._analysed_again(named).request.asked_tables)
+        except DpduckError:
+            return False
+        return True
 
     def _create_named(self, sparse: SparseRequest, text: str, asker: Asker) -> str:
         require_view_name(sparse.name)
@@ -215,6 +229,10 @@ class SparseQueries:
         if not isinstance(statement, CreateSparse):
             raise InternalError("a session was made by another statement")
         return self._analysed(statement)
+
+    def _looked_up(self, named: Named) -> tuple[SparseRequest, Callable[[duckdb.DuckDBPyConnection], None]]:
+        sparse = self._analysed_again(named)
+        return sparse, self._rechecking(sparse)
 
     def _rechecking(self, sparse: SparseRequest) -> Callable[[duckdb.DuckDBPyConnection], None]:
         return lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request)

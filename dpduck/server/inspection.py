@@ -223,7 +223,8 @@ class _Walk:
         if len(arguments) != number or any(argument.get("alias") for argument in arguments):
             raise _refusal(f"these are no arguments of {name}", f"{name}({example})")
         for place in range(names):
-            table = self.syntax.values([arguments[place]], ["name"], "CAST(name AS VARCHAR)")
+            plain = arguments[place].get("class") == "CONSTANT"  # what today() makes could be another name tomorrow
+            table = self.syntax.values([arguments[place]], ["name"], "CAST(name AS VARCHAR)") if plain else None
             if table is None or not _BARE_NAME.fullmatch(table):
                 raise _refusal(f"these are no arguments of {name}", f"{name}({example})")
             if place == 0 and name in allowed.SEEDED:

@@ -95,7 +95,7 @@ class Contribution:
         if not self.per_group:
             return rows * self.bound
         by_group = min(rows, cells) * self.bound
-        counts = not self.value_sql and self.form == "sum" and self.unit == 1 and self.low <= 0
+        counts = not self.value_sql and self.form == "sum" and self.unit == 1 and self.low <= 0 <= self.high
         return min(by_group, rows) if counts else by_group
 
     def tables_of(

@@ -103,6 +103,15 @@ class Questions:
         return "Questions(hidden)"
 
 
+def _require_once(keys: KeyDigests, lengths: Sequence[int]) -> None:
+    """A key that came twice in one question would weigh 2, and a unit could move the answer twice as far."""
+    rising = (keys.high[1:] > keys.high[:-1]) | ((keys.high[1:] == keys.high[:-1]) & (keys.low[1:] > keys.low[:-1]))
+    starts = np.cumsum(np.array(lengths, dtype=np.int64))[:-1]
+    rising[starts - 1] = True
+    if not rising.all():
+        raise InternalError("a key stands twice in one question")
+
+
 class SessionGate:
     """Exact counts and secret thresholds behind a gate; hidden."""
 
@@ -121,6 +130,7 @@ class SessionGate:
         """Exact answers, in units, of questions with these runs of keys and weights from 0 to UNITS."""
         if weights.size and (weights.min() < 0 or weights.max() > UNITS):
             raise InternalError("a weight outside 0 .. 1")
+        _require_once(keys, lengths)
         exact = exact_answers(self._counts, keys, weights, lengths)
         return Questions(exact, one_sided(self._law.question_scale, 2 * len(lengths), self._entropy))
 

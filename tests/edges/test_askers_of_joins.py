@@ -66,3 +66,40 @@ def test_the_table_that_only_tells_the_unit_needs_no_permission(engine: Engine) 
     engine.run(ASK + "count(*) FROM visits", Asker("bob", owner=False, tables=("visits",)))
     with pytest.raises(PermissionRefusal):
         engine.run(ASK + "count(*) FROM patients", Asker("bob", owner=False, tables=("visits",)))
+
+
+OTHER_KINDS = (
+    "CREATE PRIVATE TABLE {name} OPTIONS (epsilon = 1, mechanism = 'mwem', rows = 5) AS "
+    "SELECT sex FROM {joined} WORKLOAD MARGINALS (1)",
+    "CREATE PRIVATE HISTOGRAM {name} OPTIONS (epsilon = 1) AS SELECT sex FROM {joined}",
+    "CREATE PRIVATE SESSION {name} OPTIONS (epsilon = 1, sparsity = 2, queries = 5, updates = 1) AS "
+    "SELECT sex FROM {joined}",
+    "CREATE PRIVATE PROJECTION {name} OPTIONS (epsilon = 1, sparsity = 2, queries = 5, rows = 16) AS "
+    "SELECT sex FROM {joined}",
+)
+
+
+@pytest.mark.parametrize("statement", OTHER_KINDS, ids=lambda text: text.split()[2])
+@pytest.mark.parametrize("joined", ["visits JOIN patients ON patient = id", "patients JOIN visits ON patient = id"])
+def test_no_kind_of_release_is_a_way_to_another_table(engine: Engine, statement: str, joined: str) -> None:
+    """Synthetic tables, histograms, sessions and projections of a join ask for every table of it too."""
+    before = entries(engine)
+    text = statement.format(name="made", joined=joined)
+    for tables, missing in ((("visits",), "patients"), (("patients",), "visits")):
+        asker = Asker("bob", owner=False, tables=tables)
+        for call in (engine.run, engine.explain):
+            with pytest.raises(PermissionRefusal, match=f"bob may not ask about '{missing}'"):
+                call(text, asker)
+    assert entries(engine) == before
+
+
+@pytest.mark.parametrize("statement", OTHER_KINDS[1:3], ids=lambda text: text.split()[2])
+def test_what_the_owner_made_of_a_join_answers_who_may_ask_about_all_of_it(engine: Engine, statement: str) -> None:
+    """dp_ask looks at every table behind a name, and dp_sessions lists what may be asked alone."""
+    engine.run(statement.format(name="made", joined="visits JOIN patients ON patient = id"), Asker("owner", owner=True))
+    question = '["made", ["F"], null]'
+    with pytest.raises(PermissionRefusal, match="bob may not ask about every table of 'made'"):
+        engine.ask(question, Asker("bob", owner=False, tables=("visits",)))
+    assert "made" not in engine.list_sessions(Asker("bob", owner=False, tables=("visits",)))
+    both = Asker("ann", owner=False, tables=("visits", "patients"))
+    assert engine.ask(question, both) and "made" in engine.list_sessions(both)

@@ -177,3 +177,28 @@ def test_an_alpha_that_cannot_be_is_refused_free_of_charge(visits: Clinic) -> No
     pure = "CREATE PRIVATE SESSION p OPTIONS (epsilon = 20, queries = 100, updates = 3) ON visits (code)"
     assert visits.dp(pure) == [("p is ready",)]
     assert ask(visits, "p", "['K0']")[MARGIN] > 0
+
+
+def test_a_key_counts_once_in_a_question(visits: Clinic) -> None:
+    """Questions named '' and NULL are one question: a key in both would weigh 2, which no charge covers."""
+    dear(visits)
+    visits.rows(
+        "CREATE TABLE asked AS FROM (VALUES ('', 'K0', 1.0), ('', 'K1', 1.0), (NULL, 'K0', 1.0), (NULL, 'K1', 1.0)) "
+        "AS t(question, key, weight)"
+    )
+    visits.dp("DECLARE PUBLIC TABLE asked")
+    assert "a key has two weights in one question" in refused_ask(visits, "s", "'asked'")
+
+
+def test_a_session_that_is_opened_again_looks_at_public_facts_again(
+    open_clinic: Callable[..., Clinic], tmp_path: Path
+) -> None:
+    """Private rows are counted for it under what a new release must meet: a default collation would merge units."""
+    path = tmp_path / "clinic.duckdb"
+    first = open_clinic(path)
+    fill(first)
+    session(first, options=FINE)
+    first.con.close()
+    again = open_clinic(path)
+    again.con.execute("SET GLOBAL default_collation = 'nocase'")
+    assert "collation" in refused_ask(again, "s", "['K0']")

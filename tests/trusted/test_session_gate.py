@@ -135,3 +135,12 @@ def test_noise_is_used_once() -> None:
         made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS + 1]), [1])
     with pytest.raises(InternalError):
         SessionGate(law(updates=4), draw_thresholds(law(), ENTROPY), made._counts, ENTROPY)
+
+
+@pytest.mark.parametrize("places", [[0, 0], [1, 0], [0, 1, 0]])
+def test_a_key_stands_once_in_a_question(places: list[int]) -> None:
+    """Keys of a question rise: a repeated one could move the answer by more than was paid for."""
+    made = gate([5, 6], law())
+    weights = np.full(len(places), UNITS)
+    with pytest.raises(InternalError, match="twice in one question"):
+        made.prepare(KeyDigests(KEYS.high[places], KEYS.low[places]), weights, [len(places)])
