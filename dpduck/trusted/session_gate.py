@@ -105,10 +105,10 @@ class Questions:
 
 def _require_once(keys: KeyDigests, lengths: Sequence[int]) -> None:
     """A key that came twice in one question would weigh 2, and a unit could move the answer twice as far."""
-    rising = (keys.high[1:] > keys.high[:-1]) | ((keys.high[1:] == keys.high[:-1]) & (keys.low[1:] > keys.low[:-1]))
-    starts = np.cumsum(np.array(lengths, dtype=np.int64))[:-1]
-    rising[starts - 1] = True
-    if not rising.all():
+    runs = np.repeat(np.arange(len(lengths)), lengths)
+    order = np.lexsort((keys.low, keys.high, runs))
+    high, low, run = keys.high[order], keys.low[order], runs[order]
+    if ((high[1:] == high[:-1]) & (low[1:] == low[:-1]) & (run[1:] == run[:-1])).any():
         raise InternalError("a key stands twice in one question")
 
 

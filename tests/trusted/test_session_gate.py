@@ -137,9 +137,9 @@ def test_noise_is_used_once() -> None:
         SessionGate(law(updates=4), draw_thresholds(law(), ENTROPY), made._counts, ENTROPY)
 
 
-@pytest.mark.parametrize("places", [[0, 0], [1, 0], [0, 1, 0]])
+@pytest.mark.parametrize("places", [[0, 0], [0, 1, 0]])
 def test_a_key_stands_once_in_a_question(places: list[int]) -> None:
-    """Keys of a question rise: a repeated one could move the answer by more than was paid for."""
+    """A repeated key could move the answer by more than was paid for."""
     made = gate([5, 6], law())
     weights = np.full(len(places), UNITS)
     with pytest.raises(InternalError, match="twice in one question"):
