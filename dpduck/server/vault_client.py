@@ -34,7 +34,7 @@ class VaultProcess:
         self._arguments = [str(database), "" if store is None else str(store)]
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self._waiting: dict[int, Future[Answer]] = {}
+        self._waiting: dict[int, Future[Answer]]
         self._closing = False
         self._pipe, self._process = self._started()
 
@@ -82,11 +82,12 @@ class VaultProcess:
             if self._process.poll() is not None:
                 self._socket.close()
                 self._pipe, self._process = self._started()
-            self._waiting[number] = future
+            waiting = self._waiting
+            waiting[number] = future
             try:
                 self._pipe.send_bytes(data)
             except OSError:
-                del self._waiting[number]
+                del waiting[number]
                 raise StoreError(ENDED) from None
         try:
             message, table = future.result(patience)
@@ -96,7 +97,7 @@ class VaultProcess:
             raise StoreError(ENDED) from None
         finally:
             with self._lock:
-                self._waiting.pop(number, None)
+                waiting.pop(number, None)
         if "error" in message:
             raise StoreError(str(message["error"]))
         return message, table
@@ -118,10 +119,12 @@ class VaultProcess:
             process.wait()
             ours.close()
             raise StoreError(str(message["failed"]))
-        threading.Thread(target=self._listen, args=(ours,), daemon=True).start()
+        # Each process has its own: the thread that sees the old one end must not end what the new one was asked.
+        self._waiting = {}
+        threading.Thread(target=self._listen, args=(ours, self._waiting), daemon=True).start()
         return ours, process
 
-    def _listen(self, pipe: Connection) -> None:
+    def _listen(self, pipe: Connection, waiting: dict[int, Future[Answer]]) -> None:
         """Gives every answer to who waits for it; when the process ends, everybody is told."""
         while True:
             try:
@@ -130,10 +133,11 @@ class VaultProcess:
                 pipe.close()
                 break
             with self._lock:
-                future = self._waiting.pop(int(message["id"]), None)
+                future = waiting.pop(int(message["id"]), None)
             if future is not None:
                 future.set_result((message, table))
         with self._lock:
-            left, self._waiting = list(self._waiting.values()), {}
+            left = list(waiting.values())
+            waiting.clear()
         for future in left:
             future.set_exception(StoreError(ENDED))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from dpduck.edges.connection import verify_store
@@ -14,6 +16,25 @@ from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.vault_client import VaultProcess
 from tests.server.served import add_principals, count, make_clinic
+
+
+@contextmanager
+def killed_after(seconds: float, process: int) -> Iterator[None]:
+    """Kills the process at that time, or not where the block ended first; by descriptor, so never another one."""
+    descriptor = os.pidfd_open(process)
+
+    def kill() -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        os.close(descriptor)
 
 
 def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path) -> None:
@@ -35,12 +56,11 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path
 
         for number in range(1, 5):
             text = count("age", f"0.0{number}")
-            if number % 2:
-                threading.Timer(0.03 * number, os.kill, (vault.process_id, signal.SIGKILL)).start()
-            try:
-                answers[text] = ask(text)
-            except DpduckError as error:
-                told.append(str(error))
+            with killed_after(0.03 * number, vault.process_id) if number % 2 else nullcontext():
+                try:
+                    answers[text] = ask(text)
+                except DpduckError as error:
+                    told.append(str(error))
             assert ask("SELECT count(*) FROM ages") == [(10,)]  # the window needs no vault
         assert all("ended" in line for line in told)
         assert {text: ask(text) for text in answers} == answers
