@@ -1,4 +1,4 @@
-"""Questions of sparse queries: lists of keys, or declared public tables of keys and weights, made canonical."""
+"""Questions of sparse queries: lists of keys, or what is selected from declared public tables, made canonical."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from dpduck.edges.catalog import Catalog
 from dpduck.errors import Refusal
-from dpduck.frontend.limits import bounded_tokens
-from dpduck.frontend.names import fold, quote_identifier
+from dpduck.frontend.names import fold
+from dpduck.frontend.public_selection import ALIAS, read_selection
 from dpduck.frontend.sparse_keys import KeyPart, canonical_sql, split_netstrings
-from dpduck.frontend.token_reader import TokenReader
 from dpduck.trusted.key_counts import KeyDigests
 from dpduck.trusted.session_gate import UNITS
 
@@ -72,41 +71,31 @@ def listed_questions(
     return _asked(cursor, sql, [*columns, given], weights is None, "keys of the columns' types and weights from 0 to 1")
 
 
-def table_questions(cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], name: str, catalog: Catalog) -> Asked:
+def selected_questions(
+    cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], text: str, catalog: Catalog
+) -> Asked:
     """Questions from a declared public table: a column key (or the key's columns), and perhaps weight and question."""
-    reader = TokenReader(name, bounded_tokens(name))
-    written = reader.table_name()
-    reader.expect_end()
-    table = catalog.resolve(written)
-    if table is None or not catalog.is_public(table) or catalog.policy(table) is not None:
-        raise Refusal(
-            f"{str(written)!r} is no declared public table",
-            accepted="DECLARE PUBLIC TABLE by the owner, or a list of keys",
-        )
-    columns = {fold(column.name): column.name for column in catalog.columns(table)}
+    chosen = read_selection(text, [part.name for part in parts], catalog)
+    columns = {fold(name): sql for name, sql in chosen.columns}
     wanted = ["key"] if len(parts) == 1 and "key" in columns else [fold(part.name) for part in parts]
     missing = [column for column in wanted if column not in columns]
     if missing:
         raise Refusal(
-            f"{table} has no column {missing[0]!r}", accepted=f"columns {', '.join(wanted)}, weight, question"
+            f"{chosen.table} gives no column {missing[0]!r}", accepted=f"columns {', '.join(wanted)}, weight, question"
         )
-    casts = [
-        f"TRY_CAST({quote_identifier(columns[column])} AS {part.type_name})"
-        for column, part in zip(wanted, parts, strict=True)
-    ]
+    casts = [f"TRY_CAST({columns[column]} AS {part.type_name})" for column, part in zip(wanted, parts, strict=True)]
     weighted = "weight" in columns
-    weight = f"TRY_CAST({quote_identifier(columns['weight'])} AS DOUBLE)" if weighted else "CAST(1 AS DOUBLE)"
-    question = f"CAST({quote_identifier(columns['question'])} AS VARCHAR)" if "question" in columns else "NULL"
+    weight = f"TRY_CAST({columns['weight']} AS DOUBLE)" if weighted else "CAST(1 AS DOUBLE)"
+    question = f"CAST({columns['question']} AS VARCHAR)" if "question" in columns else "NULL"
     sql = (
         f"SELECT question, {_OUTPUT}, weight FROM (SELECT {question} AS question, {canonical_sql(casts, parts)} AS k, "
-        f"{weight} AS weight FROM {table.sql})"
+        f"{weight} AS weight FROM {chosen.table.sql} AS {ALIAS} WHERE {chosen.condition})"
     )
-    return _asked(cursor, sql, [], not weighted, "keys of the columns' types and weights from 0 to 1")
+    once = chosen.distinct or not weighted
+    return _asked(cursor, sql, [], once, "keys of the columns' types and weights from 0 to 1")
 
 
 def _values(key: Any, parts: int) -> tuple[str | None, ...]:
-    if isinstance(key, dict):
-        key = list(key.values())
     if isinstance(key, list):
         if len(key) != parts:
             raise Refusal(f"a key of {len(key)} values", accepted=f"keys of {parts}")
@@ -114,16 +103,26 @@ def _values(key: Any, parts: int) -> tuple[str | None, ...]:
     return split_netstrings(str(key), parts) if parts > 1 else (_text(key),)
 
 
+def _members(pairs: list[tuple[str, Any]]) -> list[Any]:
+    return [value for _, value in pairs]
+
+
 def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return None if value is None else str(value)
+    text = None if value is None else str(value)
+    if text is not None and any(0xD800 <= ord(character) < 0xE000 for character in text):
+        raise Refusal("a key is not Unicode text", accepted="text that UTF-8 can hold")
+    return text
 
 
 def _weight(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise Refusal("a weight is not a number", accepted="weights from 0 to 1")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise Refusal("a weight is too large", accepted="weights from 0 to 1") from None
 
 
 def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], once: bool, accepted: str) -> Asked:
@@ -158,8 +157,12 @@ def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], o
 
 
 def read_argument(text: str) -> tuple[str, list[Any] | str, list[Any] | None]:
-    """Name, keys (or a table's name) and weights from the JSON that dp_ask sends; numbers keep their digits."""
-    name, keys, weights = json.loads(text, parse_float=Decimal)
+    """Name, keys (or what selects them) and weights from the JSON that dp_ask sends; numbers keep their digits."""
+    try:
+        # a tuple comes as an object whose names are all empty
+        name, keys, weights = json.loads(text, parse_float=Decimal, object_pairs_hook=_members)
+    except (ValueError, TypeError, RecursionError):
+        name = keys = weights = None
     if not isinstance(name, str) or not isinstance(keys, (list, str)) or not isinstance(weights, (list, type(None))):
         raise Refusal("dp_ask takes a name and a list of keys", accepted="FROM dp_ask('name', ['key', 'other key'])")
     return name, keys, weights

@@ -84,6 +84,7 @@ class Sessions:
                     self._answer(named, session, asked, new, analysed)
                 except BaseException:
                     self._open.pop(named.digest, None)  # what is in memory may be ahead of the store
+                    self._burn(named, session)
                     raise
             return [session.answers[name] for name in names]
 
@@ -129,26 +130,44 @@ class Sessions:
         self._steps("answers fenced")
         session.answers.update(turn.answers)
 
+    def _burn(self, named: Named, session: OpenSession) -> None:
+        """Ends every round that was looked into and not committed: its thresholds have had their one outcome.
+
+        That a call failed may depend on what it saw (memory, an interrupt at the right moment), so the round is spent.
+        """
+        believed = self._store.believed(named.digest)
+        if believed.commits != session.commits or believed.updates >= session.updates:
+            return
+        commits = believed.commits + 1
+        try:
+            self._store.commit(named.digest, session.updates, believed.scale, commits, {}, {})
+        finally:
+            # where even that fails the session is closed for good: its store is now older than the fence
+            self._ledger.secrets.put(_fence(named.digest), str(commits).encode())
+
     def _walk(self, session: OpenSession, asked: Asked, new: dict[str, int], turn: _Turn) -> None:
         starts = np.concatenate([[0], np.cumsum(asked.lengths)])
         runs = [(int(starts[place]), int(starts[place + 1])) for place in new.values()]
         chosen = np.concatenate([np.arange(start, end) for start, end in runs])
         digests = KeyDigests(asked.digests.high[chosen], asked.digests.low[chosen])
         lengths = [end - start for start, end in runs]
-        questions = None if session.gate is None else session.gate.prepare(digests, asked.weights[chosen], lengths)
+        left = session.plan.law.updates - session.updates
+        questions = session.gate.prepare(digests, asked.weights[chosen], lengths, left) if session.gate else None
         every, weights = asked.keys(), (asked.weights / UNITS).tolist()
         for number, (name, (start, end)) in enumerate(zip(new, runs, strict=True)):
             keys, shares = every[start:end], weights[start:end]
             answer, source = session.hypothesis.answer(keys, shares), EXHAUSTED
             if session.updates < session.plan.law.updates and session.gate is not None and questions is not None:
-                measured = session.gate.look(questions, number, round(answer * UNITS), session.updates)
+                session.updates += 1  # until the gate has said that its round goes on: see _burn
+                measured = session.gate.look(questions, number, round(answer * UNITS), session.updates - 1)
                 source = HYPOTHESIS
-                if measured is not None:
+                if measured is None:
+                    session.updates -= 1
+                else:
                     answer, source = measured / UNITS, MEASURED
                     change = session.hypothesis.towards(keys, shares, answer)
                     session.hypothesis.apply(change)
                     turn.weights.update(change.weights)
-                    session.updates += 1
             order = len(session.answers) + len(turn.answers) + 1
             turn.answers[name] = Answered(order, answer, source, session.updates)
 

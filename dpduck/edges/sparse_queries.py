@@ -12,7 +12,7 @@ from dpduck.edges import listings
 from dpduck.edges.asker import Asker
 from dpduck.edges.catalog import Catalog
 from dpduck.edges.collations import collation_of
-from dpduck.edges.key_questions import Asked, listed_questions, read_argument, table_questions
+from dpduck.edges.key_questions import Asked, listed_questions, read_argument, selected_questions
 from dpduck.edges.policy_store import PolicyStore
 from dpduck.edges.private_views import PrivateViews
 from dpduck.edges.projection_release import ProjectionRecipe, projection_plan, seed_select, value_select
@@ -93,7 +93,8 @@ class SparseQueries:
         existing = self._releases.view(statement.name)
         if existing is not None and existing.strategy != PROJECTION:
             raise Refusal(f"{statement.name!r} is no projection", accepted="DROP PRIVATE VIEW")
-        self._views.drop(DropPrivateView(statement.name + SEED, True), text, asker)
+        if existing is not None:  # a name that ends like a seed's may be another view's
+            self._views.drop(DropPrivateView(statement.name + SEED, True), text, asker)
         return listings.status(self._views.drop(DropPrivateView(statement.name, statement.if_exists), text, asker))
 
     def _create_projection(self, sparse: SparseRequest, statement: CreateSparse, text: str, asker: Asker) -> str:
@@ -122,7 +123,7 @@ class SparseQueries:
         named = self._askable(name, asker)
         with self._open_cursor() as cursor:
             if isinstance(keys, str):
-                asked = table_questions(cursor, named.keys, keys, Catalog(cursor, self._policies))
+                asked = selected_questions(cursor, named.keys, keys, Catalog(cursor, self._policies))
             else:
                 asked = listed_questions(cursor, named.keys, keys, weights)
         if named.kind == HISTOGRAM:

@@ -77,6 +77,14 @@ def parse_expression(text: str) -> exp.Expr:
     return expression
 
 
+def parse_select(text: str) -> exp.Select:
+    """One plain SELECT; what it may hold is for the caller to check."""
+    query = _parse_query(text, bounded_tokens(text))
+    if not isinstance(query, exp.Select):
+        raise Refusal("this is not one SELECT", accepted="SELECT columns FROM a table WHERE conditions")
+    return query
+
+
 def _given(node: exp.Expr) -> list[str]:
     return [name for name, value in node.args.items() if value]
 

@@ -90,13 +90,17 @@ def measure_total(counts: KeyCounts, law: GateLaw, entropy: Entropy) -> int:
 
 
 class Questions:
-    """Exact answers of some questions and their fresh noise, each good for one look; hidden."""
+    """Exact answers of some questions and their fresh noise, each good for one look; hidden.
 
-    __slots__ = ("_exact", "_looked", "_noise")
+    measurements: noise of the answers that will be measured, drawn beforehand: a look only compares and adds.
+    """
 
-    def __init__(self, exact: NDArray[np.int64], noise: NDArray[np.int64]) -> None:
+    __slots__ = ("_exact", "_looked", "_measurements", "_noise")
+
+    def __init__(self, exact: NDArray[np.int64], noise: NDArray[np.int64], measurements: NDArray[np.int64]) -> None:
         self._exact: list[int] = exact.tolist()
         self._noise: list[int] = noise.tolist()
+        self._measurements: list[int] = measurements.tolist()
         self._looked = -1
 
     def __repr__(self) -> str:
@@ -126,13 +130,18 @@ class SessionGate:
     def __repr__(self) -> str:
         return "SessionGate(hidden)"
 
-    def prepare(self, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int]) -> Questions:
-        """Exact answers, in units, of questions with these runs of keys and weights from 0 to UNITS."""
+    def prepare(self, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int], rounds: int) -> Questions:
+        """Exact answers, in units, of questions with these runs of keys and weights from 0 to UNITS.
+
+        rounds: how many are left, the most of these questions that can be measured.
+        """
         if weights.size and (weights.min() < 0 or weights.max() > UNITS):
             raise InternalError("a weight outside 0 .. 1")
         _require_once(keys, lengths)
         exact = exact_answers(self._counts, keys, weights, lengths)
-        return Questions(exact, one_sided(self._law.question_scale, 2 * len(lengths), self._entropy))
+        noise = one_sided(self._law.question_scale, 2 * len(lengths), self._entropy)
+        draws = discrete_laplace if self._law.noise is NoiseKind.LAPLACE else discrete_gaussian
+        return Questions(exact, noise, draws(self._law.spread, min(rounds, len(lengths)), self._entropy))
 
     def look(self, questions: Questions, number: int, hypothesis: int, round_number: int) -> int | None:
         """None where the hypothesis (in units) is close enough; else a noisy answer in units, which ends the round.
@@ -146,6 +155,5 @@ class SessionGate:
         for side, distance in enumerate((gap, -gap)):
             noisy_threshold = self._law.threshold + int(self._thresholds[2 * round_number + side])
             if distance + questions._noise[2 * number + side] >= noisy_threshold:
-                draws = discrete_laplace if self._law.noise is NoiseKind.LAPLACE else discrete_gaussian
-                return questions._exact[number] + int(draws(self._law.spread, 1, self._entropy)[0])
+                return questions._exact[number] + questions._measurements.pop()
         return None

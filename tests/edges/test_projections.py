@@ -91,6 +91,14 @@ def test_one_charge_and_an_ordinary_table(visits: Clinic) -> None:
     assert visits.charges() == before + 1
 
 
+def test_a_drop_of_nothing_drops_nothing(visits: Clinic) -> None:
+    """A view whose name ends like a seed's stays where there is no projection of the rest of its name."""
+    projection(visits, name="p_seed")
+    assert "there is no private view" in visits.refused("DROP PRIVATE PROJECTION p")
+    assert visits.dp("DROP PRIVATE PROJECTION IF EXISTS p") == [("there was no such view",)]
+    assert visits.value("SELECT count(*) FROM private.p_seed") > 0
+
+
 def test_conjunctions_are_keys(visits: Clinic) -> None:
     """Issue 8: a conjunction on d - k of d boolean columns is a question of 2^k keys."""
     projection(visits, key="smoker, senior")

@@ -63,7 +63,7 @@ class Attacked:
     def ask(self, keys: list[int]) -> None:
         """One question with an answer that says how close it is; its error."""
         chosen = KeyDigests(self.digests.high[keys], self.digests.low[keys])
-        questions = self.gate.prepare(chosen, np.full(len(keys), UNITS), [len(keys)])
+        questions = self.gate.prepare(chosen, np.full(len(keys), UNITS), [len(keys)], 1)
         measured = self.gate.look(questions, 0, round(self.belief(keys) * UNITS), self.used)
         exact = float(self.exact[keys].sum())
         if measured is None:

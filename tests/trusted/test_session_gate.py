@@ -107,7 +107,7 @@ def test_far_answers_fire_and_near_ones_do_not(noise: NoiseKind) -> None:
     of = law(noise)
     made = gate([1000, 0, 7], of)
     questions = made.prepare(
-        KeyDigests(KEYS.high[[0, 1, 2]], KEYS.low[[0, 1, 2]]), np.array([UNITS, UNITS, UNITS // 2]), [1, 1, 1]
+        KeyDigests(KEYS.high[[0, 1, 2]], KEYS.low[[0, 1, 2]]), np.array([UNITS, UNITS, UNITS // 2]), [1, 1, 1], 3
     )
     above = made.look(questions, 0, 0, 0)
     assert above is not None
@@ -123,16 +123,16 @@ def test_far_answers_fire_and_near_ones_do_not(noise: NoiseKind) -> None:
 def test_noise_is_used_once() -> None:
     """A question is looked at once, in order, and never after the last round; weights are 0 to 1."""
     made = gate([10], law())
-    questions = made.prepare(KeyDigests(KEYS.high[[0, 0]], KEYS.low[[0, 0]]), np.array([UNITS, UNITS]), [1, 1])
+    questions = made.prepare(KeyDigests(KEYS.high[[0, 0]], KEYS.low[[0, 0]]), np.array([UNITS, UNITS]), [1, 1], 3)
     made.look(questions, 1, 0, 0)
     for number, used in ((1, 0), (0, 0)):
         with pytest.raises(InternalError):
             made.look(questions, number, 0, used)
-    fresh = made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS]), [1])
+    fresh = made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS]), [1], 3)
     with pytest.raises(InternalError):
         made.look(fresh, 0, 0, 3)
     with pytest.raises(InternalError):
-        made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS + 1]), [1])
+        made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS + 1]), [1], 3)
     with pytest.raises(InternalError):
         SessionGate(law(updates=4), draw_thresholds(law(), ENTROPY), made._counts, ENTROPY)
 
@@ -143,4 +143,4 @@ def test_a_key_stands_once_in_a_question(places: list[int]) -> None:
     made = gate([5, 6], law())
     weights = np.full(len(places), UNITS)
     with pytest.raises(InternalError, match="twice in one question"):
-        made.prepare(KeyDigests(KEYS.high[places], KEYS.low[places]), weights, [len(places)])
+        made.prepare(KeyDigests(KEYS.high[places], KEYS.low[places]), weights, [len(places)], 3)
