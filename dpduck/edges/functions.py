@@ -12,7 +12,7 @@ from duckdb.sqltypes import VARCHAR
 from dpduck.edges.asker import Asker
 from dpduck.edges.engine import Engine
 from dpduck.edges.roots import CLOSED
-from dpduck.edges.shipped_macros import install_shipped
+from dpduck.edges.shipped_macros import foreign_shipped, install_shipped
 from dpduck.edges.store import STORE_NAME
 from dpduck.errors import DpduckError, Refusal
 from dpduck.frontend.names import quote_text
@@ -137,11 +137,17 @@ def install_macros(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def require_free_names(connection: duckdb.DuckDBPyConnection) -> None:
-    """Nothing of the user's is replaced: a macro of one of our names that is not ours is refused."""
-    names = ", ".join(quote_text(name) for name in MACROS)
-    row = connection.execute(
-        f"SELECT function_name FROM duckdb_functions() WHERE database_name = current_database() AND function_name IN "
-        f"({names}) AND NOT contains(coalesce(macro_definition, ''), {quote_text(FUNCTION)})"
-    ).fetchone()
-    if row is not None:
-        raise Refusal(f"this database has a function {row[0]} of its own", accepted="dropping or renaming it")
+    """Nothing of the user's is replaced: a macro of one of our names that is not ours is refused.
+
+    Where dp() is ours the others are taken to be, of whatever version: each load puts its own in their place.
+    """
+    rows = connection.execute(
+        "SELECT function_name, contains(coalesce(macro_definition, ''), $1) FROM duckdb_functions() "
+        "WHERE NOT internal AND database_name = current_database() AND list_contains($2, function_name)",
+        [FUNCTION, list(MACROS)],
+    ).fetchall()
+    foreign = next((str(name) for name, ours in rows if not ours), None)
+    if foreign is None and ("dp", True) not in rows:
+        foreign = foreign_shipped(connection, STORE_NAME)
+    if foreign is not None:
+        raise Refusal(f"this database has a function {foreign} of its own", accepted="dropping or renaming it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,6 +22,30 @@ def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store
         f"CREATE OR REPLACE {temporary}MACRO dp_released(name) AS "
         f"CASE WHEN contains(name, '.') THEN name ELSE {quote_text(store + '.')} || name END"
     )
+
+
+def foreign_shipped(connection: duckdb.DuckDBPyConnection, store: str) -> str | None:
+    """A macro of the current database that has a shipped name and another body; None where there is none."""
+    names = [*shipped_names(), "dp_released"]
+    found = _bodies(connection, names)
+    if not found:
+        return None
+    with duckdb.connect() as fresh:
+        for text in shipped_texts():  # read by hand, before dpduck was ever loaded
+            fresh.execute(text)
+        ours = _bodies(fresh, names)
+        install_shipped(fresh, "", store)
+        ours |= _bodies(fresh, names)
+    return next((name for name, body in sorted(found) if (name, body) not in ours), None)
+
+
+def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[tuple[str, str]]:
+    rows = connection.execute(
+        "SELECT function_name, coalesce(macro_definition, '') FROM duckdb_functions() WHERE NOT internal AND "
+        "database_name = current_database() AND list_contains($1, function_name)",
+        [list(names)],
+    ).fetchall()
+    return {(str(name), str(body)) for name, body in rows}
 
 
 def shipped_texts() -> list[str]:

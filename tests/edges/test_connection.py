@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.edges.shipped_macros import shipped_texts
 from tests.edges.clinics import Clinic, by
 
 
@@ -237,3 +238,17 @@ def test_a_macro_of_the_users_is_not_replaced() -> None:
             dpduck.load(con)
         assert con.execute("SELECT dp(1)").fetchall() == [(2,)]
         assert con.execute("SELECT 1 FROM duckdb_databases() WHERE database_name = 'private'").fetchall() == []
+
+
+def test_a_macro_with_a_shipped_name_is_not_replaced() -> None:
+    """The user's own dp_key stays; ours, read by hand beforehand or by an earlier load, is no obstacle."""
+    with duckdb.connect() as con:
+        con.execute("CREATE MACRO dp_key(x) AS x + 1")
+        with pytest.raises(dpduck.Refusal, match="has a function dp_key of its own"):
+            dpduck.load(con)
+        assert con.execute("SELECT dp_key(1)").fetchall() == [(2,)]
+    with duckdb.connect() as con:
+        for text in shipped_texts():
+            con.execute(text)
+        dpduck.load(con).execute("SELECT dp_key(['a'])").fetchall()
+        dpduck.load(con)
