@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
+
+from dpduck.edges.extensions import load_extension
 from tests.server.served import CANARY, add_principals, count, make_clinic
-from tests.server.shell import attach, needs_quack, serving, shell
+from tests.server.shell import EXTENSIONS, attach, needs_quack, serving, shell
 
 pytestmark = needs_quack
+ID = re.compile(rb"[0-9A-F]{32}")
+ANSWERS = 120  # seconds that an answer may take, whatever else the machine does
 
 
 class Recorder:
@@ -63,12 +69,12 @@ def read_message(source: socket.socket) -> bytes:
     return head + b"\r\n\r\n" + body
 
 
-def sent(port: int, request: bytes, *, unfinished: bool = False) -> bytes:
+def sent(port: int, request: bytes, *, unfinished: bool = False, patience: float = 2) -> bytes:
     """What the server says to these bytes; nothing where it hangs up or waits for more.
 
     The client goes on listening, unless its message is unfinished: to one that is gone the server says nothing.
     """
-    with socket.create_connection(("localhost", port), timeout=2) as connection:
+    with socket.create_connection(("localhost", port), timeout=patience) as connection:
         try:
             connection.sendall(request)
             if unfinished:
@@ -101,7 +107,7 @@ def test_abuses_of_the_protocol_reach_nothing(tmp_path: Path, state_directory: P
         before = shell(spent)[0]
         bodies = [request for request in recorder.requests if b"\r\n\r\n" in request]
         asked = next(request for request in bodies if b"DIFFERENTIAL_PRIVACY" in request)
-        told = sent(port, asked)
+        told = sent(port, asked, patience=ANSWERS)
         assert told and b"w0" not in told, "the connection was closed, its number opens nothing"
         source = random.Random(5)  # noqa: S311
         for request in bodies:
@@ -125,3 +131,48 @@ def test_abuses_of_the_protocol_reach_nothing(tmp_path: Path, state_directory: P
         for connection in idle:
             connection.close()
         assert server.process.poll() is None
+
+
+def drawn_ids(listener: Recorder, token: str, times: int) -> list[bytes]:
+    """The numbers of as many connections, from what their clients sent."""
+    script = "".join(
+        f"ATTACH 'quack:localhost:{listener.port}' AS c{number} (TOKEN '{token}');\nFROM c{number}.query('SELECT 1');\n"
+        for number in range(times)
+    )
+    _, err = shell(attach(f"quack:localhost:{listener.port}", token) + script)
+    assert err == ""
+    return list(dict.fromkeys(found for request in listener.requests for found in ID.findall(request)))
+
+
+def test_no_other_number_opens_a_connection(tmp_path: Path, state_directory: Path) -> None:
+    """A connection's number is drawn from OpenSSL's generator for its client alone: nobody else's request comes near it.
+
+    A live number that was stolen is the credential itself, as a token is (SECURITY.md). Here alice's connection is
+    open, and bob sends what he can make up: her number with one digit changed, in small letters, cut, doubled, none.
+    Each bit of the numbers falls both ways: false alarm 128 * 2^-40 = 1.2e-10 for 41 connections.
+    """
+    database = make_clinic(tmp_path)
+    tokens = add_principals(database)
+    log = tmp_path / "audit.jsonl"
+    with serving(database, "--audit", str(log)) as server:
+        port = int(server.address.rpartition(":")[2])
+        with recorded(port) as recorder:
+            numbers = drawn_ids(recorder, tokens["bob"], 40)
+            asked = next(request for request in recorder.requests if b"SELECT 1" in request)
+        assert len(numbers) == 41
+        bits = [int(number, 16) for number in numbers]
+        assert all(0 < sum(value >> bit & 1 for value in bits) < len(bits) for bit in range(128))
+        with recorded(port) as recorder, duckdb.connect() as alice:
+            for name in EXTENSIONS:
+                load_extension(alice, name, "")
+            alice.execute(f"ATTACH 'quack:localhost:{recorder.port}' AS clinic (TOKEN '{tokens['alice']}')")
+            secret = ID.findall(b"".join(recorder.requests))[0]
+            other = b"0" if secret[-1:] != b"0" else b"1"
+            bobs = ID.findall(asked)[0]
+            for made_up in (secret[:-1] + other, secret.lower(), b"0" * 32, b"' OR true --".ljust(32), numbers[0]):
+                told = sent(port, asked.replace(bobs, made_up), patience=ANSWERS)
+                assert b"Invalid connection id" in told
+            assert alice.execute("FROM clinic.query('SELECT 1 AS one')").fetchall() == [(1,)]
+        written = log.read_bytes()
+        assert b"alice" in written
+        assert not any(number in written or number.lower() in written for number in (*numbers, secret))
