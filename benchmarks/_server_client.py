@@ -1,4 +1,4 @@
-"""One client of benchmarks/server_load.py: asks new questions, or reads at a pace, and prints what it found."""
+"""One client of benchmarks/server_load.py: asks new questions, reads at a pace or reads without a pause, and prints what it found."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def main(address: str, token: str, what: str, number: str, seconds: str, *extens
             turn += 1
             begin = time.perf_counter()
             try:
-                found = con.execute(READ if what == "read" else question(int(number), turn)).fetchall()
+                found = con.execute(question(int(number), turn) if what == "ask" else READ).fetchall()
             except duckdb.Error as error:
                 print("error", " ".join(str(error).split()))
                 continue
             if not found:
                 print("error: no rows")
-            print("read" if what == "read" else "answer", time.perf_counter() - begin)
+            print("answer" if what == "ask" else "read", time.perf_counter() - begin)
             if what == "read":
                 time.sleep(PACE)
 

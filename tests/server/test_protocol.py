@@ -145,7 +145,7 @@ def drawn_ids(listener: Recorder, token: str, times: int) -> list[bytes]:
 
 
 def test_no_other_number_opens_a_connection(tmp_path: Path, state_directory: Path) -> None:
-    """A connection's number is drawn from OpenSSL's generator for its client alone: nobody else's request comes near it.
+    """A connection's number is drawn by OpenSSL for its client alone: nobody else's request comes near it.
 
     A live number that was stolen is the credential itself, as a token is (SECURITY.md). Here alice's connection is
     open, and bob sends what he can make up: her number with one digit changed, in small letters, cut, doubled, none.
