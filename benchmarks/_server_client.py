@@ -1,4 +1,4 @@
-"""One client of benchmarks/server_load.py: asks new questions, reads at a pace or reads without a pause, and prints what it found."""
+"""One client of benchmarks/server_load.py: it asks, reads at a pace or reads without a pause, and times it."""
 
 from __future__ import annotations
 
