@@ -51,6 +51,22 @@ def test_macros_over_names(released: Served) -> None:
     )
 
 
+def test_questions_through_the_gate(released: Served) -> None:
+    """dp_ask: lists, weights, tuples and selections of public tables; equal questions are free, private tables refused."""
+    for name, on in (("by_ward", "ward"), ("pairs", "ward, sex")):
+        price = "epsilon = 1, delta = 1e-6, queries = 20"
+        released.rows("bob", ask(f"CREATE PRIVATE HISTOGRAM {name} OPTIONS ({price}) ON visits ({on})"))
+    before = released.spent()
+    (listed,) = released.rows("bob", "SELECT answer, margin FROM dp_ask('by_ward', ['w1', 'w2'])")
+    selected = "FROM dp_ask('by_ward', $k$ ward IN (SELECT name FROM wards WHERE name IN ('w1', 'w2')) $k$)"
+    assert released.rows("bob", f"SELECT answer, margin {selected}") == [listed]
+    assert len(released.rows("bob", "FROM dp_ask('pairs', [('w1', 0), ('w2', 1)], weights := [0.5, 1])")) == 1
+    assert released.spent() == before
+    released.refused("bob", "FROM dp_ask('by_ward', 'ward IN (SELECT ward FROM visits)')")
+    released.refused("bob", "FROM dp_ask('by_ward', (SELECT list(ward) FROM summed))")
+    released.refused("carol", "FROM dp_ask('by_ward', ['w1'])")
+
+
 def test_names_are_names_of_released_tables(released: Served) -> None:
     """Anything else in the place of a name is refused."""
     for bad in ("duckdb_settings", "listing.main.tables", '"codes"', "answers.main.x", "visits", "", "codes; SELECT 1"):
