@@ -52,7 +52,7 @@ def test_macros_over_names(released: Served) -> None:
 
 
 def test_questions_through_the_gate(released: Served) -> None:
-    """dp_ask: lists, weights, tuples and selections of public tables; equal questions are free, private tables refused."""
+    """dp_ask: lists, weights, tuples, and selections from public tables alone; equal questions are free."""
     for name, on in (("by_ward", "ward"), ("pairs", "ward, sex")):
         price = "epsilon = 1, delta = 1e-6, queries = 20"
         released.rows("bob", ask(f"CREATE PRIVATE HISTOGRAM {name} OPTIONS ({price}) ON visits ({on})"))
