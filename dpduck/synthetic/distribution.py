@@ -71,8 +71,16 @@ class Distribution:
                 for place, component in enumerate(self.components)
                 if (part := _within(attributes, component.members))
             ]
-            found[attributes] = _product(pieces).table if pieces else np.ones(())
+            found[attributes] = pieces[0].table if len(pieces) == 1 else _product(pieces).table
         return found
+
+    def flat_marginals(self, wanted: Sequence[Members]) -> FloatArray:
+        """The cells of marginals, all of them different, one marginal after the other."""
+        if len(self.components) == 1 and all(wanted):
+            only = self.components[0]
+            return margin_tree(only.members, only.table.shape, wanted).flat(only.table)
+        marginals = self.marginals(wanted)
+        return np.concatenate([marginals[attributes].reshape(-1) for attributes in wanted])
 
 
 def uniform(sizes: Sequence[int], *, dense: bool) -> Distribution:

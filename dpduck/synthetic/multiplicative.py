@@ -1,13 +1,18 @@
 """The paper's update, replayed: multiply the weights by exp(q(x) (y - n q(p)) / (2 n)) for each measured query.
 
 Noisy answers beyond what n records could give count as the nearest that could, so that no exponent exceeds 1.
-A query of one cell of a marginal touches a slice of the table alone: its answer, the new weights and their sum cost
-that slice and no pass over the rest.
+
+All queries are replayed one after the other, and yet without a pass over the table for each: queries that speak of few
+attributes together are a block. What they change depends on the marginal over those attributes alone,
+so that marginal is taken once, updated by one query after the other, and the table is multiplied by the quotient. A
+query of one cell in a large table touches a slice of it alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from math import exp, prod
 
 import numpy as np
@@ -17,51 +22,119 @@ from dpduck.synthetic.observations import Observation
 from dpduck.workload.margin_tree import sum_away
 
 FloatArray = NDArray[np.float64]
+Codes = NDArray[np.intp]
 Slice = tuple[int | slice, ...]
+Members = tuple[int, ...]
+
+LARGEST_BITS = 11.5
+"""Binary logarithm of the cells of the marginal that a block of queries shares; a single query may need more."""
+
+REARRANGED = 1 << 17
+"""Cells of the largest table whose axes are moved, for every block, so that the block's come last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """One query in its block. codes: its cell for each cell of the block. target: its answer, over twice the records.
+
+    coefficients: of the query over its marginal; None where its answer is the whole marginal.
+    """
+
+    codes: Codes
+    cells: int
+    target: FloatArray
+    coefficients: FloatArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Queries in a row, and the axes of the table that they speak of."""
+
+    axes: tuple[int, ...]
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A query of one cell of a marginal: where it lies in the table, and its answer, over twice the records."""
+
+    where: Slice
+    target: float
 
 
 def replayed(
-    members: tuple[int, ...],
+    members: Members,
     table: FloatArray,
     observations: Sequence[Observation],
     records: float,
     passes: int,
 ) -> FloatArray:
-    """The table after `passes` rounds of updates with every observation, in order; sums to 1."""
+    """The table after `passes` rounds of updates with every observation, in `replay_order`; sums to 1."""
+    moved = table.size <= REARRANGED
+    arranged: tuple[int, ...] = ()
+    steps = _steps(members, table.shape, observations, records)
     weights, total = table.copy(order="C"), float(table.sum())
-    prepared = [(observation, _cell(observation, members)) for observation in observations]
     for _ in range(passes):
-        for observation, cell in prepared:
-            if cell is not None:
-                total = _update_slice(weights[(*cell, ...)], total, observation, records)  # a view, of one cell too
+        for step in steps:
+            if isinstance(step, Cell):
+                total = _update_slice(weights[(*step.where, ...)], total, step.target)  # a view, of one cell too
+            elif moved:
+                weights, arranged = weights.take(_moves(table.shape, arranged, step.axes)), step.axes
+                total = _update_last(weights, total, step, prod(table.shape[axis] for axis in step.axes))
             else:
-                total = _update(members, weights, total, observation, records)
+                total = _update_inside(weights, total, step)
         weights /= total
         total = 1.0
-    return weights / float(weights.sum())
+    if arranged:
+        weights = weights.take(_moves(table.shape, arranged, ()))
+    return weights.reshape(table.shape) / float(weights.sum())
 
 
-def _update_slice(part: FloatArray, total: float, observation: Observation, records: float) -> float:
+def _update_slice(part: FloatArray, total: float, target: float) -> float:
     """Multiplies a slice in place; the new sum of all weights."""
     inside = float(part.sum())
-    value = min(max(float(observation.value), 0.0), records)
-    factor = exp((value - records * inside / total) / (2 * records))
+    factor = exp(target - inside / (2 * total))
     part *= factor
     return total + (factor - 1) * inside
 
 
-def _update(
-    members: tuple[int, ...], weights: FloatArray, total: float, observation: Observation, records: float
-) -> float:
-    """Multiplies all weights in place; the new sum follows from the marginal."""
-    absent = tuple(axis for axis, member in enumerate(members) if member not in observation.attributes)
+def _update_last(weights: FloatArray, total: float, block: Block, cells: int) -> float:
+    """Multiplies all weights in place; the block's axes come last in them."""
+    view = weights.reshape(-1, cells)
+    before = np.asarray(np.add.reduce(view, axis=0))
+    after, total = _updated(before, total, block.updates)
+    view *= _quotient(after, before)
+    return total
+
+
+def _update_inside(weights: FloatArray, total: float, block: Block) -> float:
+    """Multiplies all weights in place, their axes where they are."""
+    absent = tuple(axis for axis in range(weights.ndim) if axis not in block.axes)
     marginal = sum_away(weights, absent)
-    lowest = -records if observation.coefficients is not None and observation.coefficients.min() < 0 else 0.0
-    gap = np.clip(observation.value, lowest, records) - records * observation.predicted(marginal / total)
-    factors = np.exp(observation.spread(gap / (2 * records)))
-    changed = float((marginal * factors).sum())
-    _multiply(weights, np.expand_dims(factors, absent), absent)
-    return changed
+    before = marginal.reshape(-1)
+    after, total = _updated(before, total, block.updates)
+    _multiply(weights, np.expand_dims(_quotient(after, before).reshape(marginal.shape), absent), absent)
+    return total
+
+
+def _updated(before: FloatArray, total: float, updates: Sequence[Update]) -> tuple[FloatArray, float]:
+    """The marginal over a block's attributes after its updates, and its sum."""
+    weights = before.copy()
+    for update in updates:
+        marginal = np.bincount(update.codes, weights, update.cells)
+        if update.coefficients is None:
+            factors = np.exp(update.target - marginal * (0.5 / total))
+        else:
+            gap = update.target - float(update.coefficients @ marginal) / (2 * total)
+            factors = np.exp(update.coefficients * gap)
+        total = float(marginal @ factors)
+        weights *= factors[update.codes]
+    return weights, total
+
+
+def _quotient(after: FloatArray, before: FloatArray) -> FloatArray:
+    """after / before; 1 where nothing was, since nothing it stays."""
+    return np.divide(after, before, out=np.ones_like(after), where=before > 0)
 
 
 def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...]) -> None:
@@ -78,7 +151,80 @@ def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...])
     view *= row.reshape(before, 1, -1)
 
 
-def _cell(observation: Observation, members: tuple[int, ...]) -> Slice | None:
+def replay_order(members: Members, shape: tuple[int, ...], observations: Sequence[Observation]) -> list[list[int]]:
+    """Numbers of the observations, block by block; cells in a large table come last, each a block.
+
+    To the first that is left, those are added that need the fewest further cells, for as long as LARGEST_BITS allows.
+    """
+    large = prod(shape) > REARRANGED
+    alone = [large and _cell(observation, members) is not None for observation in observations]
+    spoken = np.array([[member in one.attributes for member in members] for one in observations])
+    bits, left = np.log2(shape), np.flatnonzero(~np.array(alone, np.bool_))
+    blocks: list[list[int]] = []
+    while left.size:
+        first, left = int(left[0]), left[1:]
+        axes, block = spoken[first].copy(), [first]
+        while left.size:
+            further = (spoken[left] & ~axes) @ bits
+            nearest = int(np.argmin(further))
+            if further[nearest] + axes @ bits > LARGEST_BITS:
+                break
+            axes |= spoken[left[nearest]]
+            block.append(int(left[nearest]))
+            left = np.delete(left, nearest)
+        blocks.append(block)
+    return blocks + [[number] for number in np.flatnonzero(alone).tolist()]
+
+
+def _steps(
+    members: Members, shape: tuple[int, ...], observations: Sequence[Observation], records: float
+) -> list[Block | Cell]:
+    steps: list[Block | Cell] = []
+    for numbers in replay_order(members, shape, observations):
+        block = [observations[number] for number in numbers]
+        cell = _cell(block[0], members) if prod(shape) > REARRANGED else None
+        if cell is not None:
+            value = min(max(float(block[0].value), 0.0), records)
+            steps.append(Cell(cell, value / (2 * records)))
+        else:
+            steps.append(_block(members, shape, block, records))
+    return steps
+
+
+def _block(members: Members, shape: tuple[int, ...], observations: Sequence[Observation], records: float) -> Block:
+    axis_of = {member: axis for axis, member in enumerate(members)}
+    axes = tuple(sorted({axis_of[attribute] for one in observations for attribute in one.attributes}))
+    sizes = tuple(shape[axis] for axis in axes)
+    updates = []
+    for observation in observations:
+        kept = tuple(axes.index(axis_of[attribute]) for attribute in observation.attributes)
+        coefficients = None if observation.coefficients is None else observation.coefficients.reshape(-1)
+        lowest = -records if coefficients is not None and coefficients.min() < 0 else 0.0
+        target = np.clip(observation.value, lowest, records).reshape(-1) / (2 * records)
+        cells = prod(sizes[place] for place in kept)
+        updates.append(Update(_codes(sizes, kept), cells, target, coefficients))
+    return Block(axes, tuple(updates))
+
+
+@lru_cache(maxsize=256)
+def _codes(sizes: tuple[int, ...], kept: tuple[int, ...]) -> Codes:
+    """For each cell of a table, its cell in the marginal on the kept axes."""
+    inside = [size if place in kept else 1 for place, size in enumerate(sizes)]
+    return np.ascontiguousarray(np.broadcast_to(np.arange(prod(inside)).reshape(inside), sizes)).reshape(-1)
+
+
+@lru_cache(maxsize=24)
+def _moves(shape: tuple[int, ...], arranged: tuple[int, ...], wanted: tuple[int, ...]) -> Codes:
+    """Where each cell comes from when a table that has some axes last is to have others last."""
+    before, after = ([*(axis for axis in range(len(shape)) if axis not in last), *last] for last in (arranged, wanted))
+    steps = dict(zip(before, np.cumprod([1, *(shape[axis] for axis in before[:0:-1])])[::-1], strict=True))
+    places = np.zeros(1, np.intp)
+    for axis in reversed(after):
+        places = np.add.outer(np.arange(shape[axis]) * steps[axis], places).reshape(-1)
+    return places
+
+
+def _cell(observation: Observation, members: Members) -> Slice | None:
     """Where in the table the query's cell lies; None where the query is no single cell."""
     if observation.coefficients is None or np.count_nonzero(observation.coefficients) != 1:
         return None

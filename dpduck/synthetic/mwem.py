@@ -71,6 +71,16 @@ class Pool:
         return np.cumsum([0, *(family.rows for family in self.families)])
 
     @cached_property
+    def asked(self) -> tuple[tuple[int, ...], ...]:
+        """The marginals that the workload's families speak of."""
+        return tuple(dict.fromkeys(family.attributes for family in self.workload))
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether the workload's queries are the cells of different marginals, one marginal after the other."""
+        return len(self.asked) == len(self.workload) and all(family.is_marginal for family in self.workload)
+
+    @cached_property
     def owners(self) -> NDArray[np.int64]:
         """The family of each candidate; of those that are not of the workload too."""
         numbers = np.arange(len(self.families))
@@ -203,10 +213,14 @@ def _ask(
 
 def estimated(pool: Pool, distribution: Distribution, records: float) -> FloatArray:
     """What the distribution says of every query in the workload; nothing of the others, which are no candidates."""
-    marginals = distribution.marginals(list(dict.fromkeys(family.attributes for family in pool.workload)))
-    answers = [family.answers(marginals[family.attributes]) for family in pool.workload]
-    others = sum(family.rows for family in pool.families[len(pool.workload) :])
-    return np.concatenate([*(records * answer for answer in answers), np.zeros(others)])
+    others = np.zeros(int(pool.starts[-1] - pool.starts[len(pool.workload)]))
+    if pool.plain:
+        answers = distribution.flat_marginals(pool.asked)
+        answers *= records
+        return np.concatenate([answers, others])
+    marginals = distribution.marginals(pool.asked)
+    found = [records * family.answers(marginals[family.attributes]) for family in pool.workload]
+    return np.concatenate([*found, others])
 
 
 def _allowed(pool: Pool, distribution: Distribution) -> NDArray[np.bool_]:

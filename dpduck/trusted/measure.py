@@ -17,6 +17,7 @@ from dpduck.trusted.discrete_laplace import discrete_laplace
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.workload.kronecker import Factor, KroneckerQuery
+from dpduck.workload.margin_tree import margin_tree
 
 IntegerArray = NDArray[np.int64]
 
@@ -71,9 +72,8 @@ def exact_marginals(
     found: dict[tuple[int, ...], IntegerArray] = {}
     for group in _groups(wanted, counts._sizes):
         union = tuple(sorted(set().union(*group)))
-        tables = {union: _dense(counts, number, union)}
-        for attributes in sorted(group, key=lambda attributes: (-len(attributes), attributes)):
-            found[attributes] = _roll_up(tables, attributes)
+        tree = margin_tree(union, [counts._sizes[attribute] for attribute in union], group)
+        found |= tree.margins(_dense(counts, number, union))
     return found
 
 
@@ -108,21 +108,6 @@ def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> Int
     table = np.zeros(prod(shape), dtype=np.int64)
     np.add.at(table, position, values)
     return table.reshape(shape)
-
-
-def _roll_up(tables: dict[tuple[int, ...], IntegerArray], attributes: tuple[int, ...]) -> IntegerArray:
-    """From the smallest known table that has all `attributes`, dropping the largest axis first; keeps each step."""
-    wanted = set(attributes)
-    start = min((known for known in tables if wanted.issubset(known)), key=lambda known: tables[known].size)
-    table = tables[start]
-    while start != attributes:
-        axis = max(
-            (axis for axis, attribute in enumerate(start) if attribute not in wanted), key=lambda a: table.shape[a]
-        )
-        start = start[:axis] + start[axis + 1 :]
-        table = np.asarray(table.sum(axis=axis, dtype=np.int64))
-        tables[start] = table
-    return table
 
 
 def compiled_cost(plans: Sequence[Plan], unit_bound: int) -> Charge:

@@ -6,7 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpduck.synthetic.multiplicative import replay_order
 from dpduck.synthetic.mwem import Pool
+from dpduck.synthetic.observations import observed_query
 from dpduck.synthetic.schedule import Schedule
 from dpduck.workload.margin_tree import margin_tree
 
@@ -54,7 +56,10 @@ class SeededInterviewer:
 
 
 def naive(pool: Pool, schedule: Schedule, interviewer: SeededInterviewer, passes: int) -> tuple[np.ndarray, list[int]]:
-    """The paper's algorithm over a dense universe and a dense matrix of queries; the final distribution."""
+    """The paper's algorithm over a dense universe and a dense matrix of queries; the final distribution.
+
+    The paper leaves the order of the replayed queries open: it is the product's.
+    """
     matrix = queries_of(pool)
     records = max(1.0, float(interviewer.marginal(len(pool.families) - 1, Fraction(1))[0]))
     weights = np.full(matrix.shape[1], 1 / matrix.shape[1])
@@ -65,11 +70,23 @@ def naive(pool: Pool, schedule: Schedule, interviewer: SeededInterviewer, passes
         estimates = np.where(allowed, records * (matrix @ weights), 0.0)
         chosen = interviewer.choose(estimates, np.zeros(len(matrix)), allowed, Fraction(1))
         measured.append((chosen, float(interviewer.answer(chosen, Fraction(1))[0])))
+        members = tuple(range(len(pool.sizes)))
+        seen = [
+            observed_query(pool.families[owner], row, 0.0, 1.0) for owner, row in (_place(pool, q) for q, _ in measured)
+        ]
+        order = [number for block in replay_order(members, pool.sizes, seen) for number in block]
+        assert sorted(order) == list(range(len(measured)))
         for _ in range(passes):
-            for query, value in measured:
+            for query, value in (measured[number] for number in order):
                 gap = np.clip(value, min(0.0, matrix[query].min()) * records, records) - records * float(
                     matrix[query] @ weights
                 )
                 weights = weights * np.exp(matrix[query] * gap / (2 * records))
                 weights = weights / weights.sum()
     return weights, [query for query, _ in measured]
+
+
+def _place(pool: Pool, query: int) -> tuple[int, int]:
+    """A query's family, and its row there."""
+    family = int(pool.owners[query])
+    return family, query - int(pool.starts[family])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from dpduck.synthetic import multiplicative
 from dpduck.synthetic.distribution import uniform
 from dpduck.synthetic.fit import fit
 from dpduck.synthetic.mwem import Method, Pool, synthesise
@@ -43,8 +44,14 @@ def table() -> np.ndarray:
 
 @pytest.mark.parametrize("kind", sorted(workloads()))
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "factored"])
-def test_cached_and_incremental_is_naive(kind: str, dense: bool) -> None:
-    """The same draws give the same choices and the same distribution to 1e-9, on one table or on factors."""
+@pytest.mark.parametrize(("rearranged", "bits"), [(1 << 17, 11.0), (1 << 17, 3.7), (0, 3.7)])
+def test_cached_and_incremental_is_naive(
+    kind: str, dense: bool, rearranged: int, bits: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same draws give the same choices and the same distribution to 1e-9: on one table or on factors, in one block
+    or in several, with axes that are moved or, as in a large table, not."""
+    monkeypatch.setattr(multiplicative, "REARRANGED", rearranged)
+    monkeypatch.setattr(multiplicative, "LARGEST_BITS", bits)
     pool = Pool(SIZES, workloads()[kind], (), whole=False)
     slow, asked = naive(pool, SCHEDULE, SeededInterviewer(pool, table(), 1), passes=3)
     method = Method(fits=False, passes=3, dense=dense)
@@ -78,6 +85,22 @@ def test_margin_tree_is_sums_and_its_adjoint() -> None:
     inner = sum(float((found[target] * duals[target]).sum()) for target in wanted)
     assert float((weights * tree.lifted(duals)).sum()) == pytest.approx(inner)
     assert all(np.array_equal(duals[target], kept[target]) for target in wanted)
+
+
+def test_binary_marginals_are_sums() -> None:
+    """Marginals of mixed orders of a binary table, in any order, equal numpy's sums, in integers exactly."""
+    draws = np.random.default_rng(8)
+    members = tuple(range(3, 10))
+    wanted = [axes for size in (3, 0, 2, 1) for axes in combinations(members, size)][::-1]
+    tree = margin_tree(members, (2,) * 7, wanted)
+    weights, counts = draws.normal(size=(2,) * 7), draws.integers(0, 1 << 40, (2,) * 7)
+    flat, start = tree.flat(counts), 0
+    for target, found in tree.margins(weights).items():
+        absent = tuple(axis for axis, member in enumerate(members) if member not in target)
+        assert np.allclose(found, weights.sum(axis=absent))
+        assert np.array_equal(flat[start : start + found.size], counts.sum(axis=absent).reshape(-1))
+        start += found.size
+    assert start == flat.size and tree._binary is not None
 
 
 def test_marginals_of_factors_are_marginals_of_their_product() -> None:
