@@ -3,9 +3,11 @@
 Gates (issue 5): m = 10^18 at most 1.2 times m = 10^9 (10^6 occupied cells, 10^6 rows); 10^7 occupied cells with 10^6
 rows in under 20 s; at density 0.001, at least 100 times faster than noise on each of 10^8 cells; the US county
 commuting matrix (144 M rows in a DuckDB file, 10 M cells) end to end at most 2 times DuckDB's exact GROUP BY.
-Informs: OpenDP's make_alp_queryable (figures of DESIGN: 106 s to build, error 6.65 on occupied keys), m = 10^30.
-Traps avoided: both sides of a ratio run alternately, medians of three; the exact query's rows are fetched; the release
-is the whole of dp(): analysis, ledger, counting, noise, store. Without county data that gate is skipped and says so.
+Informs: m = 10^30, which needs two words for each position. Beside OpenDP: benchmarks/key_peers.py.
+Traps avoided: both sides of a ratio run alternately, medians of five; noise on every cell is drawn in blocks that fit
+caches, and nothing is kept of it; the exact query's rows are fetched; the release is the whole of dp(): analysis,
+ledger, counting, noise, store. Without county data that gate is skipped and says so. Writing the county file takes
+longer than everything else (about 80 s of one core).
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ from dpduck.trusted.mixed_radix import MixedRadix
 from dpduck.trusted.summary_sampler import SparseCounts, draw_summary
 
 DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
-OTHER_SECONDS, OTHER_ERROR = 106.0, 6.65
-ROUNDS = 3
+ROUNDS = 5
+BLOCK = 10**6
+"""Cells that get noise at once, small enough for caches: the fastest laborious way found here."""
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -84,15 +87,19 @@ def size_gate(rng: np.random.Generator) -> bool:
 
 def density_gate(rng: np.random.Generator) -> bool:
     table = sparse_table((10**8,), 10**5, rng)
-    short = median(seconds(lambda: summary_of(table, "filter_priority", 10**5)) for _ in range(ROUNDS))
 
     def laborious() -> None:
-        noisy = discrete_laplace(Fraction(10), 10**8, operating_system_entropy())
-        np.flatnonzero(np.abs(noisy) >= 93)
+        for _ in range(10**8 // BLOCK):
+            noisy = discrete_laplace(Fraction(10), BLOCK, operating_system_entropy())
+            np.flatnonzero(np.abs(noisy) >= 93)
 
-    full = seconds(laborious)
+    fulls, shorts = [], []
+    for _ in range(ROUNDS):
+        shorts += [seconds(lambda: summary_of(table, "filter_priority", 10**5)) for _ in range(3)]
+        fulls.append(seconds(laborious))
+    short, full = median(shorts), median(fulls)
     return gate(
-        full >= 100 * short, f"density 0.001: {short:.3f} s, every cell {full:.1f} s: {full / short:.0f} times (100)"
+        full >= 100 * short, f"density 0.001: {short:.4f} s, every cell {full:.2f} s: {full / short:.0f} times (100)"
     )
 
 
@@ -142,28 +149,9 @@ def county_ratio(connection: duckdb.DuckDBPyConnection) -> bool:
     return gate(own <= 2 * theirs, text)
 
 
-def peer_lines(rng: np.random.Generator) -> bool:
-    """100,000 occupied keys of 10^9 at epsilon 1, Zipf counts from 10 on."""
-    keys = 100_000
-    counts = (10 * rng.zipf(1.8, keys)).clip(10, 10**6)
-    places = np.unique(rng.integers(0, 10**9, 2 * keys))
-    places = np.sort(rng.permutation(places)[:keys])
-    table = SparseCounts(MixedRadix((10**9,)), places[None, :], counts)
-    start = time.perf_counter()
-    found = summary_of(table, "filter_priority", 200_000, Fraction(1))
-    taken = time.perf_counter() - start
-    where = np.searchsorted(found.positions[0], places)
-    where = np.minimum(where, len(found.weights) - 1)
-    estimates = np.where(found.positions[0][where] == places, found.weights[where], 0.0)
-    error = float(np.sqrt(np.mean((estimates - counts) ** 2)))
-    other = f"make_alp_queryable {OTHER_SECONDS:g} s, {OTHER_ERROR}, measured before on other counts"
-    print(f"     informs 100,000 keys at epsilon 1: {taken:.2f} s, error {error:.2f}; {other}")
-    return True
-
-
 def main() -> int:
     rng = np.random.default_rng(7)
-    passed = [domain_gate(rng), size_gate(rng), density_gate(rng), county_gate(), peer_lines(rng)]
+    passed = [domain_gate(rng), size_gate(rng), density_gate(rng), county_gate()]
     return 0 if all(passed) else 1
 
 

@@ -70,6 +70,8 @@ class MixedRadix:
 
     def minus(self, positions: Positions, amounts: NDArray[np.int64]) -> Positions:
         """Positions lowered by amounts that none of them falls below."""
+        if len(positions) == 1:
+            return positions - amounts
         lowered, borrowed = positions.copy(), amounts
         for word, base in zip(lowered[::-1], self.bases[::-1], strict=True):
             borrowed, digit = np.divmod(borrowed, base)
@@ -81,6 +83,8 @@ class MixedRadix:
 
     def plus(self, positions: Positions, amounts: NDArray[np.int64]) -> Positions:
         """Positions raised by amounts; none of them reaches the end of the domain."""
+        if len(positions) == 1:
+            return positions + amounts
         raised, carried = positions.copy(), amounts
         for word, base in zip(raised[::-1], self.bases[::-1], strict=True):
             carried, digit = np.divmod(carried, base)
@@ -106,7 +110,7 @@ def first_of_each(ordered: Positions) -> NDArray[np.bool_]:
 def merged(positions: Positions, counts: NDArray[np.int64]) -> tuple[Positions, NDArray[np.int64]]:
     """Distinct positions in order with the sums of their counts; those whose sum is 0 are left out."""
     order = ordering(positions)
-    positions, counts = positions[:, order], counts[order]
+    positions, counts = positions.take(order, axis=1), counts[order]
     first = first_of_each(positions)
     if not first.all():
         counts = np.add.reduceat(counts, np.flatnonzero(first))

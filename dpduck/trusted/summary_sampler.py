@@ -109,13 +109,13 @@ def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> No
         positions = empty_cells(exact.radix, taken, fresh, entropy)
         counts = np.concatenate([noisy[among], upgraded_counts(law, fresh, entropy)])
         priorities = _priorities(law, counts, entropy) if plan.priorities else np.zeros(len(counts))
-        both = np.concatenate([exact._occupied_positions[:, among], positions], axis=1)
+        both = np.concatenate([exact._occupied_positions.take(among, axis=1), positions], axis=1)
         parts.append(NoisySummary(both, counts, priorities, 1))
         rows += len(counts)
-        if plan.size is not None and rows > plan.size:
+        if law is plan.layers[-1] or (plan.size is not None and rows > plan.size):
             break
         taken = np.concatenate([taken, positions], axis=1)
-        taken = taken[:, ordering(taken)]
+        taken = taken.take(ordering(taken), axis=1)
     return _joined(parts)
 
 
@@ -169,4 +169,4 @@ def _joined(parts: Sequence[NoisySummary]) -> NoisySummary:
     order = ordering(positions)
     counts = np.concatenate([part.counts for part in parts])[order]
     priorities = np.concatenate([part.priorities for part in parts])[order]
-    return NoisySummary(positions[:, order], counts, priorities, len(parts))
+    return NoisySummary(positions.take(order, axis=1), counts, priorities, len(parts))

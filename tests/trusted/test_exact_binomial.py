@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted import exact_binomial
+from dpduck.trusted.entropy import LazyUniform, operating_system_entropy
 from dpduck.trusted.exact_bernoulli import equal_flips, flips
 from dpduck.trusted.exact_binomial import binomial
 from dpduck.trusted.summary_law import SummaryLaw
@@ -66,6 +67,42 @@ def test_doubt_draws_more_bits() -> None:
     vague = iter([(Fraction(1, 4), Fraction(3, 4))])
     assert binomial(1, lambda bits: next(vague, half), Scripted(tied)) in (0, 1)
     assert binomial(5, lambda bits: (Fraction(1), Fraction(1)), Scripted(b"")) == 5
+
+
+LAWS = [
+    (1, Fraction(1, 3)), (40, Fraction(97, 100)), (40, Fraction(1, 1000)), (2000, Fraction(1, 900)),
+    (10**9, Fraction(1, 10**6)), (10**9, 1 - Fraction(1, 10**6)), (10**30, Fraction(1, 10**26)),
+    (50_000, Fraction(1, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("trials", "probability"), LAWS)
+def test_floats_say_what_integers_say(trials: int, probability: Fraction) -> None:
+    """Floats decide nearly always, never otherwise than integers, however far out U is; next to a step they do not."""
+    rng = np.random.default_rng(8)
+    words = [*rng.integers(0, 1 << 63, 40).tolist(), *((1 << 64) - (1 << shift) for shift in range(1, 60, 7)), 0, 1]
+    bounds, decided = (probability, probability), 0
+    steps = []
+    for word in words:
+        quick = exact_binomial._in_floats(trials, bounds, LazyUniform(word, 64, operating_system_entropy()))
+        slow = exact_binomial._inverted(trials, bounds, LazyUniform(word, 64, operating_system_entropy()))
+        assert quick is None or quick == slow
+        decided += quick is not None
+        steps.append(slow)
+    assert decided >= 40
+    assert len(set(steps)) > 1 or trials == 1
+
+
+def test_floats_leave_what_is_close() -> None:
+    """Next to the step of one fair trial, with vague bounds, and near certainty, integers decide."""
+    half = (Fraction(1, 2), Fraction(1, 2))
+    for word, quick in (((1 << 63) - (1 << 32), None), ((1 << 63) + (1 << 32), None), (1 << 62, 1), (3 << 62, 0)):
+        found = exact_binomial._in_floats(1, half, LazyUniform(word, 64, operating_system_entropy()))
+        assert found == quick, word
+    uniform = LazyUniform(1 << 62, 64, operating_system_entropy())
+    assert exact_binomial._in_floats(1, (Fraction(1, 2), Fraction(1, 2) + Fraction(1, 1 << 70)), uniform) is None
+    assert exact_binomial._in_floats(10**18, (1 - Fraction(1, 10**15),) * 2, uniform) is None
+    assert exact_binomial._in_floats(10**18, half, uniform) is None
 
 
 def test_flips_are_exact_where_floats_doubt() -> None:
