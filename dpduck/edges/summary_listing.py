@@ -68,5 +68,9 @@ def _note(request: Request, design: SummaryDesign) -> str:
         parts.append(f"tau = {float(design.tau):.6g}")
     if request.summary is not None and request.summary.expect_rows is None:
         parts.append("errors over empty cells: EXPECT ROWS in the policy tells more")
+    else:
+        parts.append("EXPECT ROWS spread by Zipf's law")
+    if request.summary is not None and request.summary.total_epsilon is not None:
+        parts.append(f"after epsilon = {float(request.summary.total_epsilon):.6g} for the number of rows")
     unit = "row" if request.unit_sql is None else f"{request.unit_key}, at most {request.max_rows} rows"
     return "; ".join([*parts, f"privacy unit {unit}"])

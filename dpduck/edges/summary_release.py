@@ -27,6 +27,7 @@ from dpduck.trusted.discrete_laplace import LARGEST_SCALE
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.mixed_radix import MixedRadix
 from dpduck.trusted.range_nodes import node_sensitivity, sparse_counts
+from dpduck.trusted.row_total import noisy_total, total_cost
 from dpduck.trusted.summary_sampler import NoisySummary, draw_summary, summary_cost
 from dpduck.workload.dyadic import Axis
 
@@ -57,18 +58,28 @@ def radix_of(request: Request, axes: Axes) -> MixedRadix:
 
 
 def noise_scale(request: Request, axes: Axes) -> Fraction:
-    """Sensitivity over epsilon: the rows of a unit, each in so many nodes."""
+    """Sensitivity over what a noisy total leaves of epsilon: the rows of a unit, each in so many nodes."""
     if request.charge.epsilon is None:
         raise InternalError("a summary costs epsilon")
-    return request.unit_bound * node_sensitivity(axes) / request.charge.epsilon
+    left = request.charge.epsilon - (asked_summary(request).total_epsilon or 0)
+    return request.unit_bound * node_sensitivity(axes) / left
 
 
-def summary_candidates(request: Request) -> list[SummaryDesign]:
-    """Every method, the chosen one first."""
+def summary_candidates(request: Request, total: int | None = None) -> list[SummaryDesign]:
+    """Every method, the chosen one first. total: a noisy number of rows, in place of the public guess."""
     axes, summary = axes_of(request), asked_summary(request)
+    guess = summary.expect_rows if total is None else max(total, 0)
+    if guess is not None:  # every row is in so many nodes
+        summary = replace(summary, expect_rows=guess * node_sensitivity(axes))
     return candidates(
         summary, radix_of(request, axes).cells, noise_scale(request, axes), checked=has_parents(summary, axes)
     )
+
+
+def total_scale(request: Request) -> Fraction | None:
+    """Of the noise of the number of rows, None where none is asked for."""
+    share = asked_summary(request).total_epsilon
+    return None if share is None else request.unit_bound / share
 
 
 def has_parents(summary: Summary, axes: Axes) -> bool:
@@ -98,20 +109,24 @@ class SummaryRecipe:
         self._axes = axes_of(request)
         self._radix = radix_of(request, self._axes)
         self._design = summary_candidates(request)[0]
+        self._total_scale = total_scale(request)
+        counted = "" if self._total_scale is None else ", noisy total"
         self.terms = Terms(
             unit_key=request.unit_key,
             table=str(request.table),
             charge=request.charge,
-            mechanism=f"{NoiseKind.LAPLACE.value}, {self._design.method} summary",
+            mechanism=f"{NoiseKind.LAPLACE.value}, {self._design.method} summary{counted}",
             strategy=self._design.method,
             laws=((summary_law(self._design),),),
         )
 
     def check(self) -> None:
         """The price, computed a second time from the layers that will be drawn."""
-        if self._design.plan.scale > LARGEST_SCALE:
+        if max(self._design.plan.scale, self._total_scale or 0) > LARGEST_SCALE:
             raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon")
         cost = summary_cost(self._design.plan, self._request.unit_bound * node_sensitivity(self._axes))
+        if self._total_scale is not None:
+            cost += total_cost(self._total_scale, self._request.unit_bound)
         if self._request.charge.epsilon is None or cost > self._request.charge.epsilon:
             raise InternalError("the summary costs more than the statement; nothing was charged")
 
@@ -128,14 +143,25 @@ class SummaryRecipe:
             cursor, counting_job(plain_keys(request), [Contribution(request.aggregates[0].condition)]), bounding_key
         )
         steps("after the count")
-        drawn = draw_summary(sparse_counts(counts, self._axes, self._radix), self._design.plan, entropy)
-        steps("after the noise")
-        if has_parents(asked_summary(request), self._axes) and self._design.method in CHECKED:
-            drawn = with_parents(drawn, self._radix, self._axes)
-        return Product(summary_columns(request), summary_rows(request, self._estimated(drawn), self._radix, self._axes))
-
-    def _estimated(self, drawn: NoisySummary) -> EstimatedSummary:
         design = self._design
+        if self._total_scale is not None:
+            design = self._for_total(noisy_total(counts, self._total_scale, entropy))
+        drawn = draw_summary(sparse_counts(counts, self._axes, self._radix), design.plan, entropy)
+        steps("after the noise")
+        if has_parents(asked_summary(request), self._axes) and design.method in CHECKED:
+            drawn = with_parents(drawn, self._radix, self._axes)
+        rows = summary_rows(request, self._estimated(design, drawn), self._radix, self._axes)
+        return Product(summary_columns(request), rows)
+
+    def _for_total(self, total: int) -> SummaryDesign:
+        """The design for a noisy total: the method and the noise, and so the price, are those that were checked."""
+        design = summary_candidates(self._request, total)[0]
+        if (design.method, design.plan.scale) != (self._design.method, self._design.plan.scale):
+            raise InternalError("the noisy total changes the price")
+        return design
+
+    @staticmethod
+    def _estimated(design: SummaryDesign, drawn: NoisySummary) -> EstimatedSummary:
         kept, tau = with_priorities(drawn, design.keep, float(design.tau))
         theta = min(design.plan.layers[drawn.layers - 1].theta, design.theta)
         return estimated(kept, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)

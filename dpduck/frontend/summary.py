@@ -15,11 +15,12 @@ METHODS = (
     "geometric",
 )  # fmt: skip
 SHAPES = ("dyadic", "haar")
-NAMES = ("summary", "summary_size", "theta", "tau", "range_summary", "sketch_rows")
+NAMES = ("summary", "summary_size", "theta", "tau", "total_epsilon", "range_summary", "sketch_rows")
 DEFAULT_SIZE = 100_000
 LARGEST_SIZE = 20_000_000
 LARGEST_DOMAIN = 10**30
 LARGEST_THRESHOLD = 10**12
+SMALLEST_TOTAL_EPSILON, LARGEST_TOTAL_EPSILON = Fraction(1, 10**9), 100
 MOST_SKETCH_ROWS = 99
 """Rows of a sketch: each multiplies the sensitivity."""
 
@@ -29,6 +30,20 @@ _OF_OTHERS = (
     "aggregate_weights",
 )  # fmt: skip
 _THRESHOLDED = ("threshold", "filter_threshold")
+_ONLY_OF = {
+    "theta": _FILTERED,
+    "tau": _THRESHOLDED,
+    "total_epsilon": _THRESHOLDED,
+    "sketch_rows": ("sketch",),
+    "range_summary": tuple(method for method in METHODS if method != "sketch"),
+    "summary_size": tuple(method for method in METHODS if method != "geometric"),
+}
+_SIZED_BY = {
+    "filter": ("theta",),
+    "filter_one_sided": ("theta",),
+    "threshold": ("tau",),
+    "filter_threshold": ("theta", "tau"),
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,8 @@ class Summary:
 
     shape: what takes the place of RANGES(column), dyadic intervals or Haar coefficients. consistent: intervals without
     their parents are dropped. expect_rows: the public guess of the policy, which choices may use.
-    stated: whether the size was written, and must be of this very summary.
+    stated: whether the size was written, and must be of this very summary. total_epsilon: the part of the price for a
+    noisy number of rows, from which tau follows in place of the guess. ranged: whether the shape was written.
     """
 
     method: str
@@ -49,6 +65,8 @@ class Summary:
     consistent: bool = True
     expect_rows: int | None = None
     stated: bool = False
+    total_epsilon: Fraction | None = None
+    ranged: bool = False
 
 
 def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
@@ -56,16 +74,18 @@ def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
     stated = [name for name in NAMES if name in given]
     if "summary" not in given:
         if stated:
-            raise refusal(given[stated[0]], f"{stated[0]} is of a summary", "summary = 'auto' beside it")
+            accepted = f"summary = {_ONLY_OF[stated[0]][0]!r} beside it"
+            raise refusal(given[stated[0]], f"{stated[0]} is of a summary", accepted)
         return None
     require_plain_treatment(given)
     method = _choice(given, "summary", METHODS)
     theta = _number(given, "theta", 1, LARGEST_THRESHOLD, whole=True)
     tau = _number(given, "tau", Fraction(1, 1000), LARGEST_THRESHOLD)
-    if theta is not None and method not in _FILTERED:
-        raise refusal(given["theta"], f"theta is not of summary = {method!r}", f"one of {_quoted(_FILTERED)}")
-    if tau is not None and method not in _THRESHOLDED:
-        raise refusal(given["tau"], f"tau is not of summary = {method!r}", f"one of {_quoted(_THRESHOLDED)}")
+    total = _number(given, "total_epsilon", SMALLEST_TOTAL_EPSILON, LARGEST_TOTAL_EPSILON)
+    for name, methods in _ONLY_OF.items():
+        if name in given and method not in methods:
+            accepted = f"one of {_quoted(methods)}" if len(methods) > 1 else f"summary = {_quoted(methods)}"
+            raise refusal(given[name], f"{name} is not of summary = {method!r}", accepted)
     shape = _choice(given, "range_summary", SHAPES) if "range_summary" in given else "dyadic"
     if (method, shape) == ("filter_one_sided", "haar"):
         # The paper's one-sided filter is for counts: half of all coefficients are negative, and would be lost.
@@ -73,6 +93,7 @@ def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
         raise refusal(given["range_summary"], what, "summary = 'filter', or range_summary = 'dyadic'")
     size = _number(given, "summary_size", 1, LARGEST_SIZE, whole=True)
     rows = _number(given, "sketch_rows", 1, MOST_SKETCH_ROWS, whole=True)
+    _require_one_say(given, method)
     return Summary(
         method,
         DEFAULT_SIZE if size is None else int(size),
@@ -82,7 +103,20 @@ def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
         5 if rows is None else int(rows),
         consistent="consistency" not in given or given["consistency"].name.lower() != "none",
         stated=size is not None and method != "auto",
+        total_epsilon=total,
+        ranged="range_summary" in given,
     )
+
+
+def _require_one_say(given: dict[str, exp.Expr], method: str) -> None:
+    """What is given must not be decided by something else that is given."""
+    if "tau" in given and "total_epsilon" in given:
+        raise refusal(given["total_epsilon"], "tau is given, and no total is needed for it", "one of the two")
+    parameters = _SIZED_BY.get(method, ())
+    if "summary_size" in given and parameters and all(name in given for name in parameters):
+        listed = " and ".join(parameters)
+        what = f"summary_size says nothing beside {listed} of summary = {method!r}"
+        raise refusal(given["summary_size"], what, f"summary_size, or {listed}")
 
 
 def _choice(given: dict[str, exp.Expr], name: str, allowed: tuple[str, ...]) -> str:

@@ -35,6 +35,10 @@ def summarised(request: Request, summary: Summary | None, expect_rows: int | Non
     prefixes = [key for key in request.keys if key.shape == "prefixes"]
     if prefixes:
         raise refusal(place, "PREFIXES is not of a summary", f"RANGES({prefixes[0].name})")
+    if summary.ranged and not any(key.shape for key in request.keys):
+        raise refusal(place, "range_summary is of ranges, and no column has them", "RANGES(column) in GROUP BY")
+    if summary.total_epsilon is not None and summary.total_epsilon >= request.charge.epsilon:
+        raise refusal(place, "total_epsilon leaves nothing for the summary", "less than epsilon, for example a tenth")
     cells = prod(summarised_size(key, summary.shape) for key in request.keys)
     _require_cells(summary, cells, place)
     return replace(request, summary=replace(summary, expect_rows=expect_rows))

@@ -59,10 +59,12 @@ def _tail(scale: float, least: int, power: int) -> float:
     return weight * (least**2 + 2 * least * a / gap + a * (1 + a) / gap**2)
 
 
-def occupied_moments(count: float, scale: float, theta: int, tau: float, sides: int = 2) -> Moments:
-    """Of a cell with this exact count, on a grid of noise values."""
-    step = max(1.0, REACH * scale / GRID)
-    noise = np.arange(-GRID, GRID + 1) * step
+def occupied_moments(
+    count: float, scale: float, theta: int, tau: float, sides: int = 2, *, grid: int = GRID
+) -> Moments:
+    """Of a cell with this exact count, on a grid of so many noise values on either side."""
+    step = max(1.0, REACH * scale / grid)
+    noise = np.arange(-grid, grid + 1) * step
     weights = np.exp(-np.abs(noise) / scale)
     weights /= weights.sum()
     noisy = count + noise

@@ -69,8 +69,9 @@ def _in_floats(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
         return None
     odds = float(low / (1 - low))
     up, down = (np.arange(min(steps, length), dtype=np.float64) for length in (trials - mode, mode))
-    above = np.cumprod((float(trials) - (mode + up)) / (mode + 1 + up) * odds)
-    below = np.cumprod((mode - down) / (float(trials) - mode + 1 + down) / odds) if mode else down
+    above: FloatArray = np.cumprod((float(trials) - (mode + up)) / (mode + 1 + up) * odds, dtype=np.float64)
+    # Without odds the mode is 0, and nothing is below it.
+    below: FloatArray = np.cumprod((mode - down) / (float(trials) - mode + 1 + down) / (odds or 1.0), dtype=np.float64)
     if _leaves_out(above, trials - mode) or _leaves_out(below, mode):
         return None
     sums = np.cumsum(np.concatenate([np.ones(1), above, below]))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from dpduck.edges import summary_release
 from tests.edges.clinics import Clinic
 
 MACROS = Path(__file__).parents[2] / "sql" / "macros" / "summaries.sql"
@@ -148,3 +150,30 @@ def test_the_same_summary_is_free(commuters: Clinic) -> None:
             f"(epsilon = 1, summary = 'priority', summary_size = {size}) {BY_PLACE}"
         )
     assert commuters.charges() == 2
+
+
+def test_a_noisy_total_sets_the_threshold(commuters: Clinic) -> None:
+    """2,857 trips where 20,000 are expected: tau follows from the noisy total, and about 100 rows come of 100 asked.
+
+    With the guess, tau is seven times too high and about 14 rows come: 45 and 60 are further than 1e-10 from either.
+    """
+    few = "home, count(*) FILTER (WHERE person % 7 = 0) AS n FROM trips GROUP BY home"
+    for name, share in (("guessed", ""), ("counted", "total_epsilon = 10, ")):
+        commuters.dp(view(name, f"{share}summary = 'threshold', summary_size = 100", few))
+    assert commuters.value("SELECT count(*) FROM private.guessed") < 45
+    assert 60 < commuters.value("SELECT count(*) FROM private.counted") <= 130
+    ledger = commuters.rows("SELECT epsilon, mechanism FROM dp_ledger() WHERE mechanism LIKE '%threshold%' ORDER BY id")
+    assert [row[0] for row in ledger] == [100, 100]
+    assert [row[1].endswith("threshold summary, noisy total") for row in ledger] == [False, True]
+    note = commuters.con.execute(
+        "SELECT note FROM dp_explain(?)", [view("v", "total_epsilon = 10, summary = 'threshold'", few)]
+    ).fetchall()[0][0]
+    assert "after epsilon = 10 for the number of rows" in note
+
+
+def test_a_total_that_is_not_in_the_price(commuters: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The price is computed again from what will be drawn: a total beyond its share is noticed before a charge."""
+    right = summary_release.total_scale
+    monkeypatch.setattr(summary_release, "total_scale", lambda request: (right(request) or 0) * Fraction(99, 100))
+    asked = view("v", "total_epsilon = 10, summary = 'threshold', summary_size = 100")
+    assert "costs more" in commuters.refused(asked)

@@ -1,3 +1,63 @@
+-- title: rows of a sketch in another summary
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', sketch_rows = 5) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 90: sketch_rows is not of summary = 'filter'; accepted: summary = 'sketch'
+
+-- title: rows of a sketch, method left open
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'auto', sketch_rows = 5) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 88: sketch_rows is not of summary = 'auto'; accepted: summary = 'sketch'
+
+-- title: a shape of ranges without ranges
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', range_summary = 'haar') ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 8: range_summary is of ranges, and no column has them; accepted: RANGES(column) in GROUP BY
+
+-- title: a shape of ranges in a sketch
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'sketch', range_summary = 'dyadic') ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 92: range_summary is not of summary = 'sketch'; accepted: one of 'auto', 'filter', 'filter_one_sided', 'threshold', 'priority', 'filter_threshold', 'filter_priority', 'geometric'
+
+-- title: a size of the whole noisy table
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'geometric', summary_size = 8) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 94: summary_size is not of summary = 'geometric'; accepted: one of 'auto', 'filter', 'filter_one_sided', 'threshold', 'priority', 'filter_threshold', 'filter_priority', 'sketch'
+
+-- title: a size beside the filter that decides it
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', theta = 3, summary_size = 4) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 102: summary_size says nothing beside theta of summary = 'filter'; accepted: summary_size, or theta
+
+-- title: a size beside the threshold that decides it
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', tau = 3, summary_size = 4) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 103: summary_size says nothing beside tau of summary = 'threshold'; accepted: summary_size, or tau
+
+-- title: a size beside both parameters that decide it
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter_threshold', theta = 3, tau = 4, summary_size = 4) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 121: summary_size says nothing beside theta and tau of summary = 'filter_threshold'; accepted: summary_size, or theta and tau
+
+-- title: a total for a threshold that is given
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', tau = 3, total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 104: tau is given, and no total is needed for it; accepted: one of the two
+
+-- title: a total that no parameter follows from
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter_priority', total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 101: total_epsilon is not of summary = 'filter_priority'; accepted: one of 'threshold', 'filter_threshold'
+
+-- title: a total while the method is left open
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'auto', total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 90: total_epsilon is not of summary = 'auto'; accepted: one of 'threshold', 'filter_threshold'
+
+-- title: a total for the whole price
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', total_epsilon = 1) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 8: total_epsilon leaves nothing for the summary; accepted: less than epsilon, for example a tenth
+
+-- title: a total for nothing
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', total_epsilon = 0) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 95: total_epsilon is out of range; accepted: total_epsilon = a number from 1e-09 to 100
+
+-- title: a negative total
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', total_epsilon = -0.1) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 95: total_epsilon is not a number; accepted: total_epsilon = a number from 1e-09 to 100
+
+-- title: a total without a summary
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 72: total_epsilon is of a summary; accepted: summary = 'threshold' beside it
+
 -- title: an unknown summary
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'bloom') ward, count(*) FROM visits GROUP BY ward
 -- refused: line 1, column 66: summary has no such value; accepted: 'auto', 'filter', 'filter_one_sided', 'threshold', 'priority', 'filter_threshold', 'filter_priority', 'sketch', 'geometric'
@@ -16,7 +76,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary_size = 10) ward, 
 
 -- title: tau without a summary
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, tau = 3) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 62: tau is of a summary; accepted: summary = 'auto' beside it
+-- refused: line 1, column 62: tau is of a summary; accepted: summary = 'threshold' beside it
 
 -- title: theta of zero, below what the closed form holds for
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', theta = 0) ward, count(*) FROM visits GROUP BY ward
@@ -176,11 +236,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-7, group_selec
 
 -- title: a summary with a strategy of matrices
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', strategy = 'Q') ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 87: strategy is not of a summary; accepted: summary, summary_size, theta, tau, range_summary, sketch_rows, consistency = 'none'
+-- refused: line 1, column 87: strategy is not of a summary; accepted: summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows, consistency = 'none'
 
 -- title: a summary made whole numbers
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', integer = TRUE) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 86: integer is not of a summary; accepted: summary, summary_size, theta, tau, range_summary, sketch_rows, consistency = 'none'
+-- refused: line 1, column 86: integer is not of a summary; accepted: summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows, consistency = 'none'
 
 -- title: a summary of another consistency
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', consistency = 'l1') ward, count(*) FROM visits GROUP BY ward
@@ -188,7 +248,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', consi
 
 -- title: a summary at a target error
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 3, summary = 'filter') ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 59: target_stderr is not of a summary; accepted: summary, summary_size, theta, tau, range_summary, sketch_rows, consistency = 'none'
+-- refused: line 1, column 59: target_stderr is not of a summary; accepted: summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows, consistency = 'none'
 
 -- title: some rows of a sketch
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'sketch') ward, count(*) FROM visits GROUP BY ward LIMIT 5
