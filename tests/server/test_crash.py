@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.vault_client import VaultProcess
 from tests.server.served import add_principals, count, make_clinic
+from tests.server.shell import attach, needs_quack, serving, shell
 
 
 @contextmanager
@@ -68,3 +70,33 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path
         house.close()
     assert len(answers) >= 1
     assert verify_store(database) >= before + len(answers)
+
+
+def children(process: int) -> list[int]:
+    """The processes that this one started."""
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+@needs_quack
+def test_a_server_that_is_killed_comes_back(tmp_path: Path, state_directory: Path) -> None:
+    """kill -9 of the window while a shell waits: its vault ends too, a new server has every charge and every answer."""
+    database = make_clinic(tmp_path)
+    token = add_principals(database)["bob"]
+    first = f"FROM clinic.query($o$ {count('ward', '0.05')} $o$);\n"
+    with serving(database) as server:
+        answered, err = shell(attach(server.address, token) + first)
+        assert err == "" and "ward,n" in answered
+        vaults = [os.pidfd_open(child) for child in children(server.process.pid)]
+        assert vaults
+        with killed_after(0.2, server.process.pid):
+            shell(attach(server.address, token) + f"FROM clinic.query($o$ {count('age', '0.07')} $o$);\n")
+            server.process.kill()
+            server.process.wait()
+        for vault in vaults:
+            readable, _, _ = select.select([vault], [], [], 60)
+            assert readable, "the vault outlived its window"
+            os.close(vault)
+    charged = verify_store(database)
+    with serving(database) as server:
+        assert shell(attach(server.address, token) + first) == (answered, "")
+    assert verify_store(database) == charged
