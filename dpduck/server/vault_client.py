@@ -35,6 +35,7 @@ class VaultProcess:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._waiting: dict[int, Future[Answer]]
+        self._ended: threading.Event
         self._closing = False
         self._pipe, self._process = self._started()
 
@@ -79,7 +80,9 @@ class VaultProcess:
         with self._lock:
             if self._closing:
                 raise StoreError(ENDED)
-            if self._process.poll() is not None:
+            if self._ended.is_set() or self._process.poll() is not None:
+                self._process.kill()  # one that hung up may still be on its way out
+                self._process.wait()
                 self._socket.close()
                 self._pipe, self._process = self._started()
             waiting = self._waiting
@@ -87,6 +90,7 @@ class VaultProcess:
             try:
                 self._pipe.send_bytes(data)
             except OSError:
+                self._ended.set()
                 del waiting[number]
                 raise StoreError(ENDED) from None
         try:
@@ -120,11 +124,11 @@ class VaultProcess:
             ours.close()
             raise StoreError(str(message["failed"]))
         # Each process has its own: the thread that sees the old one end must not end what the new one was asked.
-        self._waiting = {}
-        threading.Thread(target=self._listen, args=(ours, self._waiting), daemon=True).start()
+        self._waiting, self._ended = {}, threading.Event()
+        threading.Thread(target=self._listen, args=(ours, self._waiting, self._ended), daemon=True).start()
         return ours, process
 
-    def _listen(self, pipe: Connection, waiting: dict[int, Future[Answer]]) -> None:
+    def _listen(self, pipe: Connection, waiting: dict[int, Future[Answer]], ended: threading.Event) -> None:
         """Gives every answer to who waits for it; when the process ends, everybody is told."""
         while True:
             try:
@@ -136,6 +140,7 @@ class VaultProcess:
                 future = waiting.pop(int(message["id"]), None)
             if future is not None:
                 future.set_result((message, table))
+        ended.set()
         with self._lock:
             left = list(waiting.values())
             waiting.clear()

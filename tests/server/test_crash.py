@@ -22,10 +22,15 @@ from tests.server.shell import attach, needs_quack, serving, shell
 
 @contextmanager
 def killed_after(seconds: float, process: int) -> Iterator[None]:
-    """Kills the process at that time, or not where the block ended first; by descriptor, so never another one."""
+    """Kills the process at that time, or not where the block ended first; by descriptor, so never another one.
+
+    A process that was killed is gone when the block is left.
+    """
     descriptor = os.pidfd_open(process)
+    killed = threading.Event()
 
     def kill() -> None:
+        killed.set()
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
 
@@ -36,6 +41,8 @@ def killed_after(seconds: float, process: int) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
+        if killed.is_set():
+            select.select([descriptor], [], [], 60)
         os.close(descriptor)
 
 

@@ -131,8 +131,10 @@ def test_the_whole_table_is_the_geometric_mechanism() -> None:
 
 
 def test_layers_stop_when_there_are_enough() -> None:
-    """A further layer is drawn if and only if there are no more cells than the size."""
-    layers = (SummaryLaw(TWO, 12), SummaryLaw(TWO, 1, below=12))
+    """A further layer is drawn if and only if there are no more cells than the size. False alarm below 1e-30:
+    an empty cell's noise has to be as large as half of a full one's count, 250 times its scale.
+    """
+    layers = (SummaryLaw(TWO, 500), SummaryLaw(TWO, 1, below=500))
     counts = SparseCounts(MixedRadix((10,)), np.arange(3)[None, :], np.full(3, 1000))
     for size, drawn in ((2, 1), (3, 2)):
         plan = SummaryPlan(layers, size)
