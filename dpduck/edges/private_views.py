@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import duckdb
@@ -21,6 +23,16 @@ class PrivateViews:
         self._store = store
         self._lock = threading.Lock()
         self._last_drop: tuple[str, str, str] | None = None
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """For whoever gives a table a name of its own: from the look whether the name is free to the table in place.
+
+        One lock for all kinds of tables, since any of them may want the same name, and may be there to replace it.
+        """
+        with self._lock:
+            self._last_drop = None
+            yield
 
     def ready(self, name: str) -> str:
         """The word for a view that can be read."""
@@ -49,8 +61,7 @@ class PrivateViews:
         """Stores the view of a release that was made for it."""
         name = statement.view or ""
         view = replace(release, name=name, statement=text, principal=asker.name, kind="view")
-        with self._lock:
-            self._last_drop = None
+        with self.naming():
             if not self.is_ready(statement, text, asker, release.digest):
                 try:
                     self._releases.put_view(view, select_sql, statement.replace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
@@ -35,11 +34,10 @@ Columns = Sequence[tuple[str, str, pa.Array]]
 
 
 class SyntheticTables:
-    """Makes the tables of CREATE PRIVATE TABLE under their names; one at a time."""
+    """Makes the tables of CREATE PRIVATE TABLE under their names."""
 
     def __init__(self, releases: ReleaseStore, views: PrivateViews, entropy: Entropy) -> None:
         self._releases, self._views, self._entropy = releases, views, entropy
-        self._lock = threading.Lock()
 
     def is_ready(self, statement: CreateSynthetic, text: str, asker: Asker, request: SyntheticRequest) -> bool:
         """Whether this very statement made its tables already; Refusal where a name is not free for them.
@@ -75,12 +73,15 @@ class SyntheticTables:
                 for key in request.base.keys
             ]
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
-        with self._lock:
+        tables = {statement.name: self._rows(columns, model, wanted)}  # before the lock: others need not wait for that
+        if request.options.weights:
+            tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
+        with self._views.naming():
             if not self.is_ready(statement, text, asker, request):
-                named = replace(release, statement=text, principal=asker.name, kind="view")
-                if request.options.weights:
-                    self._put_weights(replace(named, name=statement.name + WEIGHTS), columns, model, statement.replace)
-                self._put_rows(replace(named, name=statement.name), columns, model, wanted, statement.replace)
+                for name, made in tables.items():
+                    if not self._views.is_made(name, statement.replace, text, asker, request.digest()):
+                        named = replace(release, name=name, statement=text, principal=asker.name, kind="view")
+                        self._put(named, made, statement.replace)
         return self._views.ready(statement.name)
 
     def sample(self, statement: SampleRelease, text: str, asker: Asker) -> str:
@@ -95,29 +96,37 @@ class SyntheticTables:
                 accepted="the statement that made it, with another number of rows, which is free",
             )
         columns, model = _of_cube(self._releases.rows(base.name), base, name)
-        with self._lock:
+        rows = self._rows(columns, model, statement.rows)
+        with self._views.naming():
             if not self._views.is_made(statement.name, statement.replace, text, asker, base.digest):
                 named = replace(base, name=statement.name, statement=text, principal=asker.name, kind="view")
-                self._put_rows(named, columns, model, statement.rows, statement.replace)
+                self._put(named, rows, statement.replace)
         return self._views.ready(statement.name)
 
-    def _put_rows(self, view: StoredRelease, columns: Columns, model: Model, rows: int, replaces: bool) -> None:
-        codes = sampled_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
-        table = pa.table(
-            {name: labels.take(pa.array(of)) for (name, _, labels), of in zip(columns, codes, strict=True)}
-        )
-        self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in columns], table, replaces)
+    def _put(self, view: StoredRelease, made: Columns, replaces: bool) -> None:
+        table = pa.table({name: values for name, _, values in made})
+        self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in made], table, replaces)
 
-    def _put_weights(self, view: StoredRelease, columns: Columns, model: Model, replaces: bool) -> None:
-        """One row per cell of the whole table."""
-        joined, place = model.distribution.join(range(len(columns)))
-        table = joined.components[place].table
-        codes = np.unravel_index(np.arange(table.size), table.shape)
-        cells = {name: labels.take(pa.array(of)) for (name, _, labels), of in zip(columns, codes, strict=True)}
-        listed = [(name, type_name) for name, type_name, _ in columns]
-        probability = _free_name("probability", [name for name, _ in listed])
-        cells[probability] = pa.array(table.reshape(-1))
-        self._releases.put_rows(view, [*listed, (probability, "DOUBLE")], pa.table(cells), replaces)
+    def _rows(self, columns: Columns, model: Model, rows: int) -> Columns:
+        codes = sampled_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
+        return _taken(columns, codes)
+
+
+def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
+    """Labels in place of codes."""
+    return [
+        (name, type_name, labels.take(pa.array(of)))
+        for (name, type_name, labels), of in zip(columns, codes, strict=True)
+    ]
+
+
+def _weights(columns: Columns, model: Model) -> Columns:
+    """One row per cell of the whole table."""
+    joined, place = model.distribution.join(range(len(columns)))
+    table = joined.components[place].table
+    cells = _taken(columns, np.unravel_index(np.arange(table.size), table.shape))
+    probability = _free_name("probability", [name for name, _, _ in columns])
+    return [*cells, (probability, "DOUBLE", pa.array(table.reshape(-1)))]
 
 
 def _free_name(wanted: str, taken: Sequence[str]) -> str:

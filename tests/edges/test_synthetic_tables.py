@@ -7,12 +7,25 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from dpduck.edges import functions
+from dpduck.edges.asker import Asker
+from dpduck.edges.engine import Engine
+from dpduck.edges.release_store import ReleaseStore
+from dpduck.edges.releaser import Releaser
+from dpduck.errors import PermissionRefusal
 from tests.edges.clinics import Clinic
 
+ALICE, BOB = Asker("alice", owner=False), Asker("bob", owner=False)
 POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, {budget},
     DOMAIN sex IN (0, 1), DOMAIN age RANGE 0 TO 100 STEP 20, DOMAIN ward FROM wards.name, EXPECT ROWS 1000)"""
 PURE = "BUDGET (epsilon = 1000)"
 GAUSSIAN = "BUDGET (epsilon = 100, delta = 1e-3)"
+
+
+def engine_of(clinic: Clinic) -> Engine:
+    found = functions.engine_of(clinic.con)
+    assert found is not None
+    return found
 
 
 @pytest.fixture
@@ -82,6 +95,47 @@ def test_rows_are_free_once_the_distribution_is_released(made: Clinic) -> None:
     assert made.value("SELECT count(*) FROM dp_ledger()") == entries
     made.dp(create("again", "epsilon = 1, mechanism = 'mwem', refresh = 'b'"))
     assert made.value("SELECT count(*) FROM dp_ledger()") == entries + 1
+
+
+def test_names_are_given_one_at_a_time(made: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the last look whether a name is free until its table stands, nobody else can give or take a name: neither a
+    view nor a table replaces what another made meanwhile."""
+    views, busy = engine_of(made)._views, []
+
+    def watched(method: str) -> None:
+        original = getattr(ReleaseStore, method)
+
+        def put(*arguments: object) -> None:
+            busy.append((method, views._lock.locked()))
+            original(*arguments)
+
+        monkeypatch.setattr(ReleaseStore, method, put)
+
+    watched("put_rows")
+    watched("put_view")
+    cube = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+    made.dp(f"CREATE OR REPLACE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS {cube}")
+    made.dp(create("synth", "epsilon = 1, mechanism = 'mwem', weights = TRUE", head="CREATE OR REPLACE"))
+    made.dp("CREATE OR REPLACE PRIVATE TABLE sampled AS SAMPLE 10 FROM private.cube")
+    assert busy == [("put_view", True), ("put_rows", True), ("put_rows", True), ("put_rows", True)]
+    assert not views._lock.locked()
+
+
+def test_a_name_that_another_took_meanwhile(made: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alice's view appears between Bob's first look and his last: CREATE OR REPLACE is refused and hers stays."""
+    engine, charge = engine_of(made), Releaser.release
+
+    def release(*arguments: object, **named: object) -> object:
+        done = charge(*arguments, **named)  # type: ignore[arg-type]
+        monkeypatch.setattr(Releaser, "release", charge)
+        cube = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+        engine.run(f"CREATE PRIVATE VIEW synth OPTIONS (epsilon = 2) AS {cube}", ALICE)
+        return done
+
+    monkeypatch.setattr(Releaser, "release", release)
+    with pytest.raises(PermissionRefusal, match="another's"):
+        engine.run(create("synth", "epsilon = 1, mechanism = 'mwem'", head="CREATE OR REPLACE"), BOB)
+    assert made.rows("SELECT epsilon, kind FROM dp_releases() WHERE name = 'synth'") == [(2.0, "view")]
 
 
 def test_a_cube_is_sampled_free_of_charge(made: Clinic) -> None:
