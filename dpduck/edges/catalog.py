@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from dpduck.edges import sandbox
 from dpduck.edges.policy_store import PolicyStore
+from dpduck.edges.sandbox import Sandbox
 from dpduck.errors import Refusal
-from dpduck.frontend.names import TableName, quote_identifier
+from dpduck.frontend.names import TableName, fold, quote_identifier, quote_text
 from dpduck.frontend.policy import Policy
 from dpduck.frontend.public_facts import Column, Image, ImageInput
 from dpduck.frontend.request import PrivateTable, Request
@@ -39,11 +40,13 @@ class Catalog:
     """PublicFacts of one statement, each looked up once.
 
     It reads names and types, and the rows of declared public tables only. known: facts by method and question.
+    box: the sandbox of the statement; without it each question opens one of its own.
     """
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, policies: PolicyStore) -> None:
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, policies: PolicyStore, box: Sandbox | None = None) -> None:
         self._cursor = cursor
         self._policies = policies
+        self._box = box
         self.known: dict[tuple[str, str, str], Any] = {}
 
     @cached_property
@@ -54,21 +57,24 @@ class Catalog:
         return str(row[0]), str(row[1])
 
     @_remembered
+    def _namesakes(self, table: str) -> dict[TableName, str | None]:
+        """Every table and view of a name, in full, with a table's definition; None of a view."""
+        alike = f"lower({quote_text(table)})"
+        rows = self._cursor.execute(
+            "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
+            f"WHERE lower(table_name) = {alike} UNION ALL "
+            f"SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() WHERE lower(view_name) = {alike}"
+        ).fetchall()
+        return {TableName((row[0], row[1], row[2])): row[3] for row in rows}
+
+    @_remembered
     def resolve(self, name: TableName) -> TableName | None:
-        for database, schema in self._places(name):
-            row = self._cursor.execute(
-                "SELECT database_name, schema_name, table_name FROM (SELECT database_name, schema_name, table_name "
-                "FROM duckdb_tables() UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views()) "
-                "WHERE lower(database_name) = lower($1) AND lower(schema_name) = lower($2) AND "
-                "lower(table_name) = lower($3)",
-                [database, schema, name.table],
-            ).fetchone()
-            if row is not None:
-                return TableName((row[0], row[1], row[2]))
-        return None
+        found = {tuple(map(fold, table.parts)): table for table in self._namesakes(name.table)}
+        places = (tuple(map(fold, (*place, name.table))) for place in self._places(name))
+        return next((found[place] for place in places if place in found), None)
 
     def _places(self, name: TableName) -> list[tuple[str, str]]:
-        database, schema = self._here
+        database, schema = self._policies.home or self._here
         if len(name.parts) == 3:
             return [(name.parts[0], name.parts[1])]
         if len(name.parts) == 2:
@@ -77,45 +83,33 @@ class Catalog:
 
     @_remembered
     def is_view(self, table: TableName) -> bool:
-        row = self._cursor.execute(
-            "SELECT 1 FROM duckdb_views() WHERE database_name = $1 AND schema_name = $2 AND view_name = $3",
-            list(table.parts),
-        ).fetchone()
-        return row is not None
+        namesakes = self._namesakes(table.table)
+        return table in namesakes and namesakes[table] is None
 
     @_remembered
     def columns(self, table: TableName) -> tuple[Column, ...]:
-        rows = self._cursor.execute(
-            "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = $1 AND schema_name = $2 "
-            "AND table_name = $3 ORDER BY column_index",
-            list(table.parts),
-        ).fetchall()
+        try:
+            rows = self._cursor.execute(f"DESCRIBE {table.sql}").fetchall()
+        except duckdb.CatalogException:
+            return ()  # it is there no longer
         return tuple(Column(row[0], row[1]) for row in rows)
 
     @_remembered
     def has_generated_columns(self, table: TableName) -> bool:
         """Whether some column is computed: its expression could raise on private rows."""
-        row = self._cursor.execute(
-            "SELECT sql FROM duckdb_tables() WHERE database_name = $1 AND schema_name = $2 AND table_name = $3",
-            list(table.parts),
-        ).fetchone()
-        return row is not None and "GENERATED ALWAYS AS" in str(row[0]).upper()
+        return "GENERATED ALWAYS AS" in (self._namesakes(table.table).get(table) or "").upper()
 
     @_remembered
     def has_collations(self, table: TableName) -> bool:
-        row = self._cursor.execute(
-            "SELECT sql FROM duckdb_tables() WHERE database_name = $1 AND schema_name = $2 AND table_name = $3",
-            list(table.parts),
-        ).fetchone()
-        return row is None or " COLLATE " in str(row[0]).upper()
+        definition = self._namesakes(table.table).get(table)
+        return definition is None or " COLLATE " in definition.upper()
 
     @_remembered
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
         rows = self._cursor.execute(
-            "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = $1 AND schema_name = $2 "
-            "AND table_name = $3 AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
-            "ORDER BY constraint_type, constraint_index",
-            list(table.parts),
+            "SELECT constraint_column_names FROM duckdb_constraints() WHERE "
+            f"(database_name, schema_name, table_name) = ({', '.join(map(quote_text, table.parts))}) "
+            "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type, constraint_index"
         ).fetchall()
         return tuple(tuple(row[0]) for row in rows)
 
@@ -155,12 +149,6 @@ class Catalog:
         if not now or any(self.public_digest(table) != digest for table, digest in request.public_digests):
             raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
         self._require_plain_texts()
-        shadowed = self.shadowed_functions()
-        if shadowed:
-            raise Refusal(
-                f"a macro or function of this database hides the built-in {min(shadowed)}",
-                accepted="dropping or renaming it, so that what runs over private rows is what was checked",
-            )
 
     def _require_plain_texts(self) -> None:
         """Refuses a setting of the whole database that makes different texts equal: units and keys would be merged."""
@@ -222,13 +210,19 @@ class Catalog:
             raise Refusal(f"{table} is not declared public", accepted="DECLARE PUBLIC TABLE")
 
     def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
-        return sandbox.bind(select_sql, {table: self.columns(table) for table in tables})
+        with self._sandbox() as box:
+            return box.bind(select_sql, {table: self.columns(table) for table in tables})
 
     def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
-        sandbox.bind_rows(row_sql, once_sql, {table: self.columns(table) for table in tables})
+        with self._sandbox() as box:
+            box.bind_rows(row_sql, once_sql, {table: self.columns(table) for table in tables})
 
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
-        return sandbox.image(expression_sql, columns)
+        with self._sandbox() as box:
+            return box.image(expression_sql, columns)
+
+    def _sandbox(self) -> AbstractContextManager[Sandbox]:
+        return Sandbox() if self._box is None else nullcontext(self._box)
 
     @_remembered
     def shadowed_functions(self) -> frozenset[str]:

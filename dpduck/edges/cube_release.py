@@ -12,6 +12,7 @@ from dpduck.edges.counting_jobs import Scan, contribution_of, scans_of
 from dpduck.edges.planned import Planned, measured_plan, planned, recovered
 from dpduck.edges.released_rows import released_columns, released_rows
 from dpduck.edges.releaser import Product, Steps, Terms
+from dpduck.edges.sandbox import Sandbox
 from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.request import Request
 from dpduck.planning.plan import NoiseKind
@@ -31,9 +32,11 @@ class CubeRecipe:
     """Aggregates by grouping sets, planned when the recipe is made (see releaser.Recipe).
 
     recheck: refuses before the charge, in the transaction that will count, what must hold of a new release.
+    box: the sandbox of the statement.
     """
 
-    def __init__(self, request: Request, recheck: Recheck) -> None:
+    def __init__(self, request: Request, recheck: Recheck, box: Sandbox) -> None:
+        self._box = box
         self._found = planned(request)
         self._recheck = recheck
         request = self._found.request
@@ -89,9 +92,8 @@ class CubeRecipe:
             tables.update(self._noisy_tables(scan, counts, entropy))
         steps("after the noise")
         answers = answers_of(found, [tables[number] for number in range(len(found.measures))])
-        return Product(
-            released_columns(found.request, wholes(found)), released_rows(found, answers), covariances_text(found)
-        )
+        rows = released_rows(found, answers, self._box)
+        return Product(released_columns(found.request, wholes(found)), rows, covariances_text(found))
 
     def _require_drawable(self) -> None:
         """Noise that the samplers cannot draw would fail after the charge, for a reason that is public."""

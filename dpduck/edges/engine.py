@@ -19,6 +19,7 @@ from dpduck.edges.release_kinds import check_sql, explained, recipe
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.releaser import Recipe, Releaser, Steps
 from dpduck.edges.roots import Roots
+from dpduck.edges.sandbox import Answered, Sandbox
 from dpduck.edges.sparse_queries import SparseQueries
 from dpduck.edges.sparse_store import SparseStore
 from dpduck.edges.strategy_table import with_matrix
@@ -54,8 +55,9 @@ class Engine:
         self._open_cursor = roots.cursor
         self._store = store
         self._bound: set[tuple[str, str, Fraction]] = set()
+        self._answered = Answered()
         self._ledger = ledger
-        self._policies = PolicyStore(roots.cursor, store, ledger.budget)
+        self._policies = PolicyStore(roots.cursor, store, ledger.budget, roots.home)
         self._releases = ReleaseStore(roots.cursor, store)
         self._policies.create_tables()
         self._releases.create_tables()
@@ -107,7 +109,8 @@ class Engine:
             raise Refusal(
                 "only a SELECT or a private view is explained", accepted="SELECT WITH DIFFERENTIAL_PRIVACY .."
             )
-        request = self._analysis(statement).request
+        with Sandbox(self._answered) as box:
+            request = self._analysis(statement, box).request
         asker.require_tables(request.asked_tables)
         return explained(request)
 
@@ -116,10 +119,11 @@ class Engine:
         statement = parse_statement(text)
         if not isinstance(statement, Ask) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
-        analysis = self._analysis(statement)
-        asker.require_tables(analysis.request.asked_tables)
-        with self._open_cursor() as cursor:
-            columns = Catalog(cursor, self._policies).bind(check_sql(analysis), analysis.outer.tables)
+        with Sandbox(self._answered) as box:
+            analysis = self._analysis(statement, box)
+            asker.require_tables(analysis.request.asked_tables)
+            with self._open_cursor() as cursor:
+                columns = Catalog(cursor, self._policies, box).bind(check_sql(analysis), analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
     def budget(self, asker: Asker) -> str:
@@ -169,19 +173,21 @@ class Engine:
         """SQL that lists private histograms and sessions."""
         return self._sparse.list_sessions(asker)
 
-    def _analysis(self, statement: Ask) -> Analysis:
+    def _analysis(self, statement: Ask, box: Sandbox) -> Analysis:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
-            catalog = Catalog(cursor, self._policies)
+            catalog = Catalog(cursor, self._policies, box)
             return with_matrix(analyse(statement, catalog), catalog)
 
     def _ask(self, statement: Ask, text: str, asker: Asker) -> str:
-        analysis = self._analysis(statement)
-        asker.require_tables(analysis.request.asked_tables)
-        if statement.view is not None and self._views.is_ready(statement, text, asker, analysis.request.digest()):
-            return listings.status(self._views.ready(statement.view))
-        release = self._releaser.release(analysis.request.digest(), lambda: self._recipe(analysis), asker, text)
-        self._require_outer(release, analysis)
+        with Sandbox(self._answered) as box:
+            analysis = self._analysis(statement, box)
+            asker.require_tables(analysis.request.asked_tables)
+            digest = analysis.request.digest()
+            if statement.view is not None and self._views.is_ready(statement, text, asker, digest):
+                return listings.status(self._views.ready(statement.view))
+            release = self._releaser.release(digest, lambda: self._recipe(analysis, box), asker, text)
+            self._require_outer(release, analysis, box)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
@@ -206,16 +212,16 @@ class Engine:
         )
         return listings.status(self._tables.put(statement, text, asker, request, release))
 
-    def _recipe(self, analysis: Analysis) -> Recipe:
-        return recipe(analysis, lambda cursor, outer_sql: self._recheck(analysis, cursor, outer_sql))
+    def _recipe(self, analysis: Analysis, box: Sandbox) -> Recipe:
+        return recipe(analysis, lambda cursor, outer_sql: self._recheck(analysis, box, cursor, outer_sql), box)
 
-    def _recheck(self, analysis: Analysis, cursor: duckdb.DuckDBPyConnection, outer_sql: str) -> None:
+    def _recheck(self, analysis: Analysis, box: Sandbox, cursor: duckdb.DuckDBPyConnection, outer_sql: str) -> None:
         """What a new release must meet before its charge: facts as analysed, and SQL around it that binds."""
-        catalog = Catalog(cursor, self._policies)
+        catalog = Catalog(cursor, self._policies, box)
         catalog.require_unchanged(analysis.request)
         catalog.bind(outer_sql, analysis.outer.tables)
 
-    def _require_outer(self, release: StoredRelease, analysis: Analysis) -> None:
+    def _require_outer(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> None:
         """SQL around a release binds where nothing else is, before it runs where private tables are.
 
         This is asked of cached answers too: the price was paid for the release, not for this SQL around it.
@@ -224,7 +230,7 @@ class Engine:
         if known in self._bound:
             return
         with self._open_cursor() as cursor:
-            catalog = Catalog(cursor, self._policies)
+            catalog = Catalog(cursor, self._policies, box)
             columns = catalog.columns(TableName((self._store, "main", release.name)))
             catalog.bind(empty_release_sql(columns, release.laws, analysis), analysis.outer.tables)
         if len(self._bound) >= MOST_BOUND:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dpduck.edges.policy_text import policy_from_text, policy_to_text
 from dpduck.edges.roots import OpenCursor
-from dpduck.frontend.names import TableName, quote_identifier
+from dpduck.frontend.names import TableName, quote_identifier, quote_text
 from dpduck.frontend.policy import Policy
 from dpduck.privacy import Budget
 
@@ -16,9 +16,17 @@ class PolicyStore:
     """Reads and writes the policy tables of a store attached under a name.
 
     budget_of: the budget in force for a privacy unit, which another table's policy may have changed since.
+    home: the database and schema in which names of tables are looked up; None for those of the cursor that looks.
     """
 
-    def __init__(self, open_cursor: OpenCursor, store: str, budget_of: Callable[[str], Budget | None]) -> None:
+    def __init__(
+        self,
+        open_cursor: OpenCursor,
+        store: str,
+        budget_of: Callable[[str], Budget | None],
+        home: tuple[str, str] | None = None,
+    ) -> None:
+        self.home = home
         self._open_cursor = open_cursor
         self._budget_of = budget_of
         self._schema = f"{quote_identifier(store)}.dpduck"
@@ -37,16 +45,16 @@ class PolicyStore:
 
     def policy(self, table: TableName) -> Policy | None:
         """The policy in force, None where there is none."""
-        return next(iter(self._active("AND table_name = ?", [table.sql])), None)
+        return next(iter(self._active(f"AND table_name = {quote_text(table.sql)}")), None)
 
     def policies(self) -> list[Policy]:
         """Every policy in force, in the order of their tables' names."""
-        return self._active("", [])
+        return self._active("")
 
-    def _active(self, condition: str, parameters: list[str]) -> list[Policy]:
+    def _active(self, condition: str) -> list[Policy]:
         query = f"SELECT definition FROM {self._schema}.policies WHERE active {condition} ORDER BY table_name"
         with self._open_cursor() as cursor:
-            rows = cursor.execute(query, parameters).fetchall()
+            rows = cursor.execute(query).fetchall()
         return [self._with_budget(policy_from_text(row[0])) for row in rows]
 
     def _with_budget(self, policy: Policy) -> Policy:
@@ -91,7 +99,7 @@ class PolicyStore:
         """Whether the owner has declared the table public."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
-                f"SELECT 1 FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql]
+                f"SELECT 1 FROM {self._schema}.public_tables WHERE table_name = {quote_text(table.sql)}"
             ).fetchone()
         return row is not None
 

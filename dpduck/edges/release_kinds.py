@@ -13,6 +13,7 @@ from dpduck.edges.key_explain import explained_keys
 from dpduck.edges.key_release import KeyRecipe
 from dpduck.edges.planned import planned
 from dpduck.edges.releaser import Recipe
+from dpduck.edges.sandbox import Sandbox
 from dpduck.edges.summary_listing import summary_listing
 from dpduck.edges.summary_release import summary_recipe
 from dpduck.frontend.analyse import Analysis
@@ -21,14 +22,14 @@ from dpduck.frontend.request import Request
 Recheck = Callable[[duckdb.DuckDBPyConnection, str], None]
 
 
-def recipe(analysis: Analysis, recheck: Recheck) -> Recipe:
+def recipe(analysis: Analysis, recheck: Recheck, box: Sandbox) -> Recipe:
     """How the release of a request is made. recheck: takes the SQL that must bind before the charge."""
     request = analysis.request
     if request.summary is not None:
         return summary_recipe(request, lambda cursor: recheck(cursor, summary_check_sql(analysis)))
     if request.selection is not None:
         return KeyRecipe(request, lambda cursor: recheck(cursor, selected_check_sql(analysis)))
-    return CubeRecipe(request, lambda cursor, found: recheck(cursor, outer_check_sql(analysis, found)))
+    return CubeRecipe(request, lambda cursor, found: recheck(cursor, outer_check_sql(analysis, found)), box)
 
 
 def check_sql(analysis: Analysis) -> str:

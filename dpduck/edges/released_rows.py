@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpduck.edges.aggregate_answers import Answer, is_whole
 from dpduck.edges.planned import Planned, range_workload
-from dpduck.edges.sandbox import sandbox
+from dpduck.edges.sandbox import MOST_LABELS, Sandbox
 from dpduck.frontend.released_columns import (
     GROUPING_ID,
     GROUPING_SET,
@@ -39,13 +39,13 @@ def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str
     return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answers)
 
 
-def released_rows(found: Planned, answers: Sequence[Answer]) -> pa.Table:
-    """The rows of a release from the answers of every aggregate."""
+def released_rows(found: Planned, answers: Sequence[Answer], box: Sandbox) -> pa.Table:
+    """The rows of a release from the answers of every aggregate. box: where labels are cast."""
     request = found.request
     sizes = request.released_sizes
     cells = [prod(sizes[position] for position in grouping_set) for grouping_set in request.grouping_sets]
     columns: dict[str, pa.ChunkedArray] = {}
-    for position, name, labels in _key_columns(request.keys):
+    for position, name, labels in _key_columns(request.keys, box):
         chunks = [
             _key_chunk(labels, grouping_set, position, sizes, count)
             for grouping_set, count in zip(request.grouping_sets, cells, strict=True)
@@ -83,33 +83,43 @@ def _key_chunk(
     return labels.take(pa.array(codes))
 
 
-def _key_columns(keys: Sequence[Key]) -> list[tuple[int, str, pa.Array]]:
+def _key_columns(keys: Sequence[Key], box: Sandbox) -> list[tuple[int, str, pa.Array]]:
     """Every key column, those of range_end last: the key's position, the name, what each code or interval shows."""
     columns, ends = [], []
-    with sandbox() as connection:
-        for position, key in enumerate(keys):
-            labels = label_array(connection, key.labels, key.type_name)
-            if key.shape:
-                workload = range_workload(key)
-                last = pa.array(workload.stops - 1)
-                shown = last if key.shape == "prefixes" else pa.array(workload.starts)
-                ends.append((position, key.end_name, label_array(connection, key.ends, key.type_name).take(last)))
-                labels = labels.take(shown)
-            columns.append((position, key.name, labels))
+    for position, key in enumerate(keys):
+        labels = _cast_labels(box, key.labels, key.type_name)
+        if key.shape:
+            workload = range_workload(key)
+            last = pa.array(workload.stops - 1)
+            shown = last if key.shape == "prefixes" else pa.array(workload.starts)
+            ends.append((position, key.end_name, _cast_labels(box, key.ends, key.type_name).take(last)))
+            labels = labels.take(shown)
+        columns.append((position, key.name, labels))
     return columns + ends
+
+
+def _cast_labels(box: Sandbox, labels: Sequence[str | None], type_name: str) -> pa.Array:
+    def ask(connection: duckdb.DuckDBPyConnection) -> pa.Array:
+        return label_array(connection, labels, type_name)
+
+    if len(labels) <= MOST_LABELS:
+        return box.answer(("labels", tuple(labels), type_name), ask)
+    with box.cursor() as connection:
+        return ask(connection)
 
 
 def label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | None], type_name: str) -> pa.Array:
     """Labels as an Arrow array of the released type; types that Arrow lacks stay text and are cast on insertion."""
     texts = pa.table({"place": np.arange(len(labels)), "label": pa.array(labels, pa.string())})
-    connection.register("labels", texts)
-    array = _cast(connection, type_name) or texts.column("label").combine_chunks()
-    connection.unregister("labels")
-    return array
-
-
-def _cast(connection: duckdb.DuckDBPyConnection, type_name: str) -> pa.Array | None:
     if type_name in ("VARCHAR", "HUGEINT", "UHUGEINT", "UUID", "TIME"):
-        return None
+        return texts.column("label").combine_chunks()
+    connection.register("labels", texts)
+    try:
+        return _cast(connection, type_name)
+    finally:
+        connection.unregister("labels")
+
+
+def _cast(connection: duckdb.DuckDBPyConnection, type_name: str) -> pa.Array:
     table = connection.sql(f"SELECT CAST(label AS {type_name}) AS label FROM labels ORDER BY place").to_arrow_table()
     return table.column("label").combine_chunks()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -16,56 +19,154 @@ from dpduck.frontend.duckdb_tree import check_tree
 from dpduck.frontend.names import TableName, quote_identifier
 from dpduck.frontend.public_facts import Column, Image, ImageInput
 
+Tables = Mapping[TableName, Sequence[Column]]
+Fact = TypeVar("Fact")
+
+MOST_ANSWERS = 512
+MOST_LABELS = 4096
+"""Longer lists of labels are cast again for each release."""
+
 _OWN_DATABASES = ("memory", "system", "temp")
+_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+}
+
+
+class Answered:
+    """What sandboxes have answered lately. An answer follows from the question alone: SQL text, types, public labels.
+
+    Nothing else passes from statement to statement; what was refused is asked again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, question: Hashable) -> Any:
+        """The answer, None where there is none."""
+        with self._lock:
+            if question in self._answers:
+                self._answers.move_to_end(question)
+            return self._answers.get(question)
+
+    def put(self, question: Hashable, answer: object) -> None:
+        """Remembers an answer in the place of the one that was not asked for longest."""
+        with self._lock:
+            self._answers[question] = answer
+            if len(self._answers) > MOST_ANSWERS:
+                self._answers.popitem(last=False)
+
+
+class Sandbox:
+    """An in-memory DuckDB that can reach nothing outside itself, for all questions of one statement, never of two.
+
+    It is opened by the first question that has no answer yet. Copies of tables stay, each with one row of NULLs;
+    whatever else a question makes or sets goes with its cursor.
+    """
+
+    def __init__(self, answered: Answered | None = None) -> None:
+        self._answered = answered or Answered()
+        self._root: duckdb.DuckDBPyConnection | None = None
+        self._copies: dict[TableName, tuple[Column, ...]] = {}
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._root is not None:
+            self._root.close()
+            self._root = None
+            self._copies.clear()
+
+    @contextmanager
+    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection to it with temporary objects and settings of its own."""
+        if self._root is None:
+            self._root = duckdb.connect(":memory:", config=_CLOSED)
+        with self._root.cursor() as cursor:
+            yield cursor
+
+    def answer(self, question: Hashable, ask: Callable[[duckdb.DuckDBPyConnection], Fact]) -> Fact:
+        """The answer to a question that says all that it depends on."""
+        known: Fact | None = self._answered.get(question)
+        if known is not None:
+            return known
+        with self.cursor() as connection:
+            found = ask(connection)
+        self._answered.put(question, found)
+        return found
+
+    def bind(self, select_sql: str, tables: Tables) -> tuple[Column, ...]:
+        """The columns of a SELECT over copies of the tables; DuckDB's complaint becomes a Refusal."""
+
+        def ask(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
+            self._copy(connection, tables)
+            return _bound(connection, select_sql)
+
+        return self.answer(("bind", select_sql, _shapes(tables)), ask)
+
+    def bind_rows(self, row_sql: str, once_sql: str, tables: Tables) -> None:
+        """Checks SQL over rows: DuckDB's own parse of it, its binding, and once_sql over a row of NULLs."""
+
+        def ask(connection: duckdb.DuckDBPyConnection) -> bool:
+            self._copy(connection, tables)
+            _bind_rows(connection, row_sql, once_sql)
+            return True
+
+        self.answer(("bind_rows", row_sql, once_sql, _shapes(tables)), ask)
+
+    def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+        """Evaluates an expression over every combination of public labels."""
+        with self.cursor() as connection:
+            return _image(connection, expression_sql, columns)
+
+    def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
+        """Copies of tables that are not there yet, or are there with other columns."""
+        for table, columns in tables.items():
+            if self._copies.get(table) == tuple(columns):
+                continue
+            if self._copies.pop(table, None) is not None:
+                connection.execute(f"DROP TABLE {table.sql}")
+            _create_copy(connection, table, columns)
+            connection.execute(f"INSERT INTO {table.sql} DEFAULT VALUES")
+            self._copies[table] = tuple(columns)
+
+
+def _shapes(tables: Tables) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:
+    return tuple((table, tuple(columns)) for table, columns in tables.items())
 
 
 @contextmanager
 def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
-    """An in-memory DuckDB that can reach nothing outside itself."""
-    connection = duckdb.connect(":memory:", config={"threads": 1})
-    try:
-        for setting in (
-            "SET python_enable_replacements = false",
-            "SET autoinstall_known_extensions = false",
-            "SET autoload_known_extensions = false",
-            "SET enable_external_access = false",
-        ):
-            connection.execute(setting)
+    """A sandbox for one question."""
+    with Sandbox() as box, box.cursor() as connection:
         yield connection
-    finally:
-        connection.close()
 
 
-def bind(select_sql: str, tables: Mapping[TableName, Sequence[Column]]) -> tuple[Column, ...]:
-    """The columns of a SELECT over empty copies of the tables; DuckDB's complaint becomes a Refusal."""
-    with sandbox() as connection:
-        for table, columns in tables.items():
-            _create_empty(connection, table, columns)
-        try:
-            if len(connection.extract_statements(select_sql)) != 1:
-                raise Refusal("DuckDB reads more than one statement in this", accepted="one SELECT")
-            rows = connection.execute(f"DESCRIBE {select_sql}").fetchall()
-            connection.execute(f"SELECT * FROM ({select_sql}) LIMIT 0").fetchall()
-        except duckdb.Error as error:
-            raise _complaint(error) from None
+def _bound(connection: duckdb.DuckDBPyConnection, select_sql: str) -> tuple[Column, ...]:
+    try:
+        if len(connection.extract_statements(select_sql)) != 1:
+            raise Refusal("DuckDB reads more than one statement in this", accepted="one SELECT")
+        rows = connection.execute(f"DESCRIBE {select_sql}").fetchall()
+        connection.execute(f"SELECT * FROM ({select_sql}) LIMIT 0").fetchall()
+    except duckdb.Error as error:
+        raise _complaint(error) from None
     return tuple(Column(row[0], row[1]) for row in rows)
 
 
-def bind_rows(row_sql: str, once_sql: str, tables: Mapping[TableName, Sequence[Column]]) -> None:
-    """Checks SQL over rows: DuckDB's own parse of it, its binding, and once_sql over a row of NULLs."""
-    with sandbox() as connection:
-        for table, columns in tables.items():
-            _create_empty(connection, table, columns)
-        try:
-            tree = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [row_sql]).fetchone()
-            check_tree(json.loads(tree[0]) if tree is not None else None)
-            connection.execute(f"SELECT * FROM ({row_sql}) LIMIT 0").fetchall()
-            for table in tables:
-                connection.execute(f"INSERT INTO {table.sql} DEFAULT VALUES")
-            connection.execute("PRAGMA disable_optimizer")  # it would fold what is always NULL, constants inside it too
-            connection.execute(once_sql).fetchall()
-        except duckdb.Error as error:
-            raise _complaint(error) from None
+def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: str) -> None:
+    try:
+        tree = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [row_sql]).fetchone()
+        check_tree(json.loads(tree[0]) if tree is not None else None)
+        connection.execute(f"SELECT * FROM ({row_sql}) LIMIT 0").fetchall()
+        connection.execute("PRAGMA disable_optimizer")  # it would fold what is always NULL, constants inside it too
+        connection.execute(once_sql).fetchall()
+    except duckdb.Error as error:
+        raise _complaint(error) from None
 
 
 def _complaint(error: duckdb.Error) -> Refusal:
@@ -78,7 +179,7 @@ def _said(error: duckdb.Error) -> str:
     return re.sub(r'"?\b[rp]\d+"?\.', "", said)
 
 
-def _create_empty(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
     """A table of the same columns; those of types that a plain DuckDB does not know are left out."""
     database, schema, _ = table.parts
     if database.lower() not in _OWN_DATABASES:
@@ -105,31 +206,27 @@ def _is_known(connection: duckdb.DuckDBPyConnection, type_name: str) -> bool:
     return True
 
 
-def image(expression_sql: str, columns: Sequence[ImageInput]) -> Image:
-    """Evaluates an expression over every combination of public labels."""
-    with sandbox() as connection:
-        for number, column in enumerate(columns):
-            labels = pa.table(
-                {"code": pa.array(range(len(column.labels))), "label": pa.array(column.labels, pa.string())}
-            )
-            connection.register(f"labels_{number}", labels)
-        order = ", ".join(f"dpduck_code_{number}" for number in range(len(columns)))
-        try:
-            sql = f"SELECT {expression_sql} AS value, row_number() OVER (ORDER BY {order}) AS place"
-            sql = f"{sql} FROM {_aliased(columns)}"
-            type_name = str(connection.execute(f"DESCRIBE {sql}").fetchall()[0][1])
-            _require_plain(type_name)
-            connection.execute(f"CREATE TABLE image AS {sql}")
-            _require_text_form(connection, type_name)
-            labels_sql = "SELECT max(CAST(value AS VARCHAR)) FROM image GROUP BY value ORDER BY value NULLS LAST"
-            codes_sql = "SELECT dense_rank() OVER (ORDER BY value NULLS LAST) - 1 FROM image ORDER BY place"
-            found = tuple(row[0] for row in connection.execute(labels_sql).fetchall())
-            codes = tuple(row[0] for row in connection.execute(codes_sql).fetchall())
-        except duckdb.Error as error:
-            raise Refusal(
-                f"the expression fails on the public domain: {_said(error)}",
-                accepted="an expression that every declared value can go through",
-            ) from None
+def _image(connection: duckdb.DuckDBPyConnection, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+    for number, column in enumerate(columns):
+        labels = pa.table({"code": pa.array(range(len(column.labels))), "label": pa.array(column.labels, pa.string())})
+        connection.register(f"labels_{number}", labels)
+    order = ", ".join(f"dpduck_code_{number}" for number in range(len(columns)))
+    try:
+        sql = f"SELECT {expression_sql} AS value, row_number() OVER (ORDER BY {order}) AS place"
+        sql = f"{sql} FROM {_aliased(columns)}"
+        type_name = str(connection.execute(f"DESCRIBE {sql}").fetchall()[0][1])
+        _require_plain(type_name)
+        connection.execute(f"CREATE TEMP TABLE image AS {sql}")
+        _require_text_form(connection, type_name)
+        labels_sql = "SELECT max(CAST(value AS VARCHAR)) FROM image GROUP BY value ORDER BY value NULLS LAST"
+        codes_sql = "SELECT dense_rank() OVER (ORDER BY value NULLS LAST) - 1 FROM image ORDER BY place"
+        found = tuple(row[0] for row in connection.execute(labels_sql).fetchall())
+        codes = tuple(row[0] for row in connection.execute(codes_sql).fetchall())
+    except duckdb.Error as error:
+        raise Refusal(
+            f"the expression fails on the public domain: {_said(error)}",
+            accepted="an expression that every declared value can go through",
+        ) from None
     return Image(type_name, found, codes)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
+from time import monotonic
 
 from dpduck.errors import Refusal
 from dpduck.planning.budgets import safe_spreads
@@ -10,11 +12,40 @@ from dpduck.planning.marginal_variance import workload_variances
 from dpduck.planning.measurement_list import FamilyMeasurements
 from dpduck.planning.plan import NoiseKind, Plan
 from dpduck.planning.view_objective import ViewObjective
-from dpduck.planning.view_search import search_views
+from dpduck.planning.view_search import FoundViews, search_views
 from dpduck.strategies.optimised_views import sets_of
 from dpduck.workload.kronecker import IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
+
+REMEMBERED_MARGINALS = 64
+"""Views of workloads of at most so many marginals are searched once and remembered: they depend on nothing else."""
+
+
+class _CutShort(Exception):
+    """A search that the clock may have ended: what it found is used, and not remembered."""
+
+    def __init__(self, found: FoundViews) -> None:
+        self.found = found
+
+
+def _searched(workload: MarginalWorkload, closed: Lattice, seconds: float) -> FoundViews:
+    if len(workload.marginals) > REMEMBERED_MARGINALS:
+        return search_views(ViewObjective.of(workload, closed), workload, seconds)
+    try:
+        return _whole_search(workload, seconds)
+    except _CutShort as cut:
+        return cut.found
+
+
+@lru_cache(maxsize=128)
+def _whole_search(workload: MarginalWorkload, seconds: float) -> FoundViews:
+    begin = monotonic()
+    closed = close_downward(workload.marginals, workload.sizes)
+    found = search_views(ViewObjective.of(workload, closed), workload, seconds)
+    if monotonic() - begin >= seconds:
+        raise _CutShort(found)
+    return found
 
 
 def plan_optimised_views(
@@ -34,7 +65,7 @@ def plan_optimised_views(
     if noise is not NoiseKind.LAPLACE:
         raise Refusal("strategy = 'O' is for pure epsilon budgets", accepted="strategy = 'R' or 'auto'")
     closed = lattice or close_downward(workload.marginals, workload.sizes)
-    found = search_views(ViewObjective.of(workload, closed), workload, planning_seconds)
+    found = _searched(workload, closed, planning_seconds)
     sets = sets_of(closed, found.views)
     spreads = safe_spreads(noise, 1 / (found.budgets * float(amount)), [1] * len(sets), amount, unit_bound)
     measurements = FamilyMeasurements(sets, [IdentityFactor(size) for size in workload.sizes], spreads)

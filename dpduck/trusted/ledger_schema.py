@@ -67,7 +67,7 @@ class LedgerTable:
 
     def rows_from(self, first_id: int) -> Iterator[LedgerRow]:
         """Every row from this id on, in order."""
-        yield from self._rows("WHERE id >= ?", [first_id])
+        yield from self._rows(f"WHERE id >= {int(first_id)}", [])
 
     def rows_of(self, principal: str | None) -> Iterator[LedgerRow]:
         """Every row, or those of one principal, in order."""

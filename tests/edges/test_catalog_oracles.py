@@ -57,6 +57,22 @@ def test_a_macro_over_a_builtin_is_refused(clinic: Clinic, macro: str) -> None:
     assert clinic.dp(by("sex")) == answer
 
 
+def test_a_macro_that_comes_meanwhile_is_not_what_counts(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A macro made between analysis and count takes no built-in's place: private rows are read with DuckDB's own."""
+    planned = planned_module.planned
+
+    def meanwhile(request: Any) -> Any:
+        with clinic.con.cursor() as cursor:
+            cursor.execute("CREATE MACRO list_position(a, b) AS 1")
+            cursor.execute('CREATE MACRO "-"(a, b) AS 1')
+        return planned(request)
+
+    monkeypatch.setattr("dpduck.edges.cube_release.planned", meanwhile)
+    counts = {ward: n for ward, n in clinic.dp(by("ward", "5")) if ward != "w5"}
+    assert counts == {f"w{number}": pytest.approx(200, abs=50) for number in range(5)}  # 1 - P < exp(-58)
+    assert "hides the built-in" in clinic.refused(by("sex"))
+
+
 def test_a_temporary_macro_does_not_reach_private_rows(clinic: Clinic) -> None:
     """The client's own temporary macros are not seen by the cursor that counts."""
     clinic.rows("CREATE TEMP MACRO hash(x) AS error('seen')")
