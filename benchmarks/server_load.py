@@ -120,11 +120,21 @@ class Counted:
 
 
 def run_clients(address: str, tokens: list[str], askers: int, readers: int, reading: str, seconds: float) -> Counted:
-    """Each client is a process of the stock DuckDB library, so that clients do not hold each other up."""
+    """Each client is a process of the stock DuckDB library, so that clients do not hold each other up.
+
+    A client's number is in its questions: no run asks what another one asked.
+    """
+    first = 50 if reading == "spin" else 0
     command = [sys.executable, str(Path(__file__).with_name("_server_client.py")), address]
     begun = [
         subprocess.Popen(
-            [*command, tokens[number % len(tokens)], "ask" if number < askers else reading, str(number), str(seconds)]
+            [
+                *command,
+                tokens[number % len(tokens)],
+                "ask" if number < askers else reading,
+                str(first + number),
+                str(seconds),
+            ]
             + [str(extension_file(name, "the wheel")) for name in ("httpfs", "quack")],
             stdout=subprocess.PIPE,
             text=True,
