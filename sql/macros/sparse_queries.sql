@@ -11,9 +11,11 @@ CREATE OR REPLACE MACRO dp_key(parts) AS
     array_to_string(list_transform(parts, lambda part: strlen(part) || ':' || part), ',');
 
 -- The keys of a conjunction over boolean columns: true or false for a literal, NULL for a column that is free.
--- Two keys for every free column more: few of them can be free.
+-- Each free column doubles the number of keys: at most 20 of them can be free.
 CREATE OR REPLACE MACRO dp_conjunction(literals) AS
-    CASE WHEN len(literals) = 1 THEN list_transform(
+    CASE WHEN len(literals) - list_count(literals) > 20
+    THEN error('more than 20 free columns in a conjunction; accepted: true or false for more of them')
+    WHEN len(literals) = 1 THEN list_transform(
         list_filter([true, false], lambda choice: literals[1] IS NULL OR literals[1] = choice),
         lambda choice: CAST(choice AS VARCHAR))
     ELSE list_reduce(

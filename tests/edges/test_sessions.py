@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from dpduck.edges.asker import Asker
@@ -177,6 +178,17 @@ def test_an_alpha_that_cannot_be_is_refused_free_of_charge(visits: Clinic) -> No
     pure = "CREATE PRIVATE SESSION p OPTIONS (epsilon = 20, queries = 100, updates = 3) ON visits (code)"
     assert visits.dp(pure) == [("p is ready",)]
     assert ask(visits, "p", "['K0']")[MARGIN] > 0
+
+
+def test_conjunctions_in_a_session(visits: Clinic) -> None:
+    """Issue 8, item 4: a conjunction with one free column is a question of two keys. False alarm below 1e-9."""
+    options = "epsilon = 50, delta = 1e-6, sparsity = 2, queries = 10, updates = 2, beta = 1e-9"
+    visits.dp(f"CREATE PRIVATE SESSION flags OPTIONS ({options}) ON visits (smoker, senior)")
+    row = ask(visits, "flags", "dp_conjunction([NULL, true])")
+    assert abs(row[ANSWER] - visits.value("SELECT count(*) FROM visits WHERE senior")) <= row[MARGIN]
+    assert row == ask(visits, "flags", "[(true, true), (false, true)]")
+    with pytest.raises(duckdb.Error, match="more than 20 free columns"):
+        visits.rows("SELECT dp_conjunction(list_transform(range(40), lambda i: CAST(NULL AS BOOLEAN)))")
 
 
 def test_a_key_counts_once_in_a_question(visits: Clinic) -> None:
