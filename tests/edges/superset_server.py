@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from tests.edges.postgres_server import free_port
+from tests.ports import free_port
 
 CONFIG = """
 SECRET_KEY = "for a test on this machine alone, 0123456789"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 
 import duckdb
 import pytest
 
-from dpduck.accounting import rho_of
-from tests.edges.selected_keys import ask, charges, open_calls, statement
+from tests.edges.selected_keys import DELTA, KEY_DELTA, PRICE, RHO, ask, charges, open_calls, statement
 
 BY_REASON = "reason, count(*) AS n, dp_stderr(n) AS s FROM calls GROUP BY reason ORDER BY reason"
 COMMON = [f"common {number}" for number in range(4)]
+UNIT_OF_ROWS = f"CREATE PRIVACY POLICY ON calls (PRIVACY UNIT ROW, BUDGET ({PRICE}, delta = {DELTA}, delta_keys = 5e-17))"
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def calls() -> Iterator[duckdb.DuckDBPyConnection]:
 def test_common_keys_are_published_and_rare_ones_are_not(calls: duckdb.DuckDBPyConnection) -> None:
     """A key of 1,200 callers is shown with its count, NULL as a value of its own; one of a single caller is not.
 
-    Noise has a standard deviation of 20 for the answers: 12 of them are exceeded with probability below 1e-30.
+    Noise has a standard deviation of 12 for the answers: 12 of them are exceeded with probability below 1e-30.
     """
     rows = ask(calls, statement(BY_REASON))
     assert [row[0] for row in rows] == [*COMMON, None]
@@ -38,16 +37,16 @@ def test_the_charge_is_rho_and_the_share_of_delta(calls: duckdb.DuckDBPyConnecti
     """Keys cost the share of delta that the budget keeps for them, the rest buys rho; asking again is free."""
     first = ask(calls, statement(BY_REASON))
     assert ask(calls, statement(BY_REASON)) == first
-    rho = rho_of(Fraction(1), Fraction(5, 10**7))
-    assert charges(calls) == [(None, pytest.approx(float(rho)), pytest.approx(5e-7))]
+    price = pytest.approx(float(RHO)), pytest.approx(float(KEY_DELTA), abs=0)
+    assert charges(calls) == [(None, *price)]
     spent = calls.execute("SELECT measure, spent FROM dp_budget()").fetchall()
-    assert dict(spent) == {"rho": pytest.approx(float(rho)), "delta": pytest.approx(5e-7)}
+    assert dict(spent) == dict(zip(("rho", "delta"), price, strict=True))
 
 
 def test_a_whole_budget_is_one_statement() -> None:
     """Epsilon and delta of the budget buy exactly its rho and its delta for keys, and nothing is left."""
     with open_calls() as calls:
-        ask(calls, statement(BY_REASON, price="epsilon = 10").replace("1e-6", "1e-5"))
+        ask(calls, statement(BY_REASON, price="epsilon = 40", delta="1e-15"))
         left = calls.execute("SELECT remaining FROM dp_budget()").fetchall()
         assert left == [(0.0,), (0.0,)]
         with pytest.raises(duckdb.Error, match="left; accepted: a budget widened by the owner"):
@@ -58,13 +57,13 @@ def test_laplace_thresholds_charge_epsilon_and_the_whole_delta(calls: duckdb.Duc
     """LAPLACE_THRESHOLD is paid as epsilon^2/2 of rho, and its delta is for keys alone."""
     rows = ask(calls, statement(BY_REASON, "max_rows_contributed = 1", strategy="LAPLACE_THRESHOLD"))
     assert [row[0] for row in rows] == [*COMMON, None]
-    assert charges(calls) == [(1.0, 0.5, pytest.approx(1e-6))]
+    assert charges(calls) == [(3.0, 4.5, pytest.approx(1e-16, abs=0))]
 
 
 def test_a_rho_beside_a_delta(calls: duckdb.DuckDBPyConnection) -> None:
     """rho = .. takes a delta that is for keys alone."""
     ask(calls, statement(BY_REASON, price="rho = 0.05"))
-    assert charges(calls) == [(None, 0.05, pytest.approx(1e-6))]
+    assert charges(calls) == [(None, 0.05, pytest.approx(1e-16, abs=0))]
 
 
 def test_no_key_is_published(calls: duckdb.DuckDBPyConnection) -> None:
@@ -143,17 +142,18 @@ def test_expressions_over_private_text_cannot_fail(calls: duckdb.DuckDBPyConnect
 def test_a_view_keeps_the_published_keys(calls: duckdb.DuckDBPyConnection) -> None:
     """A private view holds what was published and nothing else, under a comment that names its delta."""
     body = "reason, count(*) AS n FROM calls GROUP BY reason"
-    options = "epsilon = 1, delta = 1e-6, group_selection_strategy = GAUSSIAN_THRESHOLD"
+    options = f"{PRICE}, delta = {DELTA}, group_selection_strategy = GAUSSIAN_THRESHOLD"
     ask(calls, f"CREATE PRIVATE VIEW reasons OPTIONS ({options}) AS SELECT {body}")
     rows = calls.execute("SELECT reason FROM private.reasons ORDER BY reason").fetchall()
     assert [row[0] for row in rows] == [*COMMON, None]
     comment = calls.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'reasons'").fetchall()
-    assert "delta = 5e-07 for selected keys" in str(comment)
+    assert "delta = 5e-17 for selected keys" in str(comment)
 
 
 def test_explain_shows_threshold_noise_and_chances(calls: duckdb.DuckDBPyConnection) -> None:
     """dp_explain: the threshold, the noise and how likely groups of 1, 10, 50, 100, 500 units are published; free."""
-    text = statement("reason, count(*) FROM calls GROUP BY reason", "max_groups_contributed = 2")
+    body = "reason, count(*) FROM calls GROUP BY reason"
+    text = statement(body, "max_groups_contributed = 2", price="epsilon = 1", delta="1e-6")
     rows = calls.execute(
         "SELECT strategy, chosen, threshold, selection_stderr, published_1, published_10, published_50, published_100, "
         "published_500, cells FROM dp_explain(?)",
@@ -169,24 +169,21 @@ def test_explain_shows_threshold_noise_and_chances(calls: duckdb.DuckDBPyConnect
 
 def test_units_of_single_rows() -> None:
     """PRIVACY UNIT ROW: every row is in one group, and its count answers count(*) itself: one query is paid."""
-    policy = "CREATE PRIVACY POLICY ON calls (PRIVACY UNIT ROW, BUDGET (epsilon = 1, delta = 1e-6, delta_keys = 5e-7))"
-    with open_calls(policy) as calls:
+    with open_calls(UNIT_OF_ROWS) as calls:
         rows = ask(calls, statement(BY_REASON))
         assert [row[0] for row in rows] == [*COMMON, None]
-        rho = float(rho_of(Fraction(1), Fraction(5, 10**7)))
-        assert rows[0][2] == pytest.approx((1 / (2 * rho)) ** 0.5)
+        assert rows[0][2] == pytest.approx(float(1 / (2 * RHO)) ** 0.5)
 
 
 def test_a_row_that_a_join_repeats() -> None:
     """PRIVACY UNIT ROW: a row that a join makes three is paid as three, in one group or in three."""
-    policy = "CREATE PRIVACY POLICY ON calls (PRIVACY UNIT ROW, BUDGET (epsilon = 1, delta = 1e-6, delta_keys = 5e-7))"
-    with open_calls(policy) as calls:
+    with open_calls(UNIT_OF_ROWS) as calls:
         calls.execute("CREATE TABLE offers AS SELECT i % 2 AS day, 'offer ' || (i // 2) AS offer FROM range(6) AS r(i)")
         ask(calls, "DECLARE PUBLIC TABLE offers")
         body = "reason, offer, count(*) AS n, dp_stderr(n) FROM calls JOIN offers ON calls.age % 2 = offers.day"
         rows = ask(calls, statement(f"{body} GROUP BY ALL ORDER BY ALL"))
         assert {row[:2] for row in rows} == {(reason, f"offer {n}") for reason in (*COMMON, None) for n in range(3)}
-        assert rows[0][3] == pytest.approx(3 * (1 / (2 * float(rho_of(Fraction(1), Fraction(5, 10**7))))) ** 0.5)
+        assert rows[0][3] == pytest.approx(3 * float(1 / (2 * RHO)) ** 0.5)
         assert all(abs(int(str(row[2])) - (600 if row[0] is None else 1200)) < 300 for row in rows)
 
 
@@ -219,8 +216,7 @@ def test_the_number_of_units_costs_nothing_beside_the_selection(calls: duckdb.Du
     text = f"reason, {counted} AS n, dp_stderr(n) AS s FROM calls GROUP BY reason ORDER BY reason"
     rows = ask(calls, statement(text, "max_groups_contributed = 2"))
     assert [row[0] for row in rows] == [*COMMON, None]
-    rho = float(rho_of(Fraction(1), Fraction(5, 10**7)))
-    assert rows[0][2] == pytest.approx((2 / (2 * rho)) ** 0.5)
+    assert rows[0][2] == pytest.approx(float(1 / RHO) ** 0.5)
     threshold = calls.execute("SELECT threshold, groups FROM dp_explain(?)", [statement(text)]).fetchone()
     assert threshold is not None and threshold[1] == 1
     assert all(int(str(row[1])) > 20 for row in rows)

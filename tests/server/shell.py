@@ -7,7 +7,6 @@ import re
 import selectors
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,9 +20,10 @@ import pytest
 
 from dpduck.edges.extensions import extension_file
 from dpduck.errors import Refusal
+from tests.ports import free_port
 
 STOCK = "1.5.5"
-_READY, _GONE, _ANSWER = 60, 60, 120
+_PATIENCE = 600  # seconds for whatever must come: a busy machine is no failure
 EXTENSIONS = ("httpfs", "quack")
 
 
@@ -58,7 +58,7 @@ class Server:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(_GONE)
+        return self.process.wait(_PATIENCE)
 
 
 def start(database: Path, *options: str, address: str = "") -> Server:
@@ -70,7 +70,7 @@ def start(database: Path, *options: str, address: str = "") -> Server:
     assert process.stdout is not None and process.stderr is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        if not selector.select(_READY):
+        if not selector.select(_PATIENCE):
             process.kill()
             raise AssertionError("the server does not say that it is ready")
     line = process.stdout.readline().strip()
@@ -92,12 +92,6 @@ def serving(database: Path, *options: str) -> Iterator[Server]:
         server.process.stderr.close()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return int(probe.getsockname()[1])
-
-
 def attach(address: str, token: str) -> str:
     """What a user types first; the extensions come from files where nothing can be downloaded."""
     loads = "".join(f"LOAD '{extension_file(name, '')}'; " for name in EXTENSIONS)
@@ -111,7 +105,7 @@ def shell(script: str, *arguments: str, mode: str = "csv") -> tuple[str, str]:
     environment = dict(os.environ, NO_COLOR="1", HOME=os.environ.get("DPDUCK_STATE_DIR", "/tmp"))
     done = subprocess.run(
         [str(path), f"-{mode}", "-init", "/dev/null", *arguments], input=script, capture_output=True, text=True,
-        timeout=_ANSWER, env=environment, check=False,
+        timeout=_PATIENCE, env=environment, check=False,
     )  # fmt: skip
     return _plain(done.stdout), _plain(done.stderr)
 
