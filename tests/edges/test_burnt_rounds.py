@@ -14,7 +14,8 @@ from dpduck.trusted.session_gate import Questions, SessionGate
 from tests.edges.clinics import Clinic
 from tests.edges.sparse import ask, fill
 
-DEAR = "CREATE PRIVATE SESSION s OPTIONS (epsilon = 50, delta = 1e-6, sparsity = 8, queries = 100, updates = 2) ON "
+PRICE = "epsilon = 50, delta = 1e-6, beta = 1e-9"  # the gate is 40 scales of its noise above an absent key
+DEAR = f"CREATE PRIVATE SESSION s OPTIONS ({PRICE}, sparsity = 8, queries = 100, updates = 2) ON "
 
 
 class Broken:

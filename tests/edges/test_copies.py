@@ -122,7 +122,7 @@ def test_two_processes_on_copies_of_one_store(open_clinic: OpenClinic, clinic_fi
     assert process.stdout.readline() == "open\n"
     clinic = open_clinic(clinic_file)
     assert len(clinic.dp(by("ward"))) == 6
-    output, _ = process.communicate("go\n", timeout=60)
+    output, _ = process.communicate("go\n", timeout=600)
     assert "copies of the store were used" in output or "older copy" in output
     assert "accepted:" in output and output.count("\n") == 1
     assert clinic.charges() == 2

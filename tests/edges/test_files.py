@@ -22,7 +22,7 @@ OpenClinic = Callable[..., Clinic]
 def in_another_process(code: str, *arguments: object) -> str:
     """What a fresh Python prints."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=1200
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

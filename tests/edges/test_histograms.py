@@ -51,18 +51,23 @@ def test_answers_lie_within_their_margins(visits: Clinic) -> None:
 
 
 def test_another_histogram_has_other_noise(visits: Clinic) -> None:
-    """A new epoch, or another tag, is a new charge and a new secret; the old one repeats its values."""
+    """A new epoch, or another tag, is a new charge and a new secret; the old one repeats its values.
+
+    Noise of deviation 8 or more: two values agree with a chance below 0.036, twelve in a row with one below 1e-17.
+    """
     histogram(visits)
-    many = "list_transform(range(40), lambda i: 'absent' || i)"
-    old = [ask(visits, "h", f"[{many}[{i}]]")[1] for i in range(1, 5)]
+
+    def values() -> list[float]:
+        return [ask(visits, "h", f"['absent{i}']")[1] for i in range(12)]
+
+    old = values()
     charges = visits.charges()
     visits.dp("ALTER PRIVACY POLICY ON visits NEW EPOCH")
-    assert [ask(visits, "h", f"[{many}[{i}]]")[1] for i in range(1, 5)] == old
+    assert values() == old
     visits.dp("DROP PRIVATE HISTOGRAM h")
     histogram(visits)
     assert visits.charges() == charges + 1
-    assert ask(visits, "h", many)[1] != pytest.approx(sum(old))
-    assert [ask(visits, "h", f"[{many}[{i}]]")[1] for i in range(1, 5)] != old
+    assert values() != old
 
 
 def test_keys_are_canonical(visits: Clinic) -> None:

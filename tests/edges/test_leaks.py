@@ -22,7 +22,8 @@ from tests.edges.clinics import Clinic, by, one_line
 
 OpenClinic = Callable[..., Clinic]
 TEXTS = ("xq-canary-patient", "xq-canary-ward", "xq-canary-note")
-NUMBERS = ("918273641", "918273642", "918273643")
+# 18 digits and 8 bytes: no noisy number, address, checksum or key shows one by chance (1e-13 where files are searched)
+NUMBERS = ("918273641546372819", "918273642546372819", "918273643546372819")
 CANARIES = (*TEXTS, *NUMBERS)
 ROWS = 7919
 POLICY = """CREATE PRIVACY POLICY ON visits (
@@ -62,11 +63,13 @@ def plant(clinic: Clinic) -> None:
     """Private rows with values that can be recognised: in unit, domain and other columns, in and out of domains."""
     clinic.rows(
         f"CREATE TABLE visits AS SELECT range % 2 AS sex, range * 7 % 100 AS age, 'xq-canary-patient' || range // 4 "
-        f"AS patient, 'w' || range % 5 AS ward, 'xq-canary-note' || range AS note, 918273641 AS cost FROM range({ROWS})"
+        f"AS patient, 'w' || range % 5 AS ward, 'xq-canary-note' || range AS note, {NUMBERS[0]} AS cost "
+        f"FROM range({ROWS})"
     )
     clinic.rows(
-        "INSERT INTO visits VALUES (918273642, 918273643, 'xq-canary-patient', 'xq-canary-ward', 'xq-canary-note', 1), "
-        "(NULL, NULL, NULL, NULL, NULL, NULL), (1, 5, 'p', 'w1', 'xq-canary-note', 918273641)"
+        f"INSERT INTO visits VALUES ({NUMBERS[1]}, {NUMBERS[2]}, 'xq-canary-patient', 'xq-canary-ward', "
+        "'xq-canary-note', 1), (NULL, NULL, NULL, NULL, NULL, NULL), "
+        f"(1, 5, 'p', 'w1', 'xq-canary-note', {NUMBERS[0]})"
     )
     clinic.rows("CREATE TABLE wards AS SELECT 'w' || range AS name, 'region' || range % 2 AS region FROM range(6)")
     clinic.protect(POLICY)
@@ -138,7 +141,7 @@ def test_no_planted_value_in_any_file(open_clinic: OpenClinic, tmp_path: Path, s
         for path in others():
             content = path.read_bytes()
             assert not [canary for canary in CANARIES if canary.encode() in content], path.name
-            assert not [number for number in NUMBERS if int(number).to_bytes(4, "little") in content], path.name
+            assert not [number for number in NUMBERS if int(number).to_bytes(8, "little") in content], path.name
     assert b"xq-canary" in database.read_bytes()
 
 
@@ -170,7 +173,7 @@ def reachable(roots: list[Any]) -> Iterator[Any]:
 
 def quoting(error: type[BaseException]) -> Callable[..., NoReturn]:
     def fail(*_: object, **__: object) -> NoReturn:
-        raise error("xq-canary-patient17 had 918273641 at ward xq-canary-ward")
+        raise error(f"xq-canary-patient17 had {NUMBERS[0]} at ward xq-canary-ward")
 
     return fail
 

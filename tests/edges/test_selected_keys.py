@@ -11,7 +11,9 @@ from tests.edges.selected_keys import DELTA, KEY_DELTA, PRICE, RHO, ask, charges
 
 BY_REASON = "reason, count(*) AS n, dp_stderr(n) AS s FROM calls GROUP BY reason ORDER BY reason"
 COMMON = [f"common {number}" for number in range(4)]
-UNIT_OF_ROWS = f"CREATE PRIVACY POLICY ON calls (PRIVACY UNIT ROW, BUDGET ({PRICE}, delta = {DELTA}, delta_keys = 5e-17))"
+UNIT_OF_ROWS = (
+    f"CREATE PRIVACY POLICY ON calls (PRIVACY UNIT ROW, BUDGET ({PRICE}, delta = {DELTA}, delta_keys = 5e-17))"
+)
 
 
 @pytest.fixture

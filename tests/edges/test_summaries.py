@@ -100,7 +100,10 @@ def test_ranges_of_days(commuters: Clinic, shape: str) -> None:
 
 
 def test_ranges_of_several_columns(commuters: Clinic) -> None:
-    """A dyadic summary over days and a plain key: nodes within each home."""
+    """A dyadic summary over days and a plain key: nodes within each home.
+
+    At most 18 nodes with noise of scale 1/5: a sum of 8 has a chance below 1e-11.
+    """
     commuters.dp(
         view(
             "both", "summary = 'filter', theta = 1, consistency = 'none'",
@@ -111,7 +114,7 @@ def test_ranges_of_several_columns(commuters: Clinic) -> None:
     found = commuters.rows(
         "SELECT sum(n) FROM private.both WHERE home = 'p7' AND dp_in_range(day_level, day_node, 30, 200)"
     )
-    assert abs(found[0][0] - exact) < 5
+    assert abs(found[0][0] - exact) < 8
 
 
 def test_a_sketch_is_asked_by_key(commuters: Clinic) -> None:

@@ -140,7 +140,7 @@ print("charged", flush=True)
         assert other.stdout is not None
         ready = other.stdout.readline()
         store_place.charge(store_place.open())
-        output, errors = other.communicate("go\n", timeout=60)
+        output, errors = other.communicate("go\n", timeout=600)
     assert (ready, output) == ("open\n", "")
     assert "StoreError: the ledger ends at entry 4 but the witness" in errors
 
