@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import signal
 import sys
 import time
@@ -91,8 +90,8 @@ def child(
         say(f"answered {tag} {answer!r}")
 
 
-def run_child(child: Callable[[int], None], patience: float | None) -> list[str]:
-    """Fork a child and return what it reported; with patience, kill it that many seconds after it was ready."""
+def run_child(child: Callable[[int], None], word: str = "", patience: float = 0.0) -> list[str]:
+    """Fork a child and return what it reported; with a word, kill it so many seconds after it has said it."""
     reading, writing = os.pipe()
     process = os.fork()
     if process == 0:
@@ -103,44 +102,48 @@ def run_child(child: Callable[[int], None], patience: float | None) -> list[str]
             os.write(writing, f"failed {type(error).__name__}: {error}\n".encode())
         os._exit(0)
     os.close(writing)
-    if patience is not None:
-        select.select([reading], [], [], 60)
+    said = b""
+    if word:
+        while word.encode() not in said and (part := os.read(reading, 1 << 16)):
+            said += part
         time.sleep(patience)
         os.kill(process, signal.SIGKILL)
-    with os.fdopen(reading, encoding="utf-8") as pipe:
-        report = pipe.read().splitlines()
+    with os.fdopen(reading, "rb") as pipe:
+        report = (said + pipe.read()).decode().splitlines()
     os.waitpid(process, 0)
     return report
 
 
 def main(directory: Path, mode: str, children: int) -> None:
-    run_child(lambda _: make(directory), None)
+    run_child(lambda _: make(directory))
     answers: dict[str, str] = {}
     paid: set[str] = set()
     killed: Counter[str] = Counter()
     begun = 0
     for number in range(children + 1):
         tags = [f"{number} {question}" for question in range(1 if mode == "steps" else 1000)]
-        kill_at = 1 + secrets.randbelow(MOST_STEPS) if mode == "steps" and number < children else 0
-        patience = secrets.randbelow(1_500_000) / 1e6 if mode == "moments" and number < children else None
+        kill_at = 1 + number % MOST_STEPS if mode == "steps" and number < children else 0  # each step in turn
+        word = ("answered", "ready")[number % 2] if mode == "moments" and number < children else ""
+        patience = secrets.randbelow(500_000) / 1e6
         asked = tags if number < children else []
         report = run_child(
             lambda pipe, kill_at=kill_at, asked=asked, begun=begun: child(  # type: ignore[misc]
                 directory, pipe, kill_at, asked, lambda con: check(con, answers, paid, begun)
             ),
+            word,
             patience,
         )
         failures = [line for line in report if line.startswith("failed")]
         assert not failures, failures
         for line in report:
-            word, _, rest = line.partition(" ")
-            if word == "killed":
+            told, _, rest = line.partition(" ")
+            if told == "killed":
                 killed[rest] += 1
-            elif word == "begun":
+            elif told == "begun":
                 begun += 1
-            elif word == "paid":
+            elif told == "paid":
                 paid.add(rest)
-            elif word == "answered":
+            elif told == "answered":
                 first, second, answer = rest.split(" ", 2)
                 answers[f"{first} {second}"] = answer
                 paid.add(f"{first} {second}")

@@ -45,13 +45,12 @@ def run(directory: Path, mode: str, children: int) -> dict[str, int]:
 def test_a_kill_at_any_step(tmp_path: Path) -> None:
     """Whoever comes after the killed process finds every charge whose noise could have left, and whole releases."""
     account = run(tmp_path, "steps", 30)
-    assert set(account) - {"answered"} <= STEPS
-    assert len(account) > 6
+    assert set(account) - {"answered"} == STEPS
 
 
 def test_a_kill_at_any_moment(tmp_path: Path) -> None:
     """The same at random moments, also inside DuckDB's and SQLite's own writing."""
-    assert run(tmp_path, "moments", 8)["answered"] > 0
+    assert run(tmp_path, "moments", 8)["answered"] >= 4
 
 
 @pytest.mark.audit

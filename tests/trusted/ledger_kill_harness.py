@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import signal
 import sys
 import time
@@ -18,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import duckdb
+import numpy as np
 
 from dpduck.privacy import ZERO, Budget, Charge
 from dpduck.trusted.ledger import Ledger
@@ -60,8 +60,8 @@ def child(directory: Path, pipe: int, kill_at: int, charges: int) -> None:
         os.write(pipe, f"charged {entry}\n".encode())
 
 
-def run_child(directory: Path, kill_at: int, charges: int, patience: float | None) -> list[str]:
-    """Fork a child and return what it reported; with patience, kill it after that many seconds instead."""
+def run_child(directory: Path, kill_at: int, charges: int, word: str = "", patience: float = 0.0) -> list[str]:
+    """Fork a child and return what it reported; with a word, kill it so many seconds after it has said it."""
     reading, writing = os.pipe()
     process = os.fork()
     if process == 0:
@@ -72,12 +72,14 @@ def run_child(directory: Path, kill_at: int, charges: int, patience: float | Non
             os.write(writing, f"failed {type(error).__name__}: {error}\n".encode())
         os._exit(0)
     os.close(writing)
-    if patience is not None:
-        select.select([reading], [], [], 30)  # from its first word on
+    said = b""
+    if word:
+        while word.encode() not in said and (part := os.read(reading, 1 << 16)):
+            said += part
         time.sleep(patience)
         os.kill(process, signal.SIGKILL)
-    with os.fdopen(reading, encoding="utf-8") as pipe:
-        report = pipe.read().splitlines()
+    with os.fdopen(reading, "rb") as pipe:
+        report = (said + pipe.read()).decode().splitlines()
     os.waitpid(process, 0)
     return report
 
@@ -97,11 +99,12 @@ def main(directory: Path, mode: str, children: int) -> None:
     returned: set[int] = set()
     killed: Counter[str] = Counter()
     begun = 0
-    for _ in range(children):
+    steps = np.random.default_rng(2).integers(MOST_STEPS, size=children).tolist()  # what is opened depends on the last
+    for number in range(children):
         if mode == "steps":
-            report = run_child(directory, 1 + secrets.randbelow(MOST_STEPS), 2, None)
-        else:
-            report = run_child(directory, 0, 10**6, secrets.randbelow(150_000) / 1e6)
+            report = run_child(directory, 1 + steps[number], 2)
+        else:  # every other one charges at least once, however slow the machine is
+            report = run_child(directory, 0, 10**6, ("opened", "charged")[number % 2], secrets.randbelow(150_000) / 1e6)
         lines = [line.split(maxsplit=1) for line in report]
         failures = [line for line in report if line.startswith("failed")]
         assert not failures, failures

@@ -38,7 +38,10 @@ def run(directory: Path, mode: str, children: int) -> dict[str, int]:
 
 
 def test_a_kill_at_any_step_loses_no_charge(tmp_path: Path) -> None:
-    """Each child dies at some step of opening and charging; the one after it finds all that had returned."""
+    """Each child dies at a step of opening and charging; the one after it finds all that had returned.
+
+    Which step is drawn from a fixed seed, so that every run kills at the same ones.
+    """
     account = run(tmp_path, "steps", 100)
     assert set(STEPS) <= set(account)
     assert account["returned"] > 20
@@ -47,7 +50,7 @@ def test_a_kill_at_any_step_loses_no_charge(tmp_path: Path) -> None:
 def test_a_kill_at_any_moment_loses_no_charge(tmp_path: Path) -> None:
     """Children that charge without end are killed at random moments, also inside DuckDB's and SQLite's own writing."""
     account = run(tmp_path, "moments", 40)
-    assert account["returned"] > 0
+    assert account["returned"] >= 20
 
 
 @pytest.mark.audit
