@@ -103,6 +103,15 @@ def test_smartnoise_is_slower(data_file: Callable[[str], Path]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
+@pytest.mark.peer
+def test_opendp_is_slower_and_less_accurate() -> None:
+    """Issue 5: at most the error of make_alp_queryable on 100,000 occupied keys, 100 times faster."""
+    pytest.importorskip("opendp")
+    done = run("key_peers.py")
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert done.stdout.count("PASS gate") == 2
+
+
 def test_without_data_the_benchmark_says_so(tmp_path: Path) -> None:
     """Data that may not be copied into the project are not needed for `make bench`."""
     pytest.importorskip("matplotlib")
