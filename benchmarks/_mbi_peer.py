@@ -125,9 +125,12 @@ def mst(data, seed):
     for name, single in zip(names, singles, strict=True):
         kept = single.noisy_measurement >= 3 * single.stddev
         codes = np.where(kept, np.cumsum(kept) - 1, kept.sum())
-        merged[name], columns[name] = codes, codes[data.data[name]]
+        columns[name] = codes[data.data[name]]
         shape.append(int(codes.max()) + 1)
-        sums = np.zeros(shape[-1])
+        if kept.all():  # as it is: from a query of its own, mbi reads no number of records
+            measurements.append(single)
+            continue
+        merged[name], sums = codes, np.zeros(shape[-1])
         np.add.at(sums, codes, single.noisy_measurement)
         together = np.bincount(codes)  # one number stands for so many: its noise is as much larger
         query = Scaled(1 / np.sqrt(together))

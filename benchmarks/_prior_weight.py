@@ -1,28 +1,57 @@
-"""Where fit.PRIOR comes from: the weight of the prior beside noisy tables, chosen on tables that no gate looks at.
+"""Where fit.PRIOR and fit.FLAT_PRIOR come from: weights of priors beside noisy answers, from tables of no gate.
 
-usage: python benchmarks/_prior_weight.py [--draws N]
+usage: python benchmarks/_prior_weight.py [cube|MWEM] [--draws N]
 
-Tables: made ones (mixtures of products; 10 and 12 binary attributes, and six of mixed sizes) and, where the data are,
-rochdale and czech. Each is released as the cube of all its 3-way marginals at epsilon 1, delta 1e-6 and fitted with
-each weight. The figure of a weight: its mean total variation over the 3-way marginals, over that of no prior at all,
-as the geometric mean over tables. NLTCS and Adult, whose errors are gates, are not among them.
+Tables: made ones, mixtures of products; NLTCS, Adult and the tables of the papers are not among them.
+cube: the fitted cube of all 3-way marginals at (epsilon, delta = 1e-6), of binary attributes and of mixed sizes, dense
+and sparse; error: mean total variation over those marginals. Weights are per record.
+MWEM: small tables under pure epsilon, rounds by the product's rule; error: the geometric mean of total variation and of
+relative entropy, which sees a cell that is there and was fitted away. Weights are per measured value.
+The figure of a weight is its error over that of the best weight for the table, as the geometric mean over tables. Taken
+is the lowest point of the parabola through the logarithms of the best figure and its neighbours'.
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from fractions import Fraction
+from math import sqrt
 
 import numpy as np
-from _synthetic_data import data_folder, measured_tables, sets_of, table_of, variation
+from _synthetic_data import measured_tables, relative_entropy, run_mwem, sets_of, variation
 
 from dpduck.accounting import rho_of
-from dpduck.synthetic import fit
-from dpduck.synthetic.tables import fit_tables
+from dpduck.synthetic import mwem, tables
+from dpduck.synthetic.mwem import Method, Pool
+from dpduck.synthetic.schedule import Schedule, rounds_of
+from dpduck.workload.families import Family
 
-RHO = rho_of(Fraction(1), Fraction(1, 10**6))
-WEIGHTS = (0.0, 1 / 16, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
-MADE = (((2,) * 12, 20_000), ((2,) * 12, 100_000), ((2,) * 10, 5_000), ((8, 6, 5, 4, 3, 2), 30_000))
+WEIGHTS = {
+    "cube": (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0),
+    "MWEM": (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0),
+}
+EPSILONS = {"cube": ("1/4", "1", "4"), "MWEM": ("1/10", "1/2", "1")}
+MADE = {
+    "cube": (
+        ((2,) * 12, 20_000),
+        ((2,) * 10, 5_000),
+        ((2,) * 8, 1_000),
+        ((8, 6, 5, 4, 3, 2), 30_000),
+        ((10, 12, 7, 9, 5, 2, 2), 30_000),
+        ((12, 10, 15, 9, 6), 20_000),
+    ),
+    "MWEM": (
+        ((2,) * 6, 100),
+        ((2,) * 6, 2_000),
+        ((2,) * 8, 600),
+        ((2,) * 10, 5_000),
+        ((6, 5, 4, 3, 2), 1_000),
+        ((6, 5, 4, 3, 2), 20_000),
+        ((10, 8, 6, 4), 500),
+        ((10, 8, 6, 4), 5_000),
+    ),
+}
 """Sizes of the attributes, and records."""
 
 
@@ -37,31 +66,55 @@ def mixture(sizes: tuple[int, ...], records: int, random: np.random.Generator) -
     return random.multinomial(records, table.reshape(-1) / table.sum()).reshape(sizes)
 
 
+def cube_errors(table: np.ndarray, epsilon: Fraction) -> list[float]:
+    sets, errors = sets_of(table, 3), []
+    observations = measured_tables(table, sets, False, rho_of(epsilon, Fraction(1, 10**6)))
+    for weight in WEIGHTS["cube"]:
+        tables.PRIOR = weight
+        errors.append(variation(table, tables.fit_tables(table.shape, observations)[0], sets))
+    return errors
+
+
+def mwem_errors(table: np.ndarray, epsilon: Fraction) -> list[float]:
+    """Means of five runs."""
+    sets, records, errors = sets_of(table, 3), int(table.sum()), []
+    families = tuple(Family(chosen, tuple(table.shape[a] for a in chosen)) for chosen in sets)
+    schedule = Schedule(True, epsilon, 1, 1, Fraction(1, 4))
+    schedule = replace(schedule, rounds=rounds_of(schedule, [one.shape for one in families], table.ndim, records))
+    pool = Pool(table.shape, families, (), whole=True)
+    for weight in WEIGHTS["MWEM"]:
+        mwem.FLAT_PRIOR = weight
+        made = [run_mwem(table, pool, schedule, Method(expected=records)) for _ in range(5)]
+        entropy = float(np.mean([relative_entropy(table, one) for one in made]))
+        errors.append(sqrt(entropy * float(np.mean([variation(table, one, sets) for one in made]))))
+    return errors
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data")
-    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("label", choices=("cube", "MWEM"))
+    parser.add_argument("--draws", type=int, default=1)
     options = parser.parse_args()
-    random, folder = np.random.default_rng(2026), data_folder(options.data)
-    tables = {
-        f"made {draw}: {len(sizes)} attributes, {records} records": mixture(sizes, records, random)
-        for draw in range(options.draws)
-        for sizes, records in MADE
-    }
-    tables |= {name: table_of(folder, name) for name in ("rochdale", "czech") if (folder / f"{name}.csv").is_file()}
-    ratios = []
-    for name, table in tables.items():
-        sets = sets_of(table, 3)
-        observations, errors = measured_tables(table, sets, False, RHO), []
-        for weight in WEIGHTS:
-            fit.PRIOR = weight
-            errors.append(variation(table, fit_tables(table.shape, observations)[0], sets))
-        ratios.append(np.log(np.array(errors) / errors[0]))
-        print(f"{name:45s}", *(f"{error:.5f}" for error in errors), flush=True)
+    random, ratios, label = np.random.default_rng(2026), [], options.label
+    print(f"{label + ', weight':50s}", *(f"{weight:7.5f}" for weight in WEIGHTS[label]))
+    for draw in range(options.draws):
+        for sizes, records in MADE[label]:
+            table = mixture(sizes, records, random)
+            for epsilon in EPSILONS[label]:
+                errors = (cube_errors if label == "cube" else mwem_errors)(table, Fraction(epsilon))
+                name = f"table {draw}, {len(sizes)} attributes, {records} records, epsilon {epsilon}"
+                print(f"{name:50s}", *(f"{error:.5f}" for error in errors), flush=True)
+                ratios.append(np.log(np.array(errors) / min(errors)))
     means = np.exp(np.mean(ratios, axis=0))
-    print(f"{'weight':45s}", *(f"{weight:7.4f}" for weight in WEIGHTS))
-    print(f"{'geometric mean, over no prior':45s}", *(f"{mean:7.4f}" for mean in means))
-    print(f"best: {WEIGHTS[int(np.argmin(means))]}")
+    print(f"{'geometric mean over the best weight':50s}", *(f"{mean:7.4f}" for mean in means))
+    print(f"best for {label}: {lowest(WEIGHTS[label], means):.3f}")
+
+
+def lowest(weights: tuple[float, ...], figures: np.ndarray) -> float:
+    """Where a parabola in the logarithm of the weight is lowest; weights double from one to the next."""
+    best = min(max(int(np.argmin(figures)), 1), len(weights) - 2)
+    before, at, after = np.log(figures[best - 1 : best + 2])
+    return float(weights[best] * 2 ** ((before - after) / (2 * (before - 2 * at + after))))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.synthetic.distribution import LARGEST_TABLE, Distribution, uniform
-from dpduck.synthetic.fit import fit, prior_strength
+from dpduck.synthetic.fit import FLAT_PRIOR, fit
 from dpduck.synthetic.multiplicative import replayed
 from dpduck.synthetic.observations import Observation, observed_marginal, observed_query, total_of
 from dpduck.synthetic.schedule import Schedule, mean_absolute
@@ -262,7 +262,7 @@ def _updated(
                 records,
                 steps=steps,
                 prior=np.full(component.table.shape, 1 / component.table.size),
-                strength=prior_strength(inside),
+                strength=FLAT_PRIOR * sum(one.value.size for one in inside),
             )
         else:
             table = replayed(component.members, component.table, inside, records, method.passes)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.synthetic.distribution import LARGEST_TABLE, Distribution, uniform
-from dpduck.synthetic.fit import fit, prior_strength
+from dpduck.synthetic.fit import PRIOR, fit
 from dpduck.synthetic.observations import Observation
 
 FloatArray = NDArray[np.float64]
@@ -57,7 +57,7 @@ def fit_tables(
                 records,
                 steps=steps,
                 prior=component.table,
-                strength=prior_strength(inside),
+                strength=PRIOR * records,
             )
             distribution = distribution.replaced(place, table)
     return distribution, records
