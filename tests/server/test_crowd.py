@@ -151,7 +151,7 @@ def rows(connection: duckdb.DuckDBPyConnection, text: str) -> list[tuple[object,
 
 def answer(port: int, message: bytes) -> bytes:
     """What the server says to a message of a client that goes on listening."""
-    with socket.create_connection(("localhost", port), timeout=100) as connection:
+    with socket.create_connection(("localhost", port), timeout=600) as connection:
         connection.sendall(message)
         return read_message(connection)
 
