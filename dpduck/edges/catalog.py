@@ -51,7 +51,7 @@ class Catalog:
 
     @cached_property
     def _here(self) -> tuple[str, str]:
-        row = self._cursor.execute("SELECT current_database(), current_schema()").fetchone()
+        row = self._row("SELECT current_database(), current_schema()")
         if row is None:
             raise Refusal("this connection has no current database", accepted="an open database")
         return str(row[0]), str(row[1])
@@ -133,10 +133,10 @@ class Catalog:
     def public_digest(self, table: TableName) -> str:
         self._require_public(table)
         columns = ", ".join(f"t.{quote_identifier(column.name)}" for column in self.columns(table))
-        row = self._cursor.execute(
+        row = self._row(
             f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0), coalesce(sum(hash(1, {columns})), 0) "
             f"FROM {table.sql} AS t"
-        ).fetchone()
+        )
         return hashlib.sha256(repr(row).encode()).hexdigest()
 
     def require_unchanged(self, request: Request) -> None:
@@ -152,7 +152,7 @@ class Catalog:
 
     def _require_plain_texts(self) -> None:
         """Refuses a setting of the whole database that makes different texts equal: units and keys would be merged."""
-        row = self._cursor.execute("SELECT current_setting('default_collation')").fetchone()
+        row = self._row("SELECT current_setting('default_collation')")
         if row is None or str(row[0] or "").lower() not in ("", "binary", "c", "posix"):
             raise Refusal("default_collation makes texts equal that differ", accepted="RESET default_collation")
 
@@ -199,11 +199,16 @@ class Catalog:
         present = " AND ".join(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
         kept = ", ".join(quote_identifier(column) for column in distinct)
         rows = f"(SELECT DISTINCT {kept} FROM {table.sql})" if distinct else table.sql
-        row = self._cursor.execute(
+        row = self._row(
             f"SELECT coalesce(max(repeated), 0) FROM (SELECT count(*) AS repeated FROM {rows} "
             f"WHERE {present} GROUP BY {names})"
-        ).fetchone()
+        )
         return int(row[0]) if row is not None else 0
+
+    def _row(self, sql: str) -> tuple[Any, ...] | None:
+        """The one row of an answer that is read to its end: DuckDB 2.0 does nothing else on the cursor before that."""
+        rows = self._cursor.execute(sql).fetchall()
+        return rows[0] if rows else None
 
     def _require_public(self, table: TableName) -> None:
         if not self.is_public(table) or self._policies.policy(table) is not None:
