@@ -17,6 +17,7 @@ from dpduck.frontend.positions import refusal
 from dpduck.frontend.private_join import join_private
 from dpduck.frontend.private_relation import Reading, read_private_table, table_name
 from dpduck.frontend.public_facts import PublicFacts
+from dpduck.frontend.public_subqueries import as_join
 from dpduck.frontend.public_table import read_public_table
 from dpduck.frontend.row_tree import RowSource, of_relation
 from dpduck.frontend.scope import Relation, Scope, resolve
@@ -64,7 +65,7 @@ def _read_select(select: exp.Select, reading: Reading) -> RowSource:
             source = join_private(source, _read_relation(other, reading), join, reading.facts)
         else:
             source = _join_public(source, join, other, turned, reading)
-    return _add_where(source, select)
+    return _add_where(source, select, reading)
 
 
 def _common(node: exp.Expr, common: CommonTables) -> str | None:
@@ -187,11 +188,22 @@ def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: boo
     return replace(source, joins=(*source.joins, joined), scope=scope)
 
 
-def _add_where(source: RowSource, select: exp.Select) -> RowSource:
+def _add_where(source: RowSource, select: exp.Select, reading: Reading) -> RowSource:
+    """The conditions of WHERE; those that look into public tables are joins."""
     where = select.args.get("where")
     if where is None:
         return source
-    condition = resolve(where.this, source.scope)
+    written = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+    plain = []
+    for number, one in enumerate(written, start=1):
+        join = as_join(one, number)
+        if join is not None and _reads_public_alone(join.this, reading.facts, reading.common):
+            source = _join_public(source, join, join.this, False, reading)
+        else:
+            plain.append(one)
+    if not plain:
+        return source
+    condition = resolve(where.this if len(plain) == len(written) else exp.and_(*plain), source.scope)
     check_row_local(condition)
     conjuncts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
     return replace(source, filters=(*source.filters, *conjuncts))

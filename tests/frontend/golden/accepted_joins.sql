@@ -293,3 +293,41 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) sex, n, count(*) FROM p
 -- counts: *
 -- bound: 2 of "r0"."person"
 -- columns: sex VARCHAR, n BIGINT, count_star() BIGINT
+
+-- title: IN over a public table
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) sex, count(*) FROM visits WHERE ward IN (SELECT name FROM wards) GROUP BY sex
+-- source: "memory"."main"."visits" AS "r0" SEMI JOIN (SELECT "name" AS "dpduck_value" FROM "memory"."main"."wards") AS "p1" ON "r0"."ward" = "p1"."dpduck_value"
+-- keys: sex = "r0"."sex" [F, M]
+-- sets: (sex)
+-- counts: *
+-- bound: 1
+-- columns: sex VARCHAR, count_star() BIGINT
+
+-- title: IN over public tables beside other conditions
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) sex, count(*) FROM visits WHERE (lower(ward) IN (SELECT DISTINCT ward FROM offers)) AND age > 10 AND ward IN (SELECT name FROM wards) GROUP BY sex
+-- source: "memory"."main"."visits" AS "r0" SEMI JOIN (SELECT DISTINCT "ward" AS "dpduck_value" FROM "memory"."main"."offers") AS "p1" ON try_cast(try(lower("r0"."ward")) AS VARCHAR) = "p1"."dpduck_value" SEMI JOIN (SELECT "name" AS "dpduck_value" FROM "memory"."main"."wards") AS "p2" ON "r0"."ward" = "p2"."dpduck_value"
+-- filters: ("r0"."age" > 10)
+-- keys: sex = "r0"."sex" [F, M]
+-- sets: (sex)
+-- counts: *
+-- bound: 1
+-- columns: sex VARCHAR, count_star() BIGINT
+
+-- title: EXISTS in a public table
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM offers WHERE offers.ward = visits.ward) GROUP BY sex
+-- source: "memory"."main"."visits" AS "r0" SEMI JOIN "memory"."main"."offers" AS "p1" ON "r0"."ward" = "p1"."ward"
+-- keys: sex = "r0"."sex" [F, M]
+-- sets: (sex)
+-- counts: *
+-- bound: 1
+-- columns: sex VARCHAR, count_star() BIGINT
+
+-- title: NOT EXISTS in a public table
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) sex, count(*) FROM visits WHERE age > 10 AND NOT EXISTS (SELECT * FROM regions AS r WHERE r.region = ward) GROUP BY sex
+-- source: "memory"."main"."visits" AS "r0" ANTI JOIN "memory"."main"."regions" AS "p1" ON "r0"."ward" = "p1"."region"
+-- filters: ("r0"."age" > 10)
+-- keys: sex = "r0"."sex" [F, M]
+-- sets: (sex)
+-- counts: *
+-- bound: 1
+-- columns: sex VARCHAR, count_star() BIGINT

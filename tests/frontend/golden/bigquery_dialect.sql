@@ -394,7 +394,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) COUNT(*) FROM (SELECT pr
 
 -- title: a subquery in WHERE
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) COUNT(*) FROM requests WHERE item IN (SELECT item FROM items)
--- refused: line 1, column 86: IN over anything but a list is refused; accepted: IN (literal, ..) or a join with a public table
+-- exact: SELECT count(*) FROM requests WHERE item IN (SELECT item FROM items)
 
 -- title: UNION ALL inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) item, COUNT(*) FROM (SELECT item, professor FROM requests UNION ALL SELECT item, professor FROM requests) GROUP BY item

@@ -126,8 +126,24 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM visits WHERE note = 'note 1') GROUP BY sex
 -- refused: line 1, column 88: IN over anything but a list is refused; accepted: IN (literal, ..) or a join with a public table
 
--- title: IN over a public table
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE ward IN (SELECT name FROM wards) GROUP BY sex
+-- title: NOT IN over a public table
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE ward NOT IN (SELECT name FROM wards) GROUP BY sex
+-- refused: line 1, column 88: IN over anything but a list is refused; accepted: IN (literal, ..) or a join with a public table
+
+-- title: IN over a public table beside OR
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE ward IN (SELECT name FROM wards) OR sex = 'F' GROUP BY sex
+-- refused: line 1, column 88: IN over anything but a list is refused; accepted: IN (literal, ..) or a join with a public table
+
+-- title: IN over a filtered public table
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE ward IN (SELECT name FROM wards WHERE beds > 1) GROUP BY sex
+-- refused: line 1, column 97: this subquery on the public side of a join is refused; accepted: a declared public table, or SELECT [DISTINCT] of its columns without conditions
+
+-- title: IN over two columns of a public table
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE ward IN (SELECT * FROM wards) GROUP BY sex
+-- refused: line 1, column 88: IN over anything but a list is refused; accepted: IN (literal, ..) or a join with a public table
+
+-- title: IN over private rows through a CTE
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE ward IN (SELECT ward FROM (SELECT * FROM visits) AS v) GROUP BY sex
 -- refused: line 1, column 88: IN over anything but a list is refused; accepted: IN (literal, ..) or a join with a public table
 
 -- title: IN over a column
@@ -140,6 +156,22 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits
 
 -- title: EXISTS
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits WHERE note = 'note 1') GROUP BY sex
+-- refused: line 1, column 88: EXISTS is refused; accepted: a join with a declared public table
+
+-- title: EXISTS without a condition
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM wards) GROUP BY sex
+-- refused: line 1, column 88: EXISTS is refused; accepted: a join with a declared public table
+
+-- title: EXISTS with a condition on public rows alone
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM wards WHERE name = ward AND region = 'north') GROUP BY sex
+-- refused: line 1, column 138: this join condition is refused; accepted: private.key = public.key, joined by AND; other conditions go to WHERE
+
+-- title: NOT EXISTS over private rows
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE NOT EXISTS (SELECT 1 FROM visits AS v WHERE v.ward = visits.ward) GROUP BY sex
+-- refused: line 1, column 92: EXISTS is refused; accepted: a join with a declared public table
+
+-- title: EXISTS over a LIMIT
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM wards WHERE name = ward LIMIT 1) GROUP BY sex
 -- refused: line 1, column 88: EXISTS is refused; accepted: a join with a declared public table
 
 -- title: a second reference in HAVING
