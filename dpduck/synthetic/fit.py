@@ -29,7 +29,7 @@ PRIOR = 1 / 12
 """Weight per record of a prior that knows the 1-way marginals: the best on tables that no gate looks at, as is the
 next one (benchmarks/_prior_weight.py)."""
 
-FLAT_PRIOR = 1 / 2
+FLAT_PRIOR = 3 / 4
 """Weight per measured value of a prior that knows nothing, the uniform distribution."""
 
 
