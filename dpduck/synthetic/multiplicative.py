@@ -156,24 +156,27 @@ def replay_order(members: Members, shape: tuple[int, ...], observations: Sequenc
 
     To the first that is left, those are added that need the fewest further cells, for as long as LARGEST_BITS allows.
     """
-    large = prod(shape) > REARRANGED
-    alone = [large and _cell(observation, members) is not None for observation in observations]
-    spoken = np.array([[member in one.attributes for member in members] for one in observations])
-    bits, left = np.log2(shape), np.flatnonzero(~np.array(alone, np.bool_))
+    large, axis_of = prod(shape) > REARRANGED, {member: axis for axis, member in enumerate(members)}
+    left, spoken = np.ones(len(observations), np.bool_), np.zeros((len(observations), len(members)), np.bool_)
+    for number, observation in enumerate(observations):
+        spoken[number, [axis_of[attribute] for attribute in observation.attributes]] = True
+        left[number] = not (large and _cell(observation, members) is not None)
+    bits, alone = np.log2(shape), np.flatnonzero(~left)
     blocks: list[list[int]] = []
-    while left.size:
-        first, left = int(left[0]), left[1:]
-        axes, block = spoken[first].copy(), [first]
-        while left.size:
-            further = (spoken[left] & ~axes) @ bits
+    while left.any():
+        block = [int(np.argmax(left))]
+        left[block[0]] = False
+        axes = spoken[block[0]]
+        while left.any():
+            further = np.where(left, (spoken & ~axes) @ bits, np.inf)
             nearest = int(np.argmin(further))
             if further[nearest] + axes @ bits > LARGEST_BITS:
                 break
-            axes |= spoken[left[nearest]]
-            block.append(int(left[nearest]))
-            left = np.delete(left, nearest)
+            axes = axes | spoken[nearest]
+            left[nearest] = False
+            block.append(nearest)
         blocks.append(block)
-    return blocks + [[number] for number in np.flatnonzero(alone).tolist()]
+    return blocks + [[number] for number in alone.tolist()]
 
 
 def _steps(
