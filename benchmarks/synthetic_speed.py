@@ -11,8 +11,9 @@ Informs: the same with equal replays; wall time; MWEM at its own number of round
 
 Peers live in environments of their own: --smartnoise or $DPDUCK_SMARTNOISE, --mbi or $DPDUCK_MBI name their python. AIM
 at its default number of rounds takes an hour at most; unfinished, it is said to be so. Without data this gates nothing.
-Trap avoided: both sides of a ratio run in this one run, one after the other, and ours includes counting the exact
-marginals, the noise, the choices and the fits; of ours the median of three is taken.
+Traps avoided: both sides of a ratio run in this one run, one after the other, and ours includes counting the exact
+marginals, the noise, the choices and the fits; of ours the median of three is taken. Bars are held against processor
+time, of all threads: wall time, printed beside it, measures what else the machine does.
 """
 
 from __future__ import annotations
@@ -70,8 +71,9 @@ def papers_update(table: Table, replays: int) -> tuple[float, float, float]:
 def speed(folder: Path, python: str | None) -> bool:
     table = table_of(folder, "nltcs")
     wall, busy, error = papers_update(table, 4)
-    passed = gate(wall < 5, f"NLTCS, all 3-way, {ROUNDS} rounds of the paper's update: {wall:.2f} s < 5 s")
-    print(f"      {busy:.2f} s busy, mean absolute error of a cell {error:.1f} records")
+    text = f"NLTCS, all 3-way, {ROUNDS} rounds of the paper's update: {busy:.2f} s busy < 5 s ({wall:.2f} s wall)"
+    passed = gate(busy < 5, text)
+    print(f"      mean absolute error of a cell {error:.1f} records")
     if python:
         passed &= against_smartnoise(python, table, busy, error)
     else:
@@ -81,10 +83,9 @@ def speed(folder: Path, python: str | None) -> bool:
     for label, method in (("paper's update", Method(fits=False, passes=4)), ("fits", Method())):
         wall, busy, found = timed(lambda method=method: run_mwem(table, pool_of(table, 2), schedule, method))
         error = variation(table, found, sets_of(table, 2))
-        text = (
-            f"Adult, all 2-way, 8 rounds, {label}: {wall:.1f} s < 30 s ({busy:.1f} s busy; total variation {error:.4f})"
-        )
-        passed &= gate(wall < 30, text)
+        times = f"{busy:.1f} s busy < 30 s ({wall:.1f} s wall)"
+        text = f"Adult, all 2-way, 8 rounds, {label}: {times}; total variation {error:.4f}"
+        passed &= gate(busy < 30, text)
     return passed
 
 
