@@ -11,6 +11,9 @@ import duckdb
 from dpduck.edges.roots import OpenCursor
 from dpduck.frontend.names import quote_identifier
 
+PREFIX = "dpduck_release_"
+"""How the names of these databases begin, since those of releases begin with release_."""
+
 MOST_CARRIERS = 64
 MOST_ROWS = 5_000_000
 

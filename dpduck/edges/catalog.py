@@ -231,8 +231,4 @@ class Catalog:
 
     @_remembered
     def shadowed_functions(self) -> frozenset[str]:
-        rows = self._cursor.execute(
-            "SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name) "
-            "HAVING bool_or(internal) AND NOT bool_and(internal)"
-        ).fetchall()
-        return frozenset(str(row[0]) for row in rows)
+        return self._policies.shadows.names(self._cursor)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dpduck.edges.policy_text import policy_from_text, policy_to_text
 from dpduck.edges.roots import OpenCursor
+from dpduck.edges.shadows import Shadows
 from dpduck.frontend.names import TableName, quote_identifier, quote_text
 from dpduck.frontend.policy import Policy
 from dpduck.privacy import Budget
@@ -17,6 +18,7 @@ class PolicyStore:
 
     budget_of: the budget in force for a privacy unit, which another table's policy may have changed since.
     home: the database and schema in which names of tables are looked up; None for those of the cursor that looks.
+    shadows: what hides built-in functions there.
     """
 
     def __init__(
@@ -27,6 +29,7 @@ class PolicyStore:
         home: tuple[str, str] | None = None,
     ) -> None:
         self.home = home
+        self.shadows = Shadows(store)
         self._open_cursor = open_cursor
         self._budget_of = budget_of
         self._schema = f"{quote_identifier(store)}.dpduck"
