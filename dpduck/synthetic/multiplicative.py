@@ -33,6 +33,10 @@ REARRANGED = 1 << 17
 """Cells of the largest table whose axes are moved, for every block, so that the block's come last."""
 
 
+FARTHEST = 1e60
+"""From 1: where the sum of weights is brought back to 1, when slices alone are multiplied."""
+
+
 @dataclass(frozen=True, eq=False)
 class Update:
     """One query in its block. codes: its cell for each cell of the block. target: its answer, over twice the records.
@@ -69,25 +73,41 @@ def replayed(
     records: float,
     passes: int,
 ) -> FloatArray:
-    """The table after `passes` rounds of updates with every observation, in `replay_order`; sums to 1."""
+    """The table after `passes` rounds of updates with every observation; sums to 1.
+
+    In `replay_order`, every second time the blocks from the last to the first: so the block at the turn needs the table
+    once for both.
+    """
     moved = table.size <= REARRANGED
     arranged: tuple[int, ...] = ()
-    steps = _steps(members, table.shape, observations, records)
     weights, total = table.copy(order="C"), float(table.sum())
-    for _ in range(passes):
-        for step in steps:
-            if isinstance(step, Cell):
+    for step, times in _turns(_steps(members, table.shape, observations, records), passes):
+        if isinstance(step, Cell):
+            for _ in range(times):
                 total = _update_slice(weights[(*step.where, ...)], total, step.target)  # a view, of one cell too
-            elif moved:
-                weights, arranged = weights.take(_moves(table.shape, arranged, step.axes)), step.axes
-                total = _update_last(weights, total, step, prod(table.shape[axis] for axis in step.axes))
-            else:
-                total = _update_inside(weights, total, step)
-        weights /= total
-        total = 1.0
+            if not 1 / FARTHEST < total < FARTHEST:
+                weights /= total
+                total = 1.0
+        elif moved:
+            weights, arranged = weights.take(_moves(table.shape, arranged, step.axes)), step.axes
+            total = _update_last(weights, total, step, prod(table.shape[axis] for axis in step.axes), times)
+        else:
+            total = _update_inside(weights, total, step, times)
     if arranged:
         weights = weights.take(_moves(table.shape, arranged, ()))
     return weights.reshape(table.shape) / float(weights.sum())
+
+
+def _turns(steps: Sequence[Block | Cell], passes: int) -> list[tuple[Block | Cell, int]]:
+    """The steps forth and back, as often as there are passes; a step that follows itself is one, with two times."""
+    turns: list[tuple[Block | Cell, int]] = []
+    for number in range(passes):
+        for step in reversed(steps) if number % 2 else steps:
+            if turns and turns[-1][0] is step:
+                turns[-1] = step, turns[-1][1] + 1
+            else:
+                turns.append((step, 1))
+    return turns
 
 
 def _update_slice(part: FloatArray, total: float, target: float) -> float:
@@ -98,23 +118,22 @@ def _update_slice(part: FloatArray, total: float, target: float) -> float:
     return total + (factor - 1) * inside
 
 
-def _update_last(weights: FloatArray, total: float, block: Block, cells: int) -> float:
-    """Multiplies all weights in place; the block's axes come last in them."""
+def _update_last(weights: FloatArray, total: float, block: Block, cells: int, times: int) -> float:
+    """Multiplies all weights in place; the block's axes come last in them. The new sum, which is 1."""
     view = weights.reshape(-1, cells)
     before = np.asarray(np.add.reduce(view, axis=0))
-    after, total = _updated(before, total, block.updates)
-    view *= _quotient(after, before)
-    return total
+    view *= _quotient(*_updated(before, total, block.updates * times), before)
+    return 1.0
 
 
-def _update_inside(weights: FloatArray, total: float, block: Block) -> float:
-    """Multiplies all weights in place, their axes where they are."""
+def _update_inside(weights: FloatArray, total: float, block: Block, times: int) -> float:
+    """Multiplies all weights in place, their axes where they are. The new sum, which is 1."""
     absent = tuple(axis for axis in range(weights.ndim) if axis not in block.axes)
     marginal = sum_away(weights, absent)
     before = marginal.reshape(-1)
-    after, total = _updated(before, total, block.updates)
-    _multiply(weights, np.expand_dims(_quotient(after, before).reshape(marginal.shape), absent), absent)
-    return total
+    factors = _quotient(*_updated(before, total, block.updates * times), before).reshape(marginal.shape)
+    _multiply(weights, np.expand_dims(factors, absent), absent)
+    return 1.0
 
 
 def _updated(before: FloatArray, total: float, updates: Sequence[Update]) -> tuple[FloatArray, float]:
@@ -132,9 +151,10 @@ def _updated(before: FloatArray, total: float, updates: Sequence[Update]) -> tup
     return weights, total
 
 
-def _quotient(after: FloatArray, before: FloatArray) -> FloatArray:
-    """after / before; 1 where nothing was, since nothing it stays."""
-    return np.divide(after, before, out=np.ones_like(after), where=before > 0)
+def _quotient(after: FloatArray, total: float, before: FloatArray) -> FloatArray:
+    """after / total / before; 0 where nothing was, since nothing it stays."""
+    after /= total
+    return np.divide(after, before, out=np.zeros_like(after), where=before > 0)
 
 
 def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...]) -> None:

@@ -58,7 +58,7 @@ class SeededInterviewer:
 def naive(pool: Pool, schedule: Schedule, interviewer: SeededInterviewer, passes: int) -> tuple[np.ndarray, list[int]]:
     """The paper's algorithm over a dense universe and a dense matrix of queries; the final distribution.
 
-    The paper leaves the order of the replayed queries open: it is the product's.
+    The paper leaves the order of the replayed queries open: it is the product's, block by block, forth and back.
     """
     matrix = queries_of(pool)
     records = max(1.0, float(interviewer.marginal(len(pool.families) - 1, Fraction(1))[0]))
@@ -74,9 +74,10 @@ def naive(pool: Pool, schedule: Schedule, interviewer: SeededInterviewer, passes
         seen = [
             observed_query(pool.families[owner], row, 0.0, 1.0) for owner, row in (_place(pool, q) for q, _ in measured)
         ]
-        order = [number for block in replay_order(members, pool.sizes, seen) for number in block]
-        assert sorted(order) == list(range(len(measured)))
-        for _ in range(passes):
+        blocks = replay_order(members, pool.sizes, seen)
+        assert sorted(number for block in blocks for number in block) == list(range(len(measured)))
+        for turn in range(passes):
+            order = [number for block in (blocks[::-1] if turn % 2 else blocks) for number in block]
             for query, value in (measured[number] for number in order):
                 gap = np.clip(value, min(0.0, matrix[query].min()) * records, records) - records * float(
                     matrix[query] @ weights

@@ -52,6 +52,7 @@ def test_cached_and_incremental_is_naive(
     or in several, with axes that are moved or, as in a large table, not."""
     monkeypatch.setattr(multiplicative, "REARRANGED", rearranged)
     monkeypatch.setattr(multiplicative, "LARGEST_BITS", bits)
+    monkeypatch.setattr(multiplicative, "FARTHEST", 1.2)
     pool = Pool(SIZES, workloads()[kind], (), whole=False)
     slow, asked = naive(pool, SCHEDULE, SeededInterviewer(pool, table(), 1), passes=3)
     method = Method(fits=False, passes=3, dense=dense)
