@@ -55,10 +55,14 @@ def categories(runs: Runs, widest: int) -> np.ndarray:
 
 
 def same_joint(first: np.ndarray, second: np.ndarray) -> float:
-    """P-value of a two-sample chi-square test over joint outcomes; rare ones are taken together."""
+    """P-value of a two-sample chi-square test over joint outcomes.
+
+    Those that expect less than 20 in the smaller sample are taken together: the law of chi-square would not hold.
+    """
     found, places = np.unique(np.concatenate([first, second]), return_inverse=True)
     table = np.stack([np.bincount(part, minlength=len(found)) for part in np.split(places, [len(first)])])
-    rare = table.sum(axis=0) < 40
+    share = min(len(first), len(second)) / (len(first) + len(second))
+    rare = table.sum(axis=0) * share < 20
     table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
     return float(stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue)
 

@@ -34,14 +34,17 @@ class Scripted:
     [(1, Fraction(1, 3)), (40, Fraction(1, 2)), (40, Fraction(97, 100)), (2000, Fraction(1, 900)), (7, Fraction(0))],
 )
 def test_the_law_is_binomial(trials: int, probability: Fraction) -> None:
-    """Chi-square against the law, false alarm 1e-10; a law that is 3 % off is found where it has spread enough."""
+    """Chi-square against the law; a law that is 3 % off is found where it has spread enough.
+
+    False alarm 1e-10 each, 1.2e-9 at most with the exact law of small cells: every cell expects 20 draws or more.
+    """
     entropy = operating_system_entropy()
     draws = [binomial(trials, lambda bits: (probability, probability), entropy) for _ in range(DRAWS)]
-    found = np.bincount(draws, minlength=trials + 1)
     expected = stats.binom.pmf(np.arange(trials + 1), trials, float(probability)) * DRAWS
-    common = expected > 5
-    groups = [np.append(part[common], part[~common].sum() + 1e-9) for part in (found, expected)]
-    assert stats.chisquare(groups[0], groups[1] * groups[0].sum() / groups[1].sum()).pvalue > 1e-10
+    first, last = np.flatnonzero(expected > 20)[[0, -1]]
+    places = np.clip(np.arange(trials + 1), first, last) - first  # tails join the last cell that expects enough
+    wanted, found = np.bincount(places, expected), np.bincount(places[draws], minlength=last - first + 1)
+    assert len(wanted) == 1 or stats.chisquare(found, wanted * DRAWS / wanted.sum()).pvalue > 1e-10
     if probability:
         error = sqrt(trials * probability * (1 - probability) / DRAWS)
         assert abs(np.mean(draws) - trials * float(probability)) < 6.5 * error
@@ -49,12 +52,12 @@ def test_the_law_is_binomial(trials: int, probability: Fraction) -> None:
 
 @pytest.mark.parametrize("exponent", [9, 18, 30])
 def test_huge_domains(exponent: int) -> None:
-    """Mean and variance with 10^exponent trials and about 300 successes; four moments' worth of 1e-10 alarms."""
+    """Mean and variance with 10^exponent trials and about 300 successes; false alarms below 2e-10."""
     law = SummaryLaw(Fraction(10), round(10 * np.log(10.0**exponent / 300)))
     entropy, mean = operating_system_entropy(), 10**exponent * law.upgraded()
     draws = np.array([binomial(10**exponent, law.given_not_before, entropy) for _ in range(1_500)])
     assert abs(draws.mean() - mean) < 6.5 * sqrt(mean / 1_500)
-    assert abs(draws.var() / mean - 1) < 6.5 * sqrt(2 / 1_500)
+    assert abs(draws.var() / mean - 1) < 7.5 * sqrt(2 / 1_500)
 
 
 def test_doubt_draws_more_bits() -> None:

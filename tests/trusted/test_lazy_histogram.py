@@ -51,14 +51,17 @@ def test_keyed_noise_has_its_law(noise: NoiseKind) -> None:
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_values_are_counts_plus_noise_for_ever(noise: NoiseKind) -> None:
-    """Keys with rows and keys without: same question, same value, in any order and after a restart."""
+    """Keys with rows and keys without: same question, same value, in any order and after a restart.
+
+    The mean square of 1,000 Laplace draws is above 1.8 of the variance or below 0.6 with a chance below 1e-12.
+    """
     made = open_histogram(counts(np.full(3000, 10**6)), noise, SPREAD[noise], ENTROPY)
     first = made.values(keys(4000), noise, SPREAD[noise])
     again = LazyHistogram.from_bytes(made.to_bytes())
     assert again.values(keys(4000), noise, SPREAD[noise]).tolist() == first.tolist()
     assert again.values(keys(10, 2995), noise, SPREAD[noise]).tolist() == first[2995:3005].tolist()
     for part, exact in ((first[:3000], 10**6), (first[3000:], 0)):
-        assert 0.6 < np.mean((part - exact).astype(float) ** 2) / VARIANCE[noise] < 1.5
+        assert 0.6 < np.mean((part - exact).astype(float) ** 2) / VARIANCE[noise] < 1.8
     assert "10" not in repr(made)
     with pytest.raises(InternalError):
         LazyHistogram.from_bytes(made.to_bytes() + b"\0" * 8)
