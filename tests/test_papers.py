@@ -175,18 +175,21 @@ def test_the_mean_absolute_value_of_summed_noise(errors: ModuleType, scales: tup
 
 
 def test_expected_errors_are_measured_errors(errors: ModuleType) -> None:
-    """For each of the paper's methods the expected absolute error lies within 5 standard errors of 400 releases."""
+    """For each of the paper's methods the expected absolute error lies within 8 standard errors of 400 releases.
+
+    14 means of 400: false alarms below 1e-12 in all.
+    """
     table = errors.Table("small", np.arange(3 * 4 * 2).reshape(3, 4, 2))
     for setting in list(errors.settings(table))[1:3]:
         for method in errors.PAPER:
             plan = errors.paper_plan(setting.workload, method, errors.Fraction(1))
             measured = errors.measure_errors(table, plan, 400).absolute
             gap = abs(measured.mean() - errors.predicted_absolute(plan))
-            assert gap < 5 * errors.deviation_of_mean(measured), (setting.label, method)
+            assert gap < 8 * errors.deviation_of_mean(measured), (setting.label, method)
 
 
 def test_one_matrix_recovers_as_well(errors: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The short way for very many repetitions has the same errors as the long one."""
+    """The short way for very many repetitions has the same errors as the long one (8 standard errors: below 1e-14)."""
     table = errors.Table("small", np.arange(16).reshape(2, 2, 2, 2))
     asked = errors.workload((2, 2, 2, 2), 1, "*")
     monkeypatch.setattr(errors, "MOST_RECOVERED", 1000)
@@ -194,4 +197,4 @@ def test_one_matrix_recovers_as_well(errors: ModuleType, monkeypatch: pytest.Mon
         plan = errors.paper_plan(asked, method, errors.Fraction(1))
         short = errors.measure_at_length(table, plan, 2500).absolute
         assert len(short) == 2500
-        assert abs(short.mean() - errors.predicted_absolute(plan)) < 5 * errors.deviation_of_mean(short)
+        assert abs(short.mean() - errors.predicted_absolute(plan)) < 8 * errors.deviation_of_mean(short)

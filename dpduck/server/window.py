@@ -214,6 +214,7 @@ def _clock(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Callab
         yield rung.is_set
     finally:
         timer.cancel()
+        timer.join()  # the cursor may be closed from here on
 
 
 def _said(error: duckdb.Error) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from time import monotonic
 from typing import Any
 
 import duckdb
@@ -136,10 +137,12 @@ def test_a_target_buys_rho_and_heeds_the_limit(open_clinic: Callable[..., Clinic
 def test_explain_says_how_long(bits: Clinic) -> None:
     """dp_explain has the contract's columns first and the seconds of every candidate."""
     statement = ask("epsilon = 1, planning_seconds = 0.2", "count(*)", "CUBE (b0, b1, b2)")
+    begin = monotonic()
     result = bits.con.execute("FROM dp_explain(?)", [statement])
+    elapsed = monotonic() - begin
     names = [column[0] for column in result.description]
     assert names[9:11] == ["note", "seconds"]
-    assert all(0 < row[10] < 5 for row in result.fetchall())
+    assert all(0 < row[10] <= elapsed for row in result.fetchall())
 
 
 def dense_variance(weights: dict[tuple[int, ...], Any], sizes: tuple[int, ...], variances: list[float]) -> float:

@@ -70,6 +70,7 @@ def test_predicted_errors_of_ranges(visits: Clinic) -> None:
         assert high - answer >= 1.95 * error
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_explain_compares_range_strategies(visits: Clinic) -> None:
     """The candidates for ranges are listed, the smallest error first."""
     found = explained(visits, ask("epsilon = 1, planning_seconds = 0.3", "count(*)", "PREFIXES (age)", "visits"), "1")

@@ -256,6 +256,7 @@ def test_a_condition_filters_private_rows(made: Clinic) -> None:
     assert abs(made.value("SELECT count(*) FROM private.synth") - 200) < 20
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_explain_knows_where_asking_everything_wins(open_clinic: Callable[..., Clinic]) -> None:
     """NLTCS's 16 bits at epsilon 1, 2-way: cube and Barak are predicted to beat MWEM, from public facts alone."""
     clinic = open_clinic()

@@ -71,6 +71,7 @@ def figure(workload: RangeWorkload, noise: NoiseKind, strategy: str) -> float:
     return sqrt(plan.total_variance / workload.queries) * 1e-3
 
 
+@pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize(
     ("make", "noise", "strategy", "known", "tolerance"),
     [
@@ -93,6 +94,7 @@ def test_known_figures_are_reproduced(make, noise: NoiseKind, strategy: str, kno
     assert figure(make(256), noise, strategy) == pytest.approx(known, rel=tolerance)
 
 
+@pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize(("make", "known"), [(all_ranges, 8.08), (prefixes, 7.41)])
 def test_p_identity_is_at_most_the_best_known(make, known: float) -> None:
     """DESIGN 4.6: pure epsilon, 256 values."""
@@ -134,6 +136,7 @@ def test_products_cost_their_budget_and_predict_their_errors(noise: NoiseKind, s
     assert plan.worst_stderr == pytest.approx(sqrt((queries**2).sum(axis=1).max()), rel=1e-6)
 
 
+@pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN])
 @pytest.mark.parametrize("attributes", [2, 3])
 def test_products_of_optimised_strategies_fit_into_64_bits(noise: NoiseKind, attributes: int) -> None:

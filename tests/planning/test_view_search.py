@@ -54,6 +54,7 @@ def test_up_to_three_way_counts_the_grand_total(sizes: tuple[int, ...], expected
     assert per_cell(plan) == pytest.approx(expected, rel=5e-4)
 
 
+@pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize(("sizes", "orders", "best"), [case for case in BEST_KNOWN if case[1] in {(1,), (2,)}])
 def test_one_and_two_way_marginals(sizes: tuple[int, ...], orders: tuple[int, ...], best: float) -> None:
     """Requirement: within 2 % of the best known."""
@@ -98,6 +99,7 @@ def test_plans_of_any_workload(workload: MarginalWorkload, amount: Fraction) -> 
         assert plan.total_variance <= other.total_variance * (1 + 1e-6)
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_the_same_request_has_the_same_plan() -> None:
     """Requirement: steps follow from counts; nothing depends on the clock where there is time enough."""
     workload = all_marginals((5, 3, 2, 4), (2,))

@@ -108,7 +108,7 @@ def open_served(folder: Path, limits: Limits | None = None, policy: str = POLICY
     """A served clinic whose vault is in this process."""
     database = make_clinic(folder, policy)
     tokens, log = add_principals(database), folder / "audit.jsonl"
-    limits = limits or Limits(seconds=1.0, rows=100_000)
+    limits = limits or Limits(seconds=600.0, rows=100_000)
     house = open_house(database, None, AuditFile(log), limits, vault=LocalVault(database))
     return Served(database, house, tokens, log)
 

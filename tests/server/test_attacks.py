@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import duckdb
 import pytest
@@ -13,6 +14,13 @@ from tests.server.statement_lists import statements
 
 ATTACKS, HONEST = statements("attacks.sql"), statements("honest.sql")
 
+
+@pytest.fixture
+def hurried(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attacks on time end after a second: whoever is slower than that is refused as well."""
+    monkeypatch.setattr(served.house.window, "_limits", replace(served.house.window._limits, seconds=1.0))
+
+
 READING = [text for text in HONEST if "PRIVATE VIEW" not in text]
 
 
@@ -22,6 +30,7 @@ def test_the_lists_are_long_enough() -> None:
     assert len(set(HONEST)) == len(HONEST) >= 50
 
 
+@pytest.mark.usefixtures("hurried")
 def test_every_attack_is_refused_in_one_line(served: Served) -> None:
     """With nothing leaked, the ledger unchanged, and a word on what would be accepted."""
     before = window_state(served)
@@ -32,6 +41,7 @@ def test_every_attack_is_refused_in_one_line(served: Served) -> None:
     assert window_state(served) == before
 
 
+@pytest.mark.usefixtures("hurried")
 def test_every_attack_is_refused_in_other_clothes(served: Served) -> None:
     """With comments, line ends and another case, where they mean the same to DuckDB."""
     for number, text in enumerate(ATTACKS):
@@ -98,12 +108,14 @@ def explore(served: Served, seed: int, number: int) -> int:
     return admitted
 
 
+@pytest.mark.usefixtures("hurried")
 def test_mutations_of_honest_statements_stay_inside(served: Served) -> None:
     """A bounded fuzz: some are admitted, none of them reaches anything but released values."""
     assert explore(served, 1, 400) > 5
 
 
 @pytest.mark.audit
+@pytest.mark.usefixtures("hurried")
 def test_many_mutations_of_honest_statements_stay_inside(served: Served) -> None:
     """The same at length."""
     assert explore(served, 2, 20_000) > 200

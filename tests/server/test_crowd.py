@@ -19,7 +19,7 @@ from dpduck.server.principals import PrincipalBook
 from dpduck.trusted.secrets_file import SecretsFile
 from tests.server.served import add_principals, count, make_clinic, open_served
 from tests.server.shell import attach, needs_quack, serving
-from tests.server.test_protocol import read_message, recorded
+from tests.server.test_protocol import ANSWERS, read_message, recorded
 
 CROWD = 1_000
 TOO_MANY = "too many statements at once"
@@ -151,7 +151,7 @@ def rows(connection: duckdb.DuckDBPyConnection, text: str) -> list[tuple[object,
 
 def answer(port: int, message: bytes) -> bytes:
     """What the server says to a message of a client that goes on listening."""
-    with socket.create_connection(("localhost", port), timeout=600) as connection:
+    with socket.create_connection(("localhost", port), timeout=ANSWERS) as connection:
         connection.sendall(message)
         return read_message(connection)
 

@@ -30,7 +30,7 @@ def serving(database: Path, *words: str) -> Iterator[str]:
             assert process.stdout is not None
             yield process.stdout.readline().strip()
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(600) == 0
         finally:
             process.kill()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -147,46 +149,49 @@ def test_the_window_holds_released_tables_alone(served: Served) -> None:
             cursor.execute(f"ATTACH '{served.database}' AS vault (READ_ONLY)")
 
 
-def test_limits_are_kept(tmp_path: Path, state_directory: Path) -> None:
+def test_limits_are_kept(tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Length, depth, time, rows and statements at once: each is refused in one line, and the server goes on."""
-    limits = Limits(characters=2_000, seconds=0.5, rows=15, running=3, running_each=2)
+    limits = Limits(characters=2_000, seconds=600, rows=15, running=3, running_each=2)
     opened = open_served(tmp_path, limits)
     try:
         assert "at most 2000" in opened.refused("alice", f"SELECT {'1,' * 2_000} 1")
         assert "nested too deeply" in opened.refused("alice", f"SELECT {'(' * 70}1{')' * 70}")
-        forever = "SELECT count(*) FROM range(10000000) AS a, range(10000000) AS b WHERE a.range + b.range = 3"
-        assert "takes too long" in opened.refused("alice", forever)
         assert "too many rows" in opened.refused("alice", "FROM range(100)")
         assert "too many rows" in opened.refused("alice", "FROM ward_cube")
         assert len(opened.rows("alice", "FROM ward_cube LIMIT 5")) == 5
         assert "too many rows" in opened.refused("alice", f"FROM dp('{CUBE_QUESTION}')")
-        refusals = run_at_once(opened, ["alice"] * 6 + ["bob"] * 6, forever)
-        assert any("too many statements at once" in refusal for refusal in refusals)
-        assert all("too many" in refusal or "too long" in refusal for refusal in refusals)
-        assert opened.rows("alice", "SELECT count(*) FROM ages") == [(10,)]
+        assert all("too many statements at once" in refusal for refusal in refused_beside_three(opened, monkeypatch))
+        monkeypatch.setattr(opened.house.window, "_limits", replace(limits, seconds=0.5))
+        forever = "SELECT count(*) FROM range(10000000) AS a, range(10000000) AS b WHERE a.range + b.range = 3"
+        assert "takes too long" in opened.refused("alice", forever)
+        monkeypatch.setattr(opened.house.window, "_limits", limits)
+        assert opened.rows("alice", COUNT_AGES) == [(10,)]
     finally:
         opened.house.close()
 
 
+COUNT_AGES = "SELECT count(*) FROM (SELECT a.age FROM ages AS a JOIN ages AS b ON a.age = b.age)"
 CUBE_QUESTION = CUBE.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)", 1)
 
 
-def run_at_once(opened: Served, names: list[str], text: str) -> list[str]:
-    """What each is told."""
-    refusals: list[str] = []
+def refused_beside_three(opened: Served, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What each is told while two statements of alice's and one of bob's are at work."""
+    entered, go_on, run = threading.Semaphore(0), threading.Event(), opened.house.window.run
 
-    def run(name: str) -> None:
+    def held(sql: str) -> str:
+        entered.release()
+        assert go_on.wait(600)
+        return run(sql)
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor(3) as pool:
+        patch.setattr(opened.house.window, "run", held)
         try:
-            opened.sql(name, text)
-        except DpduckError as error:
-            refusals.append(str(error))
-
-    threads = [threading.Thread(target=run, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(refusals) == len(names)
+            working = [pool.submit(opened.rows, name, COUNT_AGES) for name in ("alice", "alice", "bob")]
+            assert all(entered.acquire(timeout=600) for _ in working)
+            refusals = [opened.refused(name, COUNT_AGES) for name in ("alice", "bob", "carol")]
+        finally:
+            go_on.set()
+        assert [each.result() for each in working] == [[(10,)]] * 3
     return refusals
 
 

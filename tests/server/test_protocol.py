@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -18,7 +18,7 @@ from tests.server.shell import EXTENSIONS, attach, needs_quack, serving, shell
 
 pytestmark = needs_quack
 ID = re.compile(rb"[0-9A-F]{32}")
-ANSWERS = 120  # seconds that an answer may take, whatever else the machine does
+ANSWERS = 600  # seconds that an answer may take, whatever else the machine does
 
 
 class Recorder:
@@ -43,7 +43,7 @@ class Recorder:
             threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
 
     def _pass_on(self, client: socket.socket) -> None:
-        with client, socket.create_connection(("localhost", self._server)) as server:
+        with suppress(OSError), client, socket.create_connection(("localhost", self._server)) as server:
             while request := read_message(client):
                 self.requests.append(request)
                 server.sendall(request)
@@ -169,7 +169,8 @@ def test_no_other_number_opens_a_connection(tmp_path: Path, state_directory: Pat
             secret = ID.findall(b"".join(recorder.requests))[0]
             other = b"0" if secret[-1:] != b"0" else b"1"
             bobs = ID.findall(asked)[0]
-            for made_up in (secret[:-1] + other, secret.lower(), b"0" * 32, b"' OR true --".ljust(32), numbers[0]):
+            made = {secret[:-1] + other, secret.lower(), b"0" * 32, b"' OR true --".ljust(32), numbers[0]} - {secret}
+            for made_up in sorted(made):  # a number without letters is its own in small ones: one in 3 million
                 told = sent(port, asked.replace(bobs, made_up), patience=ANSWERS)
                 assert b"Invalid connection id" in told
             assert alice.execute("FROM clinic.query('SELECT 1 AS one')").fetchall() == [(1,)]
