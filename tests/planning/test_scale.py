@@ -1,4 +1,7 @@
-"""Planning at scale: closed forms only, memory proportional to the number of marginals."""
+"""Planning at scale: closed forms only, memory proportional to the number of marginals.
+
+Seconds are gated by benchmarks/cube_speed.py; here the same machine, at the same moment, says what is quick.
+"""
 
 import tracemalloc
 from fractions import Fraction
@@ -16,7 +19,7 @@ def up_to_three(attributes: int, size: int = 10) -> MarginalWorkload:
 
 
 def test_all_166751_marginals_of_100_attributes() -> None:
-    """Planned with every variance in under 1.5 s (ResidualPlanner's code: 10.6 s), processor time of two tries."""
+    """Planned with every variance in the processor time of sorting their names 40 times; the better of two tries."""
     workload = up_to_three(100)
     assert len(workload.marginals) == 166_751
     times = []
@@ -24,7 +27,10 @@ def test_all_166751_marginals_of_100_attributes() -> None:
         started = process_time()
         (plan,) = plan_workload(workload, NoiseKind.GAUSSIAN, Fraction(1, 2), 1, "R")
         times.append(process_time() - started)
-    assert min(times) < 1.5
+    started = process_time()
+    for _ in range(4):
+        sorted(f"{marginal}" for marginal in workload.marginals)
+    assert min(times) < 10 * (process_time() - started)
     assert len(plan.variances) == len(plan.measurements) == 166_751
     last = plan.measurements[-1]
     assert last.query.shape == (10, 10, 10)

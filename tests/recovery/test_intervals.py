@@ -121,9 +121,9 @@ def test_recovered_cells_are_unbiased_with_the_errors_that_were_predicted(
 ) -> None:
     """Of every grouping set one cell over independent releases: its mean, its deviation and its coverage.
 
-    Allowances are 6.5 standard deviations of the estimate, so that a false alarm is below 1e-9 for each of them: of
-    the mean sd / sqrt(n); of the variance sqrt(5 / n) of it, as for Laplace noise, whose kurtosis of 6 no sum exceeds;
-    of the coverage of 95 %, one-sided, sqrt(0.95 * 0.05 / n).
+    A false alarm is below 1e-9 for each: of the mean by Bernstein's inequality with the scale of the noise, which
+    counts where small discrete noise is mostly 0; of the variance 8 times sqrt(5 / n) of it, as for Laplace noise,
+    whose kurtosis of 6 no sum exceeds; of the coverage of 95 %, one-sided, 7.5 times sqrt(0.95 * 0.05 / n).
     """
     workload = MarginalWorkload((3, 2), SETS, (1.0,) * len(SETS))
     plan = plan_workload(workload, noise, amount, 1, strategy=strategy, budgets="optimal", consistency=consistency)[0]
@@ -140,8 +140,9 @@ def test_recovered_cells_are_unbiased_with_the_errors_that_were_predicted(
     for number, variance in enumerate(plan.variances):
         law = ErrorLaw(noise, None, variance)
         of_set = errors[:, number]
-        assert abs(of_set.mean()) < 6.5 * law.stderr / sqrt(REPEATS)
+        rare = 22 * max(1.0, law.stderr)  # 2 exp(-22) = 6e-10
+        assert abs(of_set.mean()) < (rare + sqrt(rare**2 + 44 * REPEATS * variance)) / REPEATS
         kurtosis = 5 if variance > 1 else 5 + 10 / variance  # small discrete noise is mostly 0: heavier tails
-        assert of_set.var() == pytest.approx(variance, rel=6.5 * sqrt(kurtosis / REPEATS))
+        assert of_set.var() == pytest.approx(variance, rel=8 * sqrt(kurtosis / REPEATS))
         covered = np.abs(of_set) <= margin(law, Fraction("0.95")) + 1e-9
-        assert covered.mean() > 0.95 - 6.5 * sqrt(0.95 * 0.05 / REPEATS)
+        assert covered.mean() > 0.95 - 7.5 * sqrt(0.95 * 0.05 / REPEATS)

@@ -53,10 +53,16 @@ def test_the_fast_search_is_the_greedy_search(power: int) -> None:
 
 
 def test_clustering_of_400_marginals_takes_a_moment() -> None:
-    """The paper's slowest workload: Q2* of NLTCS, all pairs and half the triples of 16 binary attributes."""
+    """The paper's slowest workload: Q2* of NLTCS, all pairs and half the triples of 16 binary attributes.
+
+    It takes no longer than 10 comparisons of every pair of marginals; it takes one. Seconds are gated by make papers.
+    """
     marginals = [*combinations(range(16), 2), *list(combinations(range(16), 3))[::2]]
     started = process_time()
     clusters = cluster((2,) * 16, marginals, np.ones(len(marginals)), 2)
-    assert process_time() - started < 2
+    taken, started = process_time() - started, process_time()
+    for _ in range(10):
+        sum(not set(one).isdisjoint(other) for one in marginals for other in marginals)
+    assert taken < process_time() - started
     singles = tuple((marginal, (position,)) for position, marginal in enumerate(marginals))
     assert cost((2,) * 16, clusters, 2) < cost((2,) * 16, singles, 2)

@@ -58,7 +58,7 @@ def permute_and_flip_law(rate: float) -> np.ndarray:
 def test_choices_follow_their_law(mechanism, law) -> None:
     """The right rate passes (false alarms 1e-9), 2/3 and 3/2 of it are rejected."""
     rate = Fraction(1, 5)
-    drawn = np.array([mechanism(SCORES, rate, ENTROPY) for _ in range(4000)])
+    drawn = np.array([mechanism(SCORES, rate, ENTROPY) for _ in range(5000)])
     assert not rejected(drawn, law(float(rate)))
     assert rejected(drawn, law(float(rate) * 2 / 3))
     assert rejected(drawn, law(float(rate) * 3 / 2))
