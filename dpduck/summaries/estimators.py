@@ -44,9 +44,10 @@ def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tupl
     if keep is None or len(summary.counts) <= keep:
         return summary, tau
     order = np.argpartition(-summary.priorities, keep)
-    kept = np.sort(order[:keep])
+    kept = np.zeros(len(order), dtype=np.bool_)
+    kept[order[:keep]] = True
     threshold = float(summary.priorities[order[keep]])
-    return subset(summary, kept), threshold
+    return subset(summary, np.flatnonzero(kept)), threshold
 
 
 def subset(summary: NoisySummary, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> NoisySummary:

@@ -103,7 +103,9 @@ def ordering(positions: Positions) -> NDArray[np.intp]:
 def first_of_each(ordered: Positions) -> NDArray[np.bool_]:
     """Which of the sorted positions differ from the one before."""
     first = np.ones(ordered.shape[1], dtype=np.bool_)
-    first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    np.not_equal(ordered[0, 1:], ordered[0, :-1], out=first[1:])
+    for word in ordered[1:]:
+        first[1:] |= word[1:] != word[:-1]
     return first
 
 

@@ -158,9 +158,11 @@ def _priorities(law: SummaryLaw, counts: IntegerArray, entropy: Entropy) -> Floa
     summary a little less efficient, never less private.
     """
     magnitudes = np.abs(counts).astype(np.float64)
+    uniform = ((words64(entropy, len(counts)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
+    if law.above is None and law.tau <= law.theta:  # anywhere above the only threshold
+        return np.asarray(magnitudes / uniform)
     low = np.zeros(1) if law.above is None else np.minimum(magnitudes / float(law.above), 1.0)
     high = np.minimum(magnitudes / float(law.tau), 1.0)
-    uniform = ((words64(entropy, len(counts)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
     return np.maximum(magnitudes / (low + uniform * (high - low)), float(law.tau))
 
 
