@@ -211,7 +211,7 @@ class Catalog:
         return rows[0] if rows else None
 
     def _require_public(self, table: TableName) -> None:
-        if not self.is_public(table) or self._policies.policy(table) is not None:
+        if not self.is_public(table) or self.policy(table) is not None:
             raise Refusal(f"{table} is not declared public", accepted="DECLARE PUBLIC TABLE")
 
     def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
