@@ -145,7 +145,7 @@ class SecretsFile:
         """A connection whose commits are on disk when they return (synchronous = EXTRA: its directory too)."""
         try:
             uri = f"{self._path.absolute().as_uri()}?mode=rw"  # never creates: creation sets the permissions
-            with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30)) as connection:
+            with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=300)) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 yield connection
         except sqlite3.Error as error:

@@ -109,7 +109,7 @@ def test_single_units_are_published_as_often_as_claimed(noise: NoiseKind) -> Non
     """100,000 groups of one unit: the rate is that of the law and at most delta per group; a threshold one lower and
     two thirds of the scale are seen. False alarm 2e-10, and as little chance to miss."""
     groups, job = 100_000, job_of(1, 1, conditions=("",))
-    amount = Fraction(1, 50) if noise is GAUSSIAN else Fraction(1, 5)
+    amount = Fraction(1, 50) if noise is GAUSSIAN else Fraction(2, 5)
     plan = plan_of(job, amount, Fraction(1, 50), noise=noise)
     rate = plan.published(1)
     assert rate <= each_of(1, Fraction(1, 50))
