@@ -1,6 +1,6 @@
 """Where fit.PRIOR and fit.FLAT_PRIOR come from: weights of priors beside noisy answers, from tables of no gate.
 
-usage: python benchmarks/_prior_weight.py [cube|MWEM] [--draws N]
+usage: python benchmarks/_prior_weight.py [cube|MWEM|stop] [--draws N]
 
 Tables: made ones, mixtures of products; NLTCS, Adult and the tables of the papers are not among them.
 cube: the fitted cube of all 3-way marginals at (epsilon, delta = 1e-6), of binary attributes and of mixed sizes, dense
@@ -9,6 +9,7 @@ MWEM: small tables under pure epsilon, rounds by the product's rule; error: the 
 relative entropy, which sees a cell that is there and was fitted away. Weights are per measured value.
 The figure of a weight is its error over that of the best weight for the table, as the geometric mean over tables. Taken
 is the lowest point of the parabola through the logarithms of the best figure and its neighbours'.
+stop: the same for tables.TOLERANCE, with the tables of the cube and the weight that they gave; taken is the best.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from dpduck.workload.families import Family
 WEIGHTS = {
     "cube": (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0),
     "MWEM": (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0),
+    "stop": (1e-2, 3e-3, 1e-3, 3e-4, 1e-4),
 }
-EPSILONS = {"cube": ("1/4", "1", "4"), "MWEM": ("1/10", "1/2", "1")}
+EPSILONS = {"cube": ("1/4", "1", "4"), "MWEM": ("1/10", "1/2", "1"), "stop": ("1/4", "1")}
 MADE = {
     "cube": (
         ((2,) * 12, 20_000),
@@ -66,11 +68,11 @@ def mixture(sizes: tuple[int, ...], records: int, random: np.random.Generator) -
     return random.multinomial(records, table.reshape(-1) / table.sum()).reshape(sizes)
 
 
-def cube_errors(table: np.ndarray, epsilon: Fraction) -> list[float]:
+def cube_errors(table: np.ndarray, epsilon: Fraction, label: str) -> list[float]:
     sets, errors = sets_of(table, 3), []
     observations = measured_tables(table, sets, False, rho_of(epsilon, Fraction(1, 10**6)))
-    for weight in WEIGHTS["cube"]:
-        tables.PRIOR = weight
+    for weight in WEIGHTS[label]:
+        setattr(tables, {"cube": "PRIOR", "stop": "TOLERANCE"}[label], weight)
         errors.append(variation(table, tables.fit_tables(table.shape, observations)[0], sets))
     return errors
 
@@ -92,22 +94,24 @@ def mwem_errors(table: np.ndarray, epsilon: Fraction) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("label", choices=("cube", "MWEM"))
+    parser.add_argument("label", choices=tuple(WEIGHTS))
     parser.add_argument("--draws", type=int, default=1)
     options = parser.parse_args()
     random, ratios, label = np.random.default_rng(2026), [], options.label
     print(f"{label + ', weight':50s}", *(f"{weight:7.5f}" for weight in WEIGHTS[label]))
     for draw in range(options.draws):
-        for sizes, records in MADE[label]:
+        for sizes, records in MADE["MWEM" if label == "MWEM" else "cube"]:
             table = mixture(sizes, records, random)
             for epsilon in EPSILONS[label]:
-                errors = (cube_errors if label == "cube" else mwem_errors)(table, Fraction(epsilon))
+                asked = table, Fraction(epsilon)
+                errors = mwem_errors(*asked) if label == "MWEM" else cube_errors(*asked, label)
                 name = f"table {draw}, {len(sizes)} attributes, {records} records, epsilon {epsilon}"
                 print(f"{name:50s}", *(f"{error:.5f}" for error in errors), flush=True)
                 ratios.append(np.log(np.array(errors) / min(errors)))
     means = np.exp(np.mean(ratios, axis=0))
     print(f"{'geometric mean over the best weight':50s}", *(f"{mean:7.4f}" for mean in means))
-    print(f"best for {label}: {lowest(WEIGHTS[label], means):.3f}")
+    best = WEIGHTS[label][int(np.argmin(means))] if label == "stop" else lowest(WEIGHTS[label], means)
+    print(f"best for {label}: {best:.4f}")
 
 
 def lowest(weights: tuple[float, ...], figures: np.ndarray) -> float:

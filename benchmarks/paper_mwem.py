@@ -11,9 +11,10 @@ epsilon, for 20, 30 and 40 marginals asked as a whole.
 The number of records is charged for, for everybody; as the paper takes it as public, it is here the public guess
 (EXPECT ROWS) that estimates stay within a factor of 2 of. Needs ../shared/data or $DPDUCK_DATA.
 
-Gates (exit status 1): the mean of optimised MWEM below Barak's at every epsilon up to 1 on the three tables; MWEM below
-Barak on NLTCS 3-way at epsilon 0.1; Barak below MWEM on NLTCS 2-way at epsilon 1, and the mechanism that `auto` chooses
-there (from EXPECT ROWS alone) is not MWEM. Everything else informs.
+Gates (exit status 1): the mean of optimised MWEM below Barak's at every epsilon up to 1 on the three tables; with the
+paper's update, at its best number of rounds, MWEM below Barak on NLTCS 3-way at epsilon 0.1, and Barak below MWEM on
+NLTCS 2-way at epsilon 1; the mechanism that `auto` chooses there (from EXPECT ROWS alone) is not MWEM. Everything else
+informs: so does MWEM with fits, which the paper has not, and which at 40 rounds comes near Barak there.
 """
 
 from __future__ import annotations
@@ -134,15 +135,15 @@ def figure3(folder: object, epsilons: list[Fraction], runs: int, rounds: list[in
             for number in rounds:
                 for label, fits in (("paper", False), ("fit", True)):
                     values = np.array([cube_error(table, order, epsilon, number, fits) for _ in range(runs)])
-                    best = found.get((order, epsilon, "MWEM"), np.inf)
-                    found[order, epsilon, "MWEM"] = min(best, float(values.mean()))
+                    best = found.get((order, epsilon, label), np.inf)
+                    found[order, epsilon, label] = min(best, float(values.mean()))
                     print(
                         f"  epsilon {float(epsilon):4.2f}  MWEM {number:2d} {label:6s}"
                         f" {values.mean():9.1f} +- {values.std():.1f}"
                     )
-    mwem, other = found[3, TENTH, "MWEM"], found[3, TENTH, "Barak"]
+    mwem, other = found[3, TENTH, "paper"], found[3, TENTH, "Barak"]
     passed = gate(mwem < other, f"NLTCS 3-way, epsilon 0.1: MWEM {mwem:.1f} < Barak {other:.1f}")
-    mwem, other = found[2, Fraction(1), "MWEM"], found[2, Fraction(1), "Barak"]
+    mwem, other = found[2, Fraction(1), "paper"], found[2, Fraction(1), "Barak"]
     passed &= gate(other < mwem, f"NLTCS 2-way, epsilon 1: Barak {other:.1f} < MWEM {mwem:.1f}")
     return passed & auto_says_so(table)
 

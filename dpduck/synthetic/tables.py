@@ -15,6 +15,8 @@ from dpduck.synthetic.observations import Observation
 FloatArray = NDArray[np.float64]
 
 STEPS = 250
+TOLERANCE = 1e-3
+"""Where a fit ends, see fit.TOLERANCE; past it noise is fitted (benchmarks/_prior_weight.py, as for fit.PRIOR)."""
 
 
 def largest_table(sizes: Sequence[int], marginals: Sequence[tuple[int, ...]]) -> int:
@@ -58,6 +60,7 @@ def fit_tables(
                 steps=steps,
                 prior=component.table,
                 strength=PRIOR * records,
+                tolerance=TOLERANCE,
             )
             distribution = distribution.replaced(place, table)
     return distribution, records
