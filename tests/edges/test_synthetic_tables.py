@@ -56,10 +56,13 @@ WORKLOADS = [
 
 @pytest.mark.parametrize(
     ("price", "options", "workload"),
-    [("epsilon = 40", *each) for each in WORKLOADS] + [("rho = 40", *WORKLOADS[0]), ("rho = 40", *WORKLOADS[5])],
+    [("epsilon = 100", *each) for each in WORKLOADS] + [("rho = 40", *WORKLOADS[0]), ("rho = 40", *WORKLOADS[5])],
 )
 def test_rows_are_like_the_data(open_clinic, price: str, options: str, workload: str) -> None:
-    """Every mechanism and workload yields typed rows of the domain, close to the data when epsilon is large."""
+    """Every mechanism and workload yields typed rows of the domain, close to the data when epsilon is large.
+
+    The share of one sex has a deviation of 0.005 at most: 0.1 off has a chance below 1e-15.
+    """
     made = open_clinic()
     made.fill()
     made.protect(POLICY.format(budget=PURE if "epsilon" in price else GAUSSIAN))
