@@ -12,6 +12,7 @@ import click
 
 from dpduck.commands.arguments import DATABASE, STORE
 from dpduck.commands.errors import one_line_errors
+from dpduck.commands.known_tables import require_policies
 from dpduck.edges.store import store_files
 from dpduck.errors import Refusal, StoreError
 from dpduck.server.audit import AuditFile
@@ -122,11 +123,12 @@ def principal() -> None:
 @click.argument("name")
 @STORE
 @click.option("--share", help="Of each budget: 0.5, 1/3 or 25%.")
-@click.option("--tables", help="The private tables to ask about, with commas; all of them if not given.")
+@click.option("--tables", help="The private tables to ask about, as in visits,claims; all of them if not given.")
 def add(database: Path, name: str, store: Path | None, share: str | None, tables: str | None) -> None:
     """Add a principal and print the token, once: only its hash is kept."""
     with one_line_errors():
         named = None if tables is None else [table.strip() for table in tables.split(",") if table.strip()]
+        require_policies(store_files(database, store).store, named or [])
         click.echo(_book(database, store).add(name, None if share is None else parse_share(share), named))
 
 

@@ -60,6 +60,10 @@ def _to_duckdb(
 ) -> None:
     if target.is_dir():
         raise Refusal(f"{target.name} is a directory", accepted="a file")
+    if target.exists() and not _was_published(target):
+        raise Refusal(
+            f"{target.name} is in the way", accepted="a new file, or one that publish made and nobody has open to write"
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
         unfinished = Path(directory) / "published.duckdb"
@@ -71,6 +75,21 @@ def _to_duckdb(
         connection.execute("DETACH target")  # writes everything into the one file
         steps("written")
         unfinished.replace(target)
+
+
+def _was_published(target: Path) -> bool:
+    """Whether a file is a publication: its metadata are there, and no ledger, as a store has.
+
+    One that cannot be read, or that is open elsewhere for writing, is taken for something else.
+    """
+    try:
+        with duckdb.connect() as reader:
+            reader.execute(f"ATTACH {quote_text(str(target))} AS found (READ_ONLY)")
+            tables = reader.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'found'").fetchall()
+            names = {name for (name,) in tables}
+    except duckdb.Error:
+        return False
+    return METADATA in names and "ledger_entries" not in names
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, view: PublishedView) -> None:

@@ -231,7 +231,7 @@ def _image(connection: duckdb.DuckDBPyConnection, expression_sql: str, columns: 
 
 
 def _require_plain(type_name: str) -> None:
-    if "(" in type_name.removeprefix("DECIMAL") or "[" in type_name:
+    if "[" in type_name or ("(" in type_name and not type_name.startswith("DECIMAL(")):
         raise Refusal("a group of lists, structs or rows is refused", accepted="its parts one by one in GROUP BY")
 
 

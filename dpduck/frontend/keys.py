@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain
 from math import prod
 
 from sqlglot import exp
@@ -9,6 +11,7 @@ from sqlglot import exp
 from dpduck.domain import Domain, RangeDomain, ValueDomain
 from dpduck.errors import Refusal
 from dpduck.frontend.allowlist import check_row_local
+from dpduck.frontend.bin_probes import misplaces, probed
 from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.grouping import RANGE_END, RANGE_SHAPES
 from dpduck.frontend.names import fold
@@ -104,9 +107,20 @@ class KeyBuilder:
         ]
         try:
             image = self.facts.image(text, inputs)
+            if any(isinstance(domain, RangeDomain) for domain in domains):
+                self._require_whole_bins(text, domains, inputs)
         except Refusal as error:
             raise error.at(position_of(expression)) from None
         return Key(self._name("key"), text, image.type_name, image.labels, tuple(positions), image.codes)
+
+    def _require_whole_bins(self, text: str, domains: list[Domain], inputs: list[ImageInput]) -> None:
+        values = probed(domains)
+        tried = [replace(one, labels=tuple(chain(*column))) for one, column in zip(inputs, values, strict=True)]
+        if misplaces(domains, values, self.facts.image(text, tried)):
+            raise Refusal(
+                "the bins of the domain do not fit into these groups: a bin's rows would be counted by its lower edge",
+                accepted="groups that each bin is in as a whole, the column itself, or a smaller STEP in the policy",
+            )
 
     def _is_free(self, column: exp.Column) -> bool:
         return self.source.relation(column.table) is not None and self.source.domain(column) is None

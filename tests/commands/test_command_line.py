@@ -175,3 +175,29 @@ def test_demo_leaves_other_directories_alone(tmp_path: Path) -> None:
     result = run("demo", "--directory", tmp_path)
     assert result.exit_code == 1
     assert (tmp_path / "clinic.duckdb").read_text() == "mine"
+
+
+def test_a_principal_is_for_tables_that_have_a_policy(clinic: Path) -> None:
+    """A name that is no private table gives no token; the names that there are, are said."""
+    run("sql", clinic, POLICY)
+    refused = run("principal", "add", clinic, "bob", "--tables", "visit")
+    assert refused.exit_code == 1
+    assert "there is no policy on 'visit'; accepted: names with commas between them, of visits" in refused.output
+    assert run("principal", "list", clinic).output == ""
+    for name, table in (("bob", "visits"), ("carol", "Main.Visits,visits")):
+        assert run("principal", "add", clinic, name, "--tables", table).output.startswith("dpduck_")
+
+
+def test_a_database_that_another_process_has_open(clinic: Path) -> None:
+    """One line that says so, and nothing of paths and processes."""
+    run("sql", clinic, POLICY)
+    script = f"import duckdb; c = duckdb.connect({str(clinic)!r}); print('open', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdin is not None
+        assert other.stdout.readline() == b"open\n"
+        refused = run("budget", clinic)
+        other.communicate(b"\n")
+    assert refused.exit_code == 1
+    assert refused.output == (
+        "Error: another process has this database open, perhaps dpduck serve; accepted: ending it first, or asking it\n"
+    )

@@ -63,6 +63,24 @@ def rows(file: Path) -> list[tuple[object, ...]]:
         return published.execute("FROM cube ORDER BY ALL").fetchall()
 
 
+def test_only_a_publication_is_replaced(store: Path, tmp_path: Path) -> None:
+    """The store itself, the database beside it, any other file: refused, and left byte for byte as they were."""
+    other, text = tmp_path / "other.duckdb", tmp_path / "text.duckdb"
+    with duckdb.connect(str(other)) as precious:
+        precious.execute("CREATE TABLE precious AS SELECT 1 AS x")
+    text.write_text("no database")
+    for target in (store, store.with_name("clinic.duckdb"), other, text):
+        before = target.read_bytes()
+        with pytest.raises(Refusal, match="is in the way"):
+            publish(store, target)
+        assert target.read_bytes() == before, target.name
+    target = tmp_path / "published.duckdb"
+    publish(store, target)
+    with duckdb.connect(str(target), read_only=True, config={"enable_external_access": "false"}) as reader:
+        publish(store, target)
+        assert reader.execute("SELECT count(*) > 0 FROM cube").fetchall() == [(True,)]
+
+
 def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, tmp_path: Path) -> None:
     """Issue 4: private views only, with metadata and comments; the macros work in it, read-only and locked down."""
     target = tmp_path / "published.duckdb"

@@ -195,9 +195,9 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) coalesce(ward, 'none') 
 -- columns: w VARCHAR, count_star() BIGINT
 
 -- title: arithmetic that is negative zero
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) CASE WHEN age = 0 THEN 0.0::DOUBLE WHEN age = 10 THEN -(0.0::DOUBLE) ELSE 1 END AS z, count(*) FROM visits GROUP BY z
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) CASE WHEN age < 10 THEN 0.0::DOUBLE WHEN age < 20 THEN -(0.0::DOUBLE) ELSE 1 END AS z, count(*) FROM visits GROUP BY z
 -- source: "memory"."main"."visits" AS "r0"
--- keys: key = CASE WHEN "r0"."age" = 0 THEN CAST(0.0 AS DOUBLE) WHEN "r0"."age" = 10 THEN -(CAST(0.0 AS DOUBLE)) ELSE 1 END [0.0, 1.0]
+-- keys: key = CASE WHEN "r0"."age" < 10 THEN CAST(0.0 AS DOUBLE) WHEN "r0"."age" < 20 THEN -(CAST(0.0 AS DOUBLE)) ELSE 1 END [0.0, 1.0]
 -- sets: (key)
 -- counts: *
 -- bound: 1

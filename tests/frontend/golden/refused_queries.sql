@@ -323,8 +323,16 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits GROU
 -- refused: line 1, column 86: MARGINALS starts with the number of columns in a marginal; accepted: MARGINALS (k, a, b, c, ..) with k at most the number of columns
 
 -- title: more cells than allowed
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits GROUP BY age, ward, urgent, grade, day, score, code, sex, "Straße", "odd ""name", dayofweek(day), CASE WHEN day > '2024-03-01' THEN day ELSE '2024-01-01' END
--- refused: line 1, column 1: the answer would have 348364800 cells; accepted: at most 50000000: fewer columns or grouping sets, or a summary
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits GROUP BY age, ward, urgent, grade, day, score, code, sex, "Straße", "odd ""name", month(day), CASE WHEN day >= '2024-03-01' THEN day ELSE '2024-01-01' END
+-- refused: line 1, column 1: the answer would have 656916480 cells; accepted: at most 50000000: fewer columns or grouping sets, or a summary
+
+-- title: weekdays of bins of a month
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) dayofweek(day) AS d, count(*) FROM visits GROUP BY d
+-- refused: line 1, column 56: the bins of the domain do not fit into these groups: a bin's rows would be counted by its lower edge; accepted: groups that each bin is in as a whole, the column itself, or a smaller STEP in the policy
+
+-- title: a group that begins inside a bin
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) age < 33 AS young, count(*) FROM visits GROUP BY young
+-- refused: line 1, column 56: the bins of the domain do not fit into these groups: a bin's rows would be counted by its lower edge; accepted: groups that each bin is in as a whole, the column itself, or a smaller STEP in the policy
 
 -- title: a group that has no text form
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) coalesce((sex, ward), (ward, sex)), count(*) FROM visits GROUP BY 1
