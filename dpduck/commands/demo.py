@@ -68,8 +68,9 @@ def run_demo(directory: Path, say: Callable[[str], None], steps: Callable[[str],
         title = "what the owner may look at before opening the table to others (exact, not private)"
         _show(con, title, "SELECT finding, value FROM dp_check('visits')", [], say)
         steps("explaining a cube (spends nothing)")
-        _show(con, "the strategies for CUBE (sex, ward), best first",
-              "SELECT strategy, chosen, worst_stderr, cells FROM dp_explain($1)", [VIEW], say)  # fmt: skip
+        _show(con, "the strategies for CUBE (sex, ward), least total variance first",
+              "SELECT strategy, chosen, round(total_variance) AS total_variance, worst_stderr, cells "
+              "FROM dp_explain($1)", [VIEW], say)  # fmt: skip
         steps("releasing counts")
         say(f"\n{COUNT}")
         _show(con, "exact beside private, with 95 % intervals", EXACT_BESIDE_PRIVATE, [COUNT], say)

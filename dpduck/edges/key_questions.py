@@ -110,10 +110,16 @@ def _members(pairs: list[tuple[str, Any]]) -> list[Any]:
 def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = None if value is None else str(value)
-    if text is not None and any(0xD800 <= ord(character) < 0xE000 for character in text):
-        raise Refusal("a key is not Unicode text", accepted="text that UTF-8 can hold")
-    return text
+    if value is None:
+        return None
+    _require_unicode(str(value))
+    return str(value)
+
+
+def _require_unicode(text: str) -> None:
+    """JSON can say halves of characters that no text of DuckDB holds."""
+    if any(0xD800 <= ord(character) < 0xE000 for character in text):
+        raise Refusal("this is not Unicode text", accepted="text that UTF-8 can hold")
 
 
 def _weight(value: Any) -> float:
@@ -165,4 +171,6 @@ def read_argument(text: str) -> tuple[str, list[Any] | str, list[Any] | None]:
         name = keys = weights = None
     if not isinstance(name, str) or not isinstance(keys, (list, str)) or not isinstance(weights, (list, type(None))):
         raise Refusal("dp_ask takes a name and a list of keys", accepted="FROM dp_ask('name', ['key', 'other key'])")
+    _require_unicode(name)
+    _require_unicode(keys if isinstance(keys, str) else "")
     return name, keys, weights

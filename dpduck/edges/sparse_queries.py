@@ -163,6 +163,12 @@ class SparseQueries:
     def _askable(self, name: str, asker: Asker) -> Named:
         named = self._store.named(name)
         if named is None:
+            view = self._releases.view(name)
+            if view is not None and view.strategy == PROJECTION:
+                raise Refusal(
+                    f"{view.name!r} is a projection",
+                    accepted=f"FROM dp_project('{view.name}', 'q'), q a table or CTE with columns key and weight",
+                )
             raise Refusal(
                 f"there is no private histogram or session {name[:100]!r}", accepted="a name of dp_sessions()"
             )

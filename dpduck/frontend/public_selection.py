@@ -41,8 +41,13 @@ def read_selection(text: str, keys: Sequence[str], facts: PublicFacts) -> Public
         return _of_select(parse_select(text), facts)
     if any(token.token_type in (TokenType.L_PAREN, TokenType.IN) for token in reader.tokens):
         return _of_in(parse_expression(text), keys, facts)
-    written = reader.table_name()
-    reader.expect_end()
+    try:
+        written = reader.table_name()
+        reader.expect_end()
+    except Refusal:
+        raise Refusal(
+            "this text selects no keys", accepted=f"a list such as ['key'], a public table, or {_ACCEPTED}"
+        ) from None
     table = _public(written, facts, None)
     return PublicSelection(table, tuple((column.name, _column(column.name)) for column in facts.columns(table)))
 

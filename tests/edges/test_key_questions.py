@@ -96,6 +96,7 @@ REFUSED = [
     ("SELECT rowid AS code FROM catalogue", "rowid"),
     ("code IN (SELECT", "does not parse"),
     ("", "the statement is empty"),
+    ("sku-0", "this text selects no keys; accepted: a list such as ['key']"),
     ("catalogue", "has no meaning here"),
 ]
 

@@ -16,7 +16,7 @@ from dpduck.edges.shipped_macros import shipped_names, shipped_texts
 from dpduck.errors import PermissionRefusal
 from dpduck.workload.sign_hash import elements_of, evaluate, signs
 from tests.edges.clinics import Clinic
-from tests.edges.sparse import PRICE, fill, projection
+from tests.edges.sparse import PRICE, fill, projection, refused_ask
 
 
 @pytest.fixture
@@ -94,6 +94,9 @@ def test_one_charge_and_an_ordinary_table(visits: Clinic) -> None:
 def test_a_drop_of_nothing_drops_nothing(visits: Clinic) -> None:
     """A view whose name ends like a seed's stays where there is no projection of the rest of its name."""
     projection(visits, name="p_seed")
+    assert "'p_seed' is a projection; accepted: FROM dp_project('p_seed', 'q')" in refused_ask(
+        visits, "p_seed", "['K1']"
+    )
     assert "there is no private view" in visits.refused("DROP PRIVATE PROJECTION p")
     assert visits.dp("DROP PRIVATE PROJECTION IF EXISTS p") == [("there was no such view",)]
     assert visits.value("SELECT count(*) FROM private.p_seed") > 0

@@ -48,7 +48,7 @@ WORKLOADS = [
     ("mechanism = 'mwem', update = 'paper', ask = 'queries', keep = 'average'", "GROUPING SETS ((sex, age), (ward))"),
     ("first = 'histogram', adaptive = TRUE", "PARITIES (2)"),
     ("first = 'marginals', rounds = 9", "RANGES (2)"),
-    ("rounds = 4", "(count(*) FILTER (WHERE age > 30 AND ward = 'w1'), count(*) FILTER (WHERE sex = 1))"),
+    ("rounds = 4", "(count(*) FILTER (WHERE age >= 40 AND ward = 'w1'), count(*) FILTER (WHERE sex = 1))"),
     ("mechanism = 'cube'", "MARGINALS (2)"),
     ("mechanism = 'barak'", "MARGINALS (3)"),
 ]
