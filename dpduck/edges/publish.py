@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfile
 
 import duckdb
 
@@ -60,12 +61,10 @@ def _to_duckdb(
 ) -> None:
     if target.is_dir():
         raise Refusal(f"{target.name} is a directory", accepted="a file")
-    if target.exists() and not _was_published(target):
-        raise Refusal(
-            f"{target.name} is in the way", accepted="a new file, or one that publish made and nobody has open to write"
-        )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
+        if target.exists() and not _was_published(target, Path(directory) / "earlier.duckdb"):
+            raise Refusal(f"{target.name} is in the way", accepted="a new file, or one that publish made")
         unfinished = Path(directory) / "published.duckdb"
         connection.execute(f"ATTACH {quote_text(str(unfinished))} AS target (STORAGE_VERSION '{STORAGE_VERSION}')")
         for view in views:
@@ -77,14 +76,15 @@ def _to_duckdb(
         unfinished.replace(target)
 
 
-def _was_published(target: Path) -> bool:
+def _was_published(target: Path, copy: Path) -> bool:
     """Whether a file is a publication: its metadata are there, and no ledger, as a store has.
 
-    One that cannot be read, or that is open elsewhere for writing, is taken for something else.
+    A copy is looked at: the file itself may be open, in this process or in another. What cannot be read is none.
     """
+    copyfile(target, copy)
     try:
         with duckdb.connect() as reader:
-            reader.execute(f"ATTACH {quote_text(str(target))} AS found (READ_ONLY)")
+            reader.execute(f"ATTACH {quote_text(str(copy))} AS found (READ_ONLY)")
             tables = reader.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'found'").fetchall()
             names = {name for (name,) in tables}
     except duckdb.Error:

@@ -194,13 +194,15 @@ def test_readers_find_whole_publications(store: Path, tmp_path: Path, open_clini
 
     reader = threading.Thread(target=read)
     reader.start()
-    replaced(open_clinic, store)
-    for _ in range(5):
-        publish(store, file)
-        publish(store, folder)
-        states.add(repr(rows(file)))
-    stop.set()
-    reader.join()
+    try:
+        replaced(open_clinic, store)
+        for _ in range(5):
+            publish(store, file)
+            publish(store, folder)
+            states.add(repr(rows(file)))
+    finally:
+        stop.set()
+        reader.join()
     assert failures == []
     assert len(states) == 2
 
