@@ -19,7 +19,8 @@ CREATE OR REPLACE MACRO dp_conjunction(literals) AS
         list_filter([true, false], lambda choice: literals[1] IS NULL OR literals[1] = choice),
         lambda choice: CAST(choice AS VARCHAR))
     ELSE list_reduce(
-        list_transform(literals, lambda literal: list_transform(
+        list_transform(literals[1:CASE WHEN len(literals) - list_count(literals) > 20 THEN 1 ELSE len(literals) END],
+            lambda literal: list_transform(
             list_filter([true, false], lambda choice: literal IS NULL OR literal = choice),
             lambda choice: dp_key([CAST(choice AS VARCHAR)]))),
         lambda left_keys, right_keys: flatten(list_transform(left_keys, lambda one:

@@ -188,7 +188,7 @@ def test_conjunctions_in_a_session(visits: Clinic) -> None:
     assert abs(row[ANSWER] - visits.value("SELECT count(*) FROM visits WHERE senior")) <= row[MARGIN]
     assert row == ask(visits, "flags", "[(true, true), (false, true)]")
     with pytest.raises(duckdb.Error, match="more than 20 free columns"):
-        visits.rows("SELECT dp_conjunction(list_transform(range(40), lambda i: CAST(NULL AS BOOLEAN)))")
+        visits.rows("SELECT dp_conjunction(list_transform(range(21), lambda i: CAST(NULL AS BOOLEAN)))")
 
 
 def test_a_key_counts_once_in_a_question(visits: Clinic) -> None:
