@@ -42,7 +42,7 @@ def test_python_of_the_guide_runs(section: str, tmp_path: Path, monkeypatch: pyt
 
 def test_every_guide_is_there() -> None:
     """Issue 4: guides for Python, Superset with the safe settings, PostgreSQL, Flight SQL."""
-    for name in ("python", "superset", "postgresql", "flight_sql", "summaries"):
+    for name in ("python", "superset", "postgresql", "flight_sql", "summaries", "synthetic_data", "reference"):
         text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
         for file in re.findall(r"`((?:tests|benchmarks|sql)/[\w/]+\.\w+)`", text):
             assert (DOCS.parent / file).is_file(), file

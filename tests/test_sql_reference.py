@@ -1,19 +1,32 @@
-"""docs/sql.md is the dialect's reference: its SQL runs, and its lists are the parser's own."""
+"""The reference pages of docs/: their SQL runs, and their lists are those of the parser and of the connection."""
 
 import re
 from pathlib import Path
 
+import duckdb
+import pytest
+
 import dpduck
-from dpduck.frontend import bigquery_forms, duckdb_tree, options, policy_parser
+from dpduck.edges.analyst_macros import install_analyst_macros
+from dpduck.frontend import bigquery_forms, duckdb_tree, options, policy_parser, sparse_request, synthetic_options
+from dpduck.frontend.sparse_request import SparseOptions
+from dpduck.frontend.synthetic_options import SyntheticOptions
 
-PAGE = Path(__file__).parents[1] / "docs" / "sql.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("sql", "synthetic_data", "reference")}
+ROW = re.compile(r"^\| (`.*?) \|$", re.MULTILINE)
 
 
-def section(title: str) -> str:
+def section(title: str, page: str = "sql") -> str:
     """The text under a heading."""
-    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGES[page], re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
+
+
+def table(title: str, page: str) -> list[list[str]]:
+    """The rows of a section's table, cell by cell; the first cell of each has names in code."""
+    return [[cell.strip() for cell in line.split(" | ")] for line in ROW.findall(section(title, page))]
 
 
 def first_cells(text: str) -> str:
@@ -21,14 +34,20 @@ def first_cells(text: str) -> str:
     return "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
 
 
-def test_every_statement_runs() -> None:
-    """The page is executed from top to bottom; every answer of dp() has rows."""
-    blocks = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) >= 7
+def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> None:
+    """Every statement of a page, from top to bottom; every answer of dp() has rows."""
+    blocks = re.findall(r"```sql\n(.*?)```", PAGES[page], re.DOTALL)
+    assert len(blocks) >= 3
+    for statement in re.split(r";\s*$", ";\n".join(blocks), flags=re.MULTILINE):
+        rows = connection.execute(statement).fetchall() if statement.strip() else [()]
+        assert rows or "dp" not in statement, statement
+
+
+@pytest.mark.parametrize("page", ["sql", "synthetic_data"])
+def test_every_statement_runs(page: str) -> None:
+    """A page's SQL works as it stands, on a connection of its own."""
     with dpduck.connect() as connection:
-        for statement in re.split(r";\s*$", ";\n".join(blocks), flags=re.MULTILINE):
-            rows = connection.execute(statement).fetchall() if statement.strip() else [()]
-            assert rows or "dp" not in statement, statement
+        run_page(connection, page)
 
 
 def test_options_are_the_parsers() -> None:
@@ -54,3 +73,65 @@ def test_deprecated_forms_are_listed() -> None:
     """The forms of BigQuery that are refused by name are on the page."""
     assert all(word in section("What is refused, and why") for word in ("ANON_", "CLAMPED BETWEEN", "ANONYMIZATION"))
     assert set(bigquery_forms.OPTIONS.values()) <= set(options.KNOWN)
+
+
+def test_options_of_private_tables_are_the_parsers() -> None:
+    """The table of options of CREATE PRIVATE TABLE names each that is read, and no other, with its default."""
+    shown = {name: cells for cells in table("Options", "synthetic_data") for name in re.findall(r"`(\w+)`", cells[0])}
+    assert sorted(shown) == sorted((*synthetic_options.SHARED, *synthetic_options.OWN))
+    usual = SyntheticOptions()
+    for name in ("mechanism", "update", "keep", "first"):
+        assert f"'{getattr(usual, name)}'" in shown[name][1], name
+    assert shown["replays"][1] == f"`{usual.replays}`"
+    assert shown["first_share"][1] == f"`{float(usual.first_share)}`"
+    words = PAGES["synthetic_data"]
+    assert all(f"`{name}`" in words or f"`'{name}'`" in words for name in synthetic_options.MECHANISMS)
+
+
+def test_options_of_sparse_queries_are_the_parsers() -> None:
+    """The table of options of projections, histograms and sessions says which kinds read each, and its default."""
+    rows = table("Options of projections, histograms and sessions", "reference")
+    shown = {name: cells for cells in rows for name in re.findall(r"`(\w+)`", cells[0])}
+    for kind, own in sparse_request.OWN.items():
+        named = [name for name, cells in shown.items() if cells[1] == "all" or kind in cells[1].split(", ")]
+        assert sorted(named) == sorted((*sparse_request.PRICES, *own)), kind
+    usual = SparseOptions()
+    for name in ("sparsity", "queries", "beta"):
+        assert shown[name][2] == f"`{float(getattr(usual, name)):g}`", name
+
+
+def signatures(title: str) -> dict[str, list[str]]:
+    """The functions of a section with the names of their arguments."""
+    found = re.findall(r"`(dp\w*)\((.*?)\)`", "\n".join(cells[0] for cells in table(title, "reference")))
+    return {name: re.findall(r"(\w+)(?: := [^,]+)?(?:, |$)", written) for name, written in found}
+
+
+def registered(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    """The table functions and macros of a connection that are not DuckDB's own."""
+    rows = connection.execute(
+        "SELECT function_name, parameters FROM duckdb_functions() "
+        "WHERE NOT internal AND function_type IN ('macro', 'table_macro')"
+    ).fetchall()
+    return {name: list(parameters) for name, parameters in rows}
+
+
+def test_functions_are_those_of_a_connection() -> None:
+    """The page of functions runs, and has every one that dpduck.load registers, with its arguments and columns."""
+    functions, macros = signatures("Functions"), signatures("Macros over releases")
+    with dpduck.connect() as connection:
+        assert registered(connection) == functions | macros
+        run_page(connection, "reference")
+        arguments = {
+            "dp_check": "'visits'", "dp_ask": "'counted', ['drug 1']", "dp_stderr_of": "'wards', '1'",
+            "dp_ratio_of": "'wards', '1', '1'",
+            "dp_explain": "$$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits $$",
+        }  # fmt: skip
+        for cells in table("Functions", "reference")[1:]:
+            name, columns = cells[0].strip("`").split("(")[0], re.findall(r"`(\w+)`", cells[1])
+            found = connection.execute(f"FROM {name}({arguments.get(name, '')})").description
+            assert [column[0] for column in found][: len(columns)] == columns, name
+            assert name == "dp_explain" or len(found) == len(columns), name
+        install_analyst_macros(connection, "memory")
+        assert set(registered(connection)) == {*functions, *macros, *signatures("Macros of published files")}
+        published = signatures("Macros of published files").items()
+        assert dict(published) == {name: registered(connection)[name] for name, _ in published}

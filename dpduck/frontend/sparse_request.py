@@ -26,8 +26,8 @@ from dpduck.frontend.token_reader import exact_number
 
 MOST_PARTS = 64
 LARGEST_SPARSITY, LARGEST_QUERIES = 10**6, Fraction(10**12)
-_PRICES = ("epsilon", "delta", "rho", "max_rows_contributed", "privacy_unit_column", "refresh")
-_OWN = {
+PRICES = ("epsilon", "delta", "rho", "max_rows_contributed", "privacy_unit_column", "refresh")
+OWN = {
     PROJECTION: ("sparsity", "queries", "beta", "rows", "heaviest"),
     HISTOGRAM: ("sparsity", "queries", "beta"),
     SESSION: ("sparsity", "queries", "beta", "updates", "alpha", "heaviest"),
@@ -126,14 +126,14 @@ def _part(column: exp.Expr, types: dict[str, str]) -> KeyPart:
 
 def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
     """The options of sparse queries, and those of every statement, which are read where all are."""
-    known = (*_PRICES, *_OWN[statement.kind])
+    known = (*PRICES, *OWN[statement.kind])
     own: dict[str, exp.Expr] = {}
     prices = []
     for option in statement.options:
         name = option.left.name.lower() if isinstance(option, exp.EQ) and isinstance(option.left, exp.Column) else ""
         if name not in known or not isinstance(option, exp.EQ):
             raise refusal(option, f"the option {name!r} of a {statement.kind} is unknown", ", ".join(known))
-        if name in _PRICES:
+        if name in PRICES:
             prices.append(option)
         elif name in own:
             raise refusal(option, f"the option {name} is given twice", "each option once")
