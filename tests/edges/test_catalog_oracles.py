@@ -170,15 +170,26 @@ def test_a_policy_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: py
 
 def test_what_does_not_bind_is_refused_before_the_charge(clinic: Clinic) -> None:
     """SQL around the answer is bound over an empty answer first: a mistake in it costs nothing."""
-    for statement in (
-        by("sex").replace("count(*) AS n", "upper(count(*)) + 1 AS n"),
-        f"SELECT upper(n) + 1 FROM ({by('sex')}) AS answered",
-        f"SELECT nowhere FROM ({by('sex')}) AS answered",
-        f"SELECT * FROM ({by('sex')}) AS answered JOIN wards ON nowhere = name",
-        by("sex").replace("AS n", 'AS "a""dpduck_released_table""b"'),
-        "CREATE PRIVATE VIEW v OPTIONS (epsilon = 1) AS SELECT sex, upper(count(*)) + 1 AS n FROM visits GROUP BY sex",
+    view = (
+        "CREATE PRIVATE VIEW v OPTIONS (epsilon = 1) AS SELECT sex, upper(count(*)) + 1 AS n FROM visits GROUP BY sex"
+    )
+    typed, unknown = (
+        "No function matches the given name and argument types 'upper",
+        'Referenced column "nowhere" not found',
+    )
+    for statement, reason in (
+        (by("sex").replace("count(*) AS n", "upper(count(*)) + 1 AS n"), typed),
+        (f"SELECT upper(n) + 1 FROM ({by('sex')}) AS answered", typed),
+        (f"SELECT nowhere FROM ({by('sex')}) AS answered", unknown),
+        (f"SELECT * FROM ({by('sex')}) AS answered JOIN wards ON nowhere = name", unknown),
+        (view, typed),
     ):
-        clinic.refused(statement)
+        message = clinic.refused(statement)
+        assert message.startswith(f"DuckDB does not accept this: {reason}"), statement
+        assert message.endswith("; accepted: DuckDB's SQL"), statement
+    own = clinic.refused(by("sex").replace("AS n", 'AS "a""dpduck_released_table""b"'))
+    assert own == "line 1, column 73: the name dpduck_released_table is dpduck's own; accepted: another name"
+    assert clinic.charges() == 0
 
 
 def test_the_functions_of_the_connection_take_no_sql(clinic: Clinic) -> None:

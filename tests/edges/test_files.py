@@ -56,7 +56,8 @@ def test_a_connection_that_is_dropped_lets_go_too(clinic_file: Path) -> None:
     connection = dpduck.connect(clinic_file)
     connection.execute("FROM dp(?)", [by("sex")]).fetchall()
     del connection
-    in_another_process("import sys, duckdb; duckdb.connect(sys.argv[1])", clinic_file)
+    code = "import sys, duckdb\nprint(duckdb.connect(sys.argv[1]).execute('SELECT 1').fetchall())"
+    assert in_another_process(code, clinic_file).strip() == "[(1,)]"
 
 
 def test_plain_duckdb_reads_private_tables(open_clinic: OpenClinic, clinic_file: Path) -> None:

@@ -171,7 +171,8 @@ def test_random_neighbours(
 ) -> None:
     """The claimed sensitivity, through every join: units that are NULL, rows without a parent, doubled units."""
     numbered = tuple((number, *journey) for number, journey in enumerate(journeys))
-    trips.require_bounded(name, Rows(tuple(people), numbered, tuple(legs)), unit, max_rows)
+    differ = trips.require_bounded(name, Rows(tuple(people), numbered, tuple(legs)), unit, max_rows)
+    assert 0 <= differ <= (trips.requests[name].unit_bound if max_rows is None else max_rows)
 
 
 OTHERS = Rows(((2, "F"), (3, "M")), ((10, 2, "a"), (11, 3, "b")), ((10, "bus", 2), (11, "tram", 1), (99, "bus", 2)))

@@ -65,44 +65,67 @@ def test_what_may_not_run_over_private_rows(clinic: Clinic) -> None:
     assert clinic.rows("SELECT nextval('s')") == [(1,)]
 
 
-AROUND = (
-    "SELECT b.patient FROM (WITH visits AS (SELECT 1 AS x) FROM visits) a, visits b, ({A}) c",
-    "SELECT * FROM ({A}) c WHERE EXISTS (WITH visits AS (SELECT 1 AS x) FROM visits) AND sex IN (FROM visits)",
-    "WITH wards AS (FROM visits) SELECT * FROM ({A}) c, wards",
-    "WITH q AS (SELECT age FROM visits) SELECT * FROM ({A}) c, q",
-    "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM visits) SELECT * FROM r, ({A}) c",
-    "WITH a AS (FROM b), b AS (SELECT 1 AS x) SELECT * FROM a, ({A}) c",
-    "SELECT * FROM ({A}) c, memory.main.visits",
-    "SELECT * FROM ({A}) c, (TABLE visits)",
-    "SELECT (SELECT max(age) FROM visits) FROM ({A}) c",
-    "SELECT * FROM ({A}) c SEMI JOIN visits USING (sex)",
-    "SELECT * FROM ({A}) c UNION ALL SELECT sex, age FROM visits",
-    "SELECT * FROM ({A}) c ORDER BY (SELECT count(*) FROM visits)",
-    "SELECT * FROM ({A}) c LIMIT (SELECT count(*) FROM visits)",
-    "SELECT sum(n) FILTER (WHERE sex IN (SELECT sex FROM visits)) FROM ({A}) c",
-    "SELECT * FROM ({A}) c, duckdb_tables()",
-    "SELECT * FROM ({A}) c, pragma_storage_info('visits')",
-    "SELECT * FROM ({A}) c, query_table('visits')",
-    "SELECT * FROM ({A}) c, query('FROM visits')",
-    "SELECT * FROM ({A}) c, 'visits.csv'",
-    "SELECT * FROM ({A}) c, private.dpduck.ledger_entries",
-    "SELECT * FROM ({A}) c, private.main.release_2",
-    "SELECT * FROM ({A}) c, information_schema.tables",
-    "SELECT * FROM ({A}) c, pg_catalog.pg_class",
-    'SELECT * FROM ({A}) c, "dpduck_released_table"',
-    "SELECT columns('.*') FROM ({A}) c",
+SECOND_REFERENCES_AROUND = (
+    ("visits", "SELECT b.patient FROM (WITH visits AS (SELECT 1 AS x) FROM visits) a, visits b, ({A}) c"),
+    (
+        "visits",
+        "SELECT * FROM ({A}) c WHERE EXISTS (WITH visits AS (SELECT 1 AS x) FROM visits) AND sex IN (FROM visits)",
+    ),
+    ("wards", "WITH wards AS (FROM visits) SELECT * FROM ({A}) c, wards"),
+    ("q", "WITH q AS (SELECT age FROM visits) SELECT * FROM ({A}) c, q"),
+    ("r", "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM visits) SELECT * FROM r, ({A}) c"),
+    ("b", "WITH a AS (FROM b), b AS (SELECT 1 AS x) SELECT * FROM a, ({A}) c"),
+    ("memory.main.visits", "SELECT * FROM ({A}) c, memory.main.visits"),
+    ("visits", "SELECT * FROM ({A}) c, (TABLE visits)"),
+    ("visits", "SELECT (SELECT max(age) FROM visits) FROM ({A}) c"),
+    ("visits", "SELECT * FROM ({A}) c SEMI JOIN visits USING (sex)"),
+    ("visits", "SELECT * FROM ({A}) c UNION ALL SELECT sex, age FROM visits"),
+    ("visits", "SELECT * FROM ({A}) c ORDER BY (SELECT count(*) FROM visits)"),
+    ("visits", "SELECT * FROM ({A}) c LIMIT (SELECT count(*) FROM visits)"),
+    ("visits", "SELECT sum(n) FILTER (WHERE sex IN (SELECT sex FROM visits)) FROM ({A}) c"),
+    ("visits.csv", "SELECT * FROM ({A}) c, 'visits.csv'"),
+    ("private.dpduck.ledger_entries", "SELECT * FROM ({A}) c, private.dpduck.ledger_entries"),
+    ("private.main.release_2", "SELECT * FROM ({A}) c, private.main.release_2"),
+    ("information_schema.tables", "SELECT * FROM ({A}) c, information_schema.tables"),
+    ("pg_catalog.pg_class", "SELECT * FROM ({A}) c, pg_catalog.pg_class"),
 )
+FUNCTION = "a table function around the annotated SELECT is refused; accepted: its answers and public tables"
+OTHERS_AROUND = (
+    (FUNCTION, "SELECT * FROM ({A}) c, duckdb_tables()"),
+    (FUNCTION, "SELECT * FROM ({A}) c, pragma_storage_info('visits')"),
+    (FUNCTION, "SELECT * FROM ({A}) c, query_table('visits')"),
+    (FUNCTION, "SELECT * FROM ({A}) c, query('FROM visits')"),
+    (
+        "the name dpduck_released_table is dpduck's own; accepted: another name",
+        'SELECT * FROM ({A}) c, "dpduck_released_table"',
+    ),
+    ("COLUMNS is refused; accepted: a list of columns", "SELECT columns('.*') FROM ({A}) c"),
+)
+
+
+def second_reference(name: str) -> str:
+    """The reason why a table's name may not stand around an answer."""
+    return (
+        f"'{name}' outside the annotated SELECT is a second reference to what is not public; "
+        "accepted: the annotated SELECT, its CTEs and declared public tables"
+    )
 
 
 def test_nothing_private_around_an_answer(clinic: Clinic) -> None:
     """The SQL around an annotated SELECT reads its answer and declared public tables, whatever hides which name."""
-    clinic.all_refused([statement.replace("{A}", by("sex")) for statement in AROUND])
+    around = [(second_reference(name), statement) for name, statement in SECOND_REFERENCES_AROUND]
+    around += OTHERS_AROUND
+    messages = clinic.all_refused([statement.replace("{A}", by("sex")) for _, statement in around])
+    assert [message.partition(": ")[2] for message in messages] == [reason for reason, _ in around]
+    assert all(message.startswith("line 1, column ") for message in messages)
+    assert clinic.charges() == 0
 
 
 def test_a_letter_that_python_folds_and_duckdb_does_not(clinic: Clinic) -> None:
     """A CTE named with the Kelvin sign does not stand for a private table named with a k."""
     clinic.rows("CREATE TABLE bank AS FROM visits")
-    clinic.refused(f'WITH "ban\u212a" AS (SELECT 1 AS x) SELECT * FROM bank, ({by("sex")}) AS answered')
+    message = clinic.refused(f'WITH "ban\u212a" AS (SELECT 1 AS x) SELECT * FROM bank, ({by("sex")}) AS answered')
+    assert message == f"line 1, column 46: {second_reference('bank')}"
 
 
 def hostile(clinic: Clinic) -> None:
