@@ -169,6 +169,10 @@ class Engine:
         """SQL with the answers of a private histogram or session."""
         return self._sparse.ask(argument, asker)
 
+    def describe_ask(self, argument: str, asker: Asker) -> str:
+        """SQL with the columns of such answers and no rows; it looks at nothing private and uses no round up."""
+        return self._sparse.describe_ask(argument, asker)
+
     def list_sessions(self, asker: Asker) -> str:
         """SQL that lists private histograms and sessions."""
         return self._sparse.list_sessions(asker)

@@ -63,6 +63,7 @@ def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         "explain": engine.explain,
         "check": engine.check,
         "ask": engine.ask,
+        "describe_ask": engine.describe_ask,
         "stderr_of": engine.stderr_of,
         "ratio_of": engine.ratio_of,
     }

@@ -27,7 +27,7 @@ from dpduck.edges.session_release import (
     secret_name,
 )
 from dpduck.edges.sessions import Sessions
-from dpduck.edges.sparse_answers import histogram_answers, session_answers
+from dpduck.edges.sparse_answers import COLUMNS, histogram_answers, session_answers
 from dpduck.edges.sparse_explain import explained
 from dpduck.edges.sparse_store import Named, SparseStore
 from dpduck.errors import DpduckError, InternalError, PermissionRefusal, Refusal
@@ -130,6 +130,12 @@ class SparseQueries:
             return self._histogram(named, asked)
         answers = self._sessions.ask(named, asked, lambda: self._looked_up(named))
         return session_answers(named, self._sessions.plan(named), asked, answers)
+
+    def describe_ask(self, argument: str, asker: Asker) -> str:
+        """SQL with the columns of an answer and no rows, for whom may ask."""
+        name, _, _ = read_argument(argument)
+        self._askable(name, asker)
+        return listings.rows_sql(COLUMNS, [])
 
     def list_sessions(self, asker: Asker) -> str:
         """SQL that lists what an asker may ask."""

@@ -19,8 +19,15 @@ from dpduck.server.vault import Vault
 from dpduck.server.window import Window, answer_name
 
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
-FREE = frozenset(("explain", "budget", "ledger_entries", "list_policies", "list_releases", "stderr_of", "ratio_of"))
-"""Actions that never charge, which whoever looks for columns may have carried out."""
+FREE = frozenset(
+    (
+        "explain", "budget", "ledger_entries", "list_policies", "list_releases", "list_sessions", "check", "stderr_of",
+        "ratio_of",
+    )
+)  # fmt: skip
+"""Actions that change nothing, which whoever looks for columns may have carried out."""
+DESCRIBED = {"run": "describe", "ask": "describe_ask"}
+"""For actions that charge or use a round up: the one that gives their columns alone."""
 
 _QUESTIONS = ("select", "with", "from", "(")
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 20_000
@@ -71,9 +78,9 @@ class Gate:
             self._require_views(inspected)
             sql = inspected.sql
             for call in inspected.calls:
-                if call.action != "run" and call.action not in FREE:
+                if call.action not in DESCRIBED and call.action not in FREE:
                     raise Refusal(f"the columns of {call.function} are known once it was asked", accepted="to run it")
-                described = replace(call, action="describe") if call.action == "run" else call
+                described = replace(call, action=DESCRIBED.get(call.action, call.action))
                 sql = sql.replace(call.mark, self._answered(principal, described, []))
         return f"SELECT * FROM ({sql}) LIMIT 0"
 

@@ -137,25 +137,26 @@ def test_a_view_that_is_made_over_flight_sql_is_read(alice: Any, served: Served)
 
 def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
     """The same gate as over Quack: one line, nothing charged, nothing leaked, nothing owned by the owner done."""
-    for sql in (
-        "FROM read_csv('/etc/passwd')",
-        "SELECT * FROM secret",
-        "SELECT 1; SELECT 2",
-        "COPY ages TO '/tmp/x'",
-        "ATTACH ':memory:' AS x",
-        "SELECT * FROM duckdb_secrets()",
-        "FROM visits",
-        "FROM clinic.main.visits",
-        "CREATE TABLE x AS FROM ages",
-        "(" * 10_000,
-        "SELECT $1",
-        ask("DROP PRIVACY POLICY ON visits"),
-        ask("ALTER PRIVACY POLICY ON visits NEW EPOCH"),
-        ask("SELECT count(*) FROM visits"),
-        ask("DROP PRIVATE VIEW ages"),
-        "FROM dp_check('visits')",
+    statement, owner = "this statement is refused", "this statement is the data owner's"
+    for sql, reason in (
+        ("FROM read_csv('/etc/passwd')", "the table function 'read_csv' is not on the list"),
+        ("SELECT * FROM secret", "there is no private view 'secret'"),
+        ("SELECT 1; SELECT 2", "two statements in one text"),
+        ("COPY ages TO '/tmp/x'", statement),
+        ("ATTACH ':memory:' AS x", statement),
+        ("SELECT * FROM duckdb_secrets()", "the table function 'duckdb_secrets' is not on the list"),
+        ("FROM visits", "there is no private view 'visits'"),
+        ("FROM clinic.main.visits", "the table 'clinic.main.visits' is not served"),
+        ("CREATE TABLE x AS FROM ages", statement),
+        ("(" * 10_000, "the statement is nested too deeply"),
+        ("SELECT $1", "a parameter is refused"),
+        (ask("DROP PRIVACY POLICY ON visits"), owner),
+        (ask("ALTER PRIVACY POLICY ON visits NEW EPOCH"), owner),
+        (ask("SELECT count(*) FROM visits"), "the statement is not annotated"),
+        (ask("DROP PRIVATE VIEW ages"), "the private view 'ages' is another's"),
+        ("FROM dp_check('visits')", owner),
     ):
-        refused(alice, served, sql)
+        assert f"{reason}; accepted: " in refused(alice, served, sql), sql[:100]
 
 
 def test_tokens_are_needed(served: Served, listener: FlightListener, raw: flight.FlightClient) -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from dpduck.edges.shipped_macros import shipped_names
+from dpduck.errors import DpduckError
 from dpduck.server import allowed
+from dpduck.server.flight_listener import FlightListener
+from dpduck.server.limits import Limits
 from tests.server.served import Served, ask, open_served
 
 POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 40, delta = 1e-5),
@@ -62,18 +65,69 @@ def test_questions_through_the_gate(released: Served) -> None:
     assert released.rows("bob", f"SELECT answer, margin {selected}") == [listed]
     assert len(released.rows("bob", "FROM dp_ask('pairs', [('w1', 0), ('w2', 1)], weights := [0.5, 1])")) == 1
     assert released.spent() == before
-    released.refused("bob", "FROM dp_ask('by_ward', 'ward IN (SELECT ward FROM visits)')")
-    released.refused("bob", "FROM dp_ask('by_ward', (SELECT list(ward) FROM summed))")
-    released.refused("carol", "FROM dp_ask('by_ward', ['w1'])")
+    raw = released.refused("bob", "FROM dp_ask('by_ward', 'ward IN (SELECT ward FROM visits)')")
+    assert "'visits' is no declared public table; accepted: " in raw
+    computed = released.refused("bob", "FROM dp_ask('by_ward', (SELECT list(ward) FROM summed))")
+    assert computed == "an argument of dp_ask is no constant; accepted: texts and numbers"
+    foreign = released.refused("carol", "FROM dp_ask('by_ward', ['w1'])")
+    assert foreign == "the histogram 'by_ward' is another's; accepted: one of dp_sessions()"
 
 
-def test_names_are_names_of_released_tables(released: Served) -> None:
-    """Anything else in the place of a name is refused."""
-    for bad in ("duckdb_settings", "listing.main.tables", '"codes"', "answers.main.x", "visits", "", "codes; SELECT 1"):
-        released.refused("bob", f"{QUESTION} FROM dp_project('{bad}', 'q')")
-        released.refused("bob", f"{QUESTION} FROM dp_project_all('codes', '{bad}')")
-        released.refused("bob", f"FROM dp_sketch_point('{bad}', ['w1'])")
-    for text in ("dp_project('q', 'q')", "dp_project('codes', question := 'q')", "dp_project('codes', NULL)",
-                 "dp_project('codes', (SELECT 'q'))", "main.dp_project('codes', 'q')"):  # fmt: skip
-        released.refused("bob", f"{QUESTION} FROM {text}")
-    released.refused("bob", "SELECT dp_released('visits')")
+def test_questions_over_flight_sql(released: Served) -> None:
+    """A driver looks for the columns of dp_ask first: that uses no question up, and is refused to whom asking is."""
+    adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver for Flight SQL is not installed")
+    price = "epsilon = 1, delta = 1e-6, sparsity = 1, queries = 20"
+    released.rows("bob", ask(f"CREATE PRIVATE SESSION about OPTIONS ({price}) ON visits (ward)"))
+    answered = "SELECT answered FROM dp_sessions() WHERE name = 'about'"
+    question = "SELECT answer, updates_left FROM dp_ask('about', ['w1'])"
+    bob, carol = released.house.book.named("bob"), released.house.book.named("carol")
+    before = released.spent()
+    with pytest.raises(DpduckError, match="the session 'about' is another's; accepted: "):
+        released.house.gate.probe(carol, question)
+    opened = FlightListener("localhost:0", released.house, Limits())
+    try:
+        given = {"username": bob.name, "password": released.tokens["bob"]}
+        address = opened.address.replace("grpc+tcp", "grpc")
+        with adbc.connect(address, db_kwargs=given, autocommit=True) as connection, connection.cursor() as cursor:
+            assert cursor.adbc_execute_schema(question).names == ["answer", "updates_left"]
+            cursor.adbc_prepare(question)
+            assert released.rows("bob", answered) == [(0,)]
+            cursor.execute(question)
+            assert cursor.fetchall() == released.rows("bob", question)
+            cursor.execute(answered)
+            assert cursor.fetchall() == [(1,)]
+    finally:
+        opened.close()
+    assert released.spent() == before
+
+
+CALLS = {
+    "dp_project": f"{QUESTION} FROM dp_project('{{}}', 'q')",
+    "dp_project_all": f"{QUESTION} FROM dp_project_all('codes', '{{}}')",
+    "dp_sketch_point": "FROM dp_sketch_point('{}', ['w1'])",
+}
+
+
+@pytest.mark.parametrize("macro", list(CALLS))
+def test_names_are_names_of_released_tables(released: Served, macro: str) -> None:
+    """Anything else in the place of a name is refused, and the refusal says whether name or form was wrong."""
+    for unknown in ("duckdb_settings", "visits"):
+        told = released.refused("bob", CALLS[macro].format(unknown))
+        assert told == f"there is no private view '{unknown}'; accepted: a name of dp_releases()"
+    for bad in ("listing.main.tables", '"codes"', "answers.main.x", "", "codes; SELECT 1"):
+        told = released.refused("bob", CALLS[macro].format(bad))
+        assert told.startswith(f"these are no arguments of {macro}; accepted: {macro}('name_of_"), bad
+
+
+def test_arguments_of_macros_over_names(released: Served) -> None:
+    """A name of the statement's own, a named argument, NULL, a subquery, another schema, the inner macro by itself."""
+    for call, reason in (
+        ("dp_project('q', 'q')", "there is no private view 'q'; accepted: a name of dp_releases()"),
+        ("dp_project('codes', question := 'q')", "these are no arguments of dp_project; accepted: dp_project("),
+        ("dp_project('codes', NULL)", "these are no arguments of dp_project; accepted: dp_project("),
+        ("dp_project('codes', (SELECT 'q'))", "an argument of dp_project is no constant; accepted: texts and numbers"),
+        ("main.dp_project('codes', 'q')", "the table function 'dp_project' is not served; accepted: "),
+    ):
+        assert released.refused("bob", f"{QUESTION} FROM {call}").startswith(reason), call
+    inner = released.refused("bob", "SELECT dp_released('visits')")
+    assert inner.startswith("the function 'dp_released' is not on the list; accepted: ")
