@@ -27,12 +27,20 @@ def test_the_window_has_every_macro(served: Served) -> None:
 
 def test_a_margin_names_nothing_but_private_views(served: Served) -> None:
     """The text of dp_margin is a name that the gate sees: no catalog, no answers of others, no files."""
+    wrong = "these are no arguments of dp_margin; accepted: dp_margin('name_of_view', ['kept'], ['rolled_up'])"
+    for cube in ("duckdb_tables", "duckdb_secrets", "pg_class", "secret", "visits"):
+        told = served.refused("bob", f"FROM dp_margin('{cube}', ['ward'], ['sex'])")
+        assert told == f"there is no private view '{cube}'; accepted: a name of dp_releases()"
     for cube in (
-        "duckdb_tables", "duckdb_secrets", "pg_class", "information_schema.tables", "answers.main.x",
-        "memory.main.ward_cube", "/etc/passwd", "ward_cube; SELECT 1", '"ward_cube"', "secret", "",
+        "information_schema.tables", "answers.main.x", "memory.main.ward_cube", "/etc/passwd", "ward_cube; SELECT 1",
+        '"ward_cube"', "",
     ):  # fmt: skip
-        served.refused("bob", f"FROM dp_margin('{cube}', ['ward'], ['sex'])")
-    for arguments in ("'ward_cube'", "NULL, [], []", "(SELECT 'ward_cube'), [], []", "'ward_' || 'cube', [], [], 1"):
-        served.refused("bob", f"FROM dp_margin({arguments})")
-    served.refused("bob", "SELECT dp_margin('ward_cube', [], [])")
-    served.refused("bob", "FROM other.dp_margin('ward_cube', [], [])")
+        assert served.refused("bob", f"FROM dp_margin('{cube}', ['ward'], ['sex'])") == wrong, cube
+    for arguments in ("'ward_cube'", "NULL, [], []", "'ward_' || 'cube', [], []", "'ward_' || 'cube', [], [], 1"):
+        assert served.refused("bob", f"FROM dp_margin({arguments})") == wrong, arguments
+    computed = served.refused("bob", "FROM dp_margin((SELECT 'ward_cube'), [], [])")
+    assert computed == "an argument of dp_margin is no constant; accepted: texts and numbers"
+    scalar = served.refused("bob", "SELECT dp_margin('ward_cube', [], [])")
+    assert scalar.startswith("the function 'dp_margin' is not on the list; accepted: ")
+    elsewhere = served.refused("bob", "FROM other.dp_margin('ward_cube', [], [])")
+    assert elsewhere.startswith("the table function 'dp_margin' is not served; accepted: ")
