@@ -6,7 +6,10 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import duckdb
 import pytest
+
+import dpduck
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BLOCK = re.compile(r"^```python(?: needs=(\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -38,6 +41,15 @@ def test_python_of_the_guide_runs(section: str, tmp_path: Path, monkeypatch: pyt
     names: dict[str, object] = {}
     for _, text in [*blocks("duckdb"), *(blocks(section) if section != "duckdb" else [])]:
         exec(text, names)  # noqa: S102
+    with dpduck.connect(tmp_path / "clinic.duckdb") as owner:
+        assert owner.execute("SELECT budget, spent FROM dp_budget()").fetchall() == [(2.0, 0.6)], "two charges in all"
+        assert owner.execute("SELECT count(*) FROM private.by_ward").fetchone() == (5,)
+    with duckdb.connect(str(tmp_path / "published.duckdb"), read_only=True) as reader:
+        found = reader.execute("SELECT table_name FROM duckdb_tables() WHERE table_name IN ('by_ward', 'visits')")
+        assert found.fetchall() == [("by_ward",)], "what was released is published, and no private row"
+        assert reader.execute("SELECT ward FROM by_ward ORDER BY ward").fetchall() == [
+            (f"ward {number}",) for number in range(5)
+        ]
 
 
 def test_every_guide_is_there() -> None:
