@@ -230,25 +230,22 @@ def test_a_policy_stated_again_reads_its_public_tables_again(clinic: Clinic) -> 
     assert len(clinic.dp(by("ward"))) == 7
 
 
-def test_a_macro_of_the_users_is_not_replaced() -> None:
-    """A database with a macro dp of its own is refused, and the store is not left attached."""
+@pytest.mark.parametrize("name", ["dp", "dp_key"])
+def test_a_macro_of_the_users_is_not_replaced(name: str) -> None:
+    """A database with a macro of its own under one of our names is refused, and the store is not left attached."""
     with duckdb.connect() as con:
-        con.execute("CREATE MACRO dp(x) AS x + 1")
-        with pytest.raises(dpduck.Refusal, match="has a function dp of its own"):
+        con.execute(f"CREATE MACRO {name}(x) AS x + 1")
+        with pytest.raises(dpduck.Refusal, match=f"has a function {name} of its own"):
             dpduck.load(con)
-        assert con.execute("SELECT dp(1)").fetchall() == [(2,)]
+        assert con.execute(f"SELECT {name}(1)").fetchall() == [(2,)]
         assert con.execute("SELECT 1 FROM duckdb_databases() WHERE database_name = 'private'").fetchall() == []
 
 
-def test_a_macro_with_a_shipped_name_is_not_replaced() -> None:
-    """The user's own dp_key stays; ours, read by hand beforehand or by an earlier load, is no obstacle."""
-    with duckdb.connect() as con:
-        con.execute("CREATE MACRO dp_key(x) AS x + 1")
-        with pytest.raises(dpduck.Refusal, match="has a function dp_key of its own"):
-            dpduck.load(con)
-        assert con.execute("SELECT dp_key(1)").fetchall() == [(2,)]
+def test_shipped_macros_that_are_there_are_no_obstacle() -> None:
+    """Ours, read by hand beforehand or by an earlier load, are what they were."""
     with duckdb.connect() as con:
         for text in shipped_texts():
             con.execute(text)
-        dpduck.load(con).execute("SELECT dp_key(['a'])").fetchall()
-        dpduck.load(con)
+        before = con.execute("SELECT dp_key(['a'])").fetchall()
+        for _ in range(2):
+            assert dpduck.load(con).execute("SELECT dp_key(['a'])").fetchall() == before

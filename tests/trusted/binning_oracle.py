@@ -55,13 +55,21 @@ def counted(connection: duckdb.DuckDBPyConnection, domain: Domain, unit_sql: str
     return found
 
 
-def check(type_name: str, texts: Sequence[str | None], domain: Domain, expected: list[int | None]) -> None:
-    """The scalar expression, the grouped count and the bounded count all agree with the oracle."""
+Codes = dict[str | None, int | None]
+
+
+def check(type_name: str, texts: Sequence[str | None], domain: Domain, expected: list[int | None]) -> Codes:
+    """The scalar expression, the grouped count and the bounded count all agree with the oracle.
+
+    Returns the code that SQL gives to each text.
+    """
     connection = fill(type_name, texts)
-    assert codes_of_rows(connection, domain) == expected
+    found = codes_of_rows(connection, domain)
+    assert found == expected
     kept = Counter(code for code in expected if code is not None)
     assert counted(connection, domain, None) == kept
     assert counted(connection, domain, "t.unit") == kept
+    return dict(zip(texts, found, strict=True))
 
 
 def listed_code(text: str | None, domain: ValueDomain) -> int | None:
@@ -94,7 +102,7 @@ def check_numbers(
     step: str,
     with_null: bool,
     with_edges: bool,
-) -> None:
+) -> Codes:
     """Ranges of numbers against the oracle, values and edges as the column's own type holds them."""
     domain = RangeDomain(type_name, edges, upper, step, "", 1, with_null, with_edges)
     single = type_name == "FLOAT"
@@ -108,4 +116,4 @@ def check_numbers(
     values = [None if text is None else number(text) for text in texts]
     lower = [number(edge) for edge in edges]
     expected = [binned_code(v, lower, number(upper), domain, math.isfinite) for v in values]
-    check(type_name, texts, domain, expected)
+    return check(type_name, texts, domain, expected)

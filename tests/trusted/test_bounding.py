@@ -129,6 +129,7 @@ def test_random_neighbours(rows: list[Row], unit: int, max_rows: int, source: st
     table = answers(load(rows), job)
     smaller = answers(load([row for row in rows if row[0] != unit]), job)
     assert_bounded(table, smaller, max_rows)
+    assert np.abs(table - smaller).reshape(len(table), -1).sum(axis=1).max() <= max_rows
 
 
 def oracle(rows: Iterable[Row], max_rows: int, key: bytes) -> Counter[tuple[object, ...]]:

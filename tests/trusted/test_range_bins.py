@@ -25,7 +25,11 @@ def test_integer_ranges(type_name: str, with_null: bool, with_edges: bool) -> No
     """Edges belong to the bin that they start; the extremes of the type do not overflow."""
     bits = {"TINYINT": 7, "INTEGER": 31, "BIGINT": 63, "HUGEINT": 127}[type_name]
     texts = [*map(str, range(-13, 13)), None, str(2**bits - 1), str(-(2**bits))]
-    check_numbers(type_name, texts, ("-9", "-6", "-3", "0", "3"), "6", "3", with_null, with_edges)
+    codes = check_numbers(type_name, texts, ("-9", "-6", "-3", "0", "3"), "6", "3", with_null, with_edges)
+    assert [codes[str(value)] for value in range(-9, 6)] == [code for code in range(5) for _ in range(3)]
+    below, above = (0, 4) if with_edges else (None, None)
+    assert (codes["-10"], codes["6"], codes[str(-(2**bits))], codes[str(2**bits - 1)]) == (below, above, below, above)
+    assert codes[None] == (5 if with_null else None)
 
 
 @pytest.mark.parametrize("with_edges", [False, True])
@@ -33,7 +37,8 @@ def test_whole_bigint_range(with_edges: bool) -> None:
     """Edges as far apart as the type allows are compared with, since their difference overflows."""
     low, high = -(2**63), 2**63 - 1
     texts = [str(low), str(low + 1), "-1", "0", "1", str(high - 1), str(high), None]
-    check_numbers("BIGINT", texts, (str(low), "0"), str(high), "1", False, with_edges)
+    codes = check_numbers("BIGINT", texts, (str(low), "0"), str(high), "1", False, with_edges)
+    assert [codes[text] for text in texts] == [0, 0, 0, 1, 1, 1, 1 if with_edges else None, None]
 
 
 @pytest.mark.parametrize(("with_null", "with_edges"), FLAGS)
@@ -54,7 +59,11 @@ def test_fractional_ranges(
         texts += [str(Decimal(edge) + side) for edge in edges for side in (Decimal("0.001"), Decimal("-0.001"))]
     if not type_name.startswith("DECIMAL"):
         texts += ["nan", "inf", "-inf", "1e38", "-1e38", "-0.0", "5e-324" if type_name == "DOUBLE" else "1e-45"]
-    check_numbers(type_name, texts, tuple(edges[:-1]), edges[-1], step, with_null, with_edges)
+    codes = check_numbers(type_name, texts, tuple(edges[:-1]), edges[-1], step, with_null, with_edges)
+    assert [codes[edge] for edge in edges[:-1]] == list(range(count))
+    assert codes[edges[-1]] == (count - 1 if with_edges else None)
+    assert {codes[text] for text in ("nan", "inf", "-inf") if text in codes} <= {None}
+    assert codes[None] == (count if with_null else None)
 
 
 @settings(max_examples=30)
@@ -69,9 +78,9 @@ def test_random_double_ranges(start: Decimal, step: Decimal, count: int, values:
     """Arithmetic bins are the bins of the declared edges, whatever the range."""
     edges = [str(start + i * step) for i in range(count + 1)]
     near = [repr(math.nextafter(float(edge), side)) for edge in edges for side in (-math.inf, math.inf)]
-    check_numbers(
-        "DOUBLE", [*edges, *near, *map(repr, values)], tuple(edges[:-1]), edges[-1], str(step), False, with_edges
-    )
+    texts: list[str | None] = [*edges, *near, *map(repr, values)]
+    codes = check_numbers("DOUBLE", texts, tuple(edges[:-1]), edges[-1], str(step), False, with_edges)
+    assert [codes[edge] for edge in edges[:-1]] == list(range(count))
 
 
 @pytest.mark.parametrize("with_edges", [False, True])
@@ -95,7 +104,9 @@ def test_many_bins(type_name: str, start: str, step: str, with_edges: bool) -> N
     texts = [*edges, *around[2 if start == str(-(2**63)) else 0 :], None]
     if type_name == "FLOAT":
         texts += [repr(float(np.nextafter(np.float32(edge), np.float32("-inf")))) for edge in edges]
-    check_numbers(type_name, texts, tuple(edges[:-1]), edges[-1], step, True, with_edges)
+    codes = check_numbers(type_name, texts, tuple(edges[:-1]), edges[-1], step, True, with_edges)
+    assert [codes[edge] for edge in edges[:-1]] == list(range(2 * MOST_LEAVES))
+    assert codes[None] == 2 * MOST_LEAVES
 
 
 @pytest.mark.parametrize("with_edges", [False, True])
@@ -104,7 +115,8 @@ def test_irregular_bins(with_edges: bool) -> None:
     edges = [str(i * (i + 1) // 2) for i in range(MOST_LEAVES + 50)]
     texts: list[str | None] = [str(value) for value in range(-3, int(edges[-1]) + 3, 97)]
     for type_name in ("DOUBLE", "BIGINT", "DECIMAL(38,1)"):
-        check_numbers(type_name, [*texts, *edges[::7]], tuple(edges[:-1]), edges[-1], "1", False, with_edges)
+        codes = check_numbers(type_name, [*texts, *edges[::7]], tuple(edges[:-1]), edges[-1], "1", False, with_edges)
+        assert [codes[edge] for edge in edges[:-1:7]] == list(range(0, len(edges) - 1, 7))
 
 
 @pytest.mark.parametrize("with_edges", [False, True])
@@ -119,7 +131,9 @@ def test_many_months(type_name: str, zero: str, with_edges: bool) -> None:
     ]
     texts += ["0001-01-01" + zero, "9999-12-31" + zero]
     expected = [binned_code(text, edges[:-1], edges[-1], domain, lambda _: True) for text in texts]
-    check(type_name, texts, domain, expected)
+    codes = check(type_name, texts, domain, expected)
+    assert [codes[edge] for edge in edges[:-1]] == list(range(len(edges) - 1))
+    assert codes["9999-12-31" + zero] == (len(edges) - 2 if with_edges else None)
 
 
 MOMENTS = ["2019-12-31", "2020-01-01", "2020-01-31", "2020-02-29", "2020-03-01", "2020-06-30", "2020-07-01"]
@@ -151,7 +165,9 @@ def test_calendar_ranges(type_name: str, edges: tuple[str, ...], with_null: bool
     lower = [edge + zero for edge in edges[:-1]]
     expected = [binned_code(text, lower, domain.upper, domain, lambda _: True) for text in texts]
     null = len(lower) if with_null else None
-    check(type_name, [*texts, "infinity", "-infinity", None], domain, [*expected, None, None, null])
+    codes = check(type_name, [*texts, "infinity", "-infinity", None], domain, [*expected, None, None, null])
+    assert (codes["infinity"], codes["-infinity"], codes[None]) == (None, None, null)
+    assert all(codes.get(edge, number) == number for number, edge in enumerate(lower))
 
 
 @pytest.mark.parametrize("with_edges", [False, True])
@@ -162,4 +178,6 @@ def test_timestamp_hours(with_edges: bool) -> None:
     texts = ["2020-01-01 05:59:59.999999", "2020-01-01 06:00:00", "2020-01-01 23:59:59.999999", "2020-01-02 00:00:00"]
     far = ["290308-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806", "infinity", "-infinity"]
     ends = [0, 3, None, None] if with_edges else [None] * 4
-    check("TIMESTAMP", [*texts, *far], domain, [0, 1, 3, 3 if with_edges else None, *ends])
+    codes = check("TIMESTAMP", [*texts, *far], domain, [0, 1, 3, 3 if with_edges else None, *ends])
+    assert (codes["2020-01-01 05:59:59.999999"], codes["2020-01-01 06:00:00"]) == (0, 1)
+    assert (codes["infinity"], codes["-infinity"]) == (None, None)
