@@ -16,6 +16,8 @@ from dpduck.recovery.range_recovery import recover_product, recover_ranges
 from dpduck.workload.ranges import all_ranges, intervals, prefixes, total
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
+PLAIN = {"identity", "hierarchy", "haar"}
+"""Strategies that every plan is compared with, beside the optimised one."""
 
 
 def noisy_answers(
@@ -49,7 +51,9 @@ def test_recovery_is_the_pseudo_inverse(noise: NoiseKind, size: int) -> None:
     table = np.random.default_rng(size).integers(0, 100, size)
     lists = intervals(size, [(0, size), (size // 2, size), (size // 3, size // 2 + 1)])
     for workload in (all_ranges(size), prefixes(size), lists):
-        for plan in plan_ranges(workload, noise, Fraction(1), 1, planning_seconds=0.4):
+        plans = plan_ranges(workload, noise, Fraction(1), 1, planning_seconds=0.4)
+        assert {plan.strategy for plan in plans} >= PLAIN
+        for plan in plans:
             noisy = noisy_answers(plan.measurements, table, size)
             estimate = pseudo_inverse(plan.measurements, list(plan.noise_variances), noisy)
             expected = workload.matrix() @ estimate
@@ -61,9 +65,13 @@ def test_without_noise_the_counts_come_back() -> None:
     table = np.random.default_rng(0).integers(0, 1000, 37)
     workload = all_ranges(37)
     for noise in (LAPLACE, GAUSSIAN):
-        for plan in plan_ranges(workload, noise, Fraction(1), 1, planning_seconds=0.4):
+        plans = plan_ranges(workload, noise, Fraction(1), 1, planning_seconds=0.4)
+        assert {plan.strategy for plan in plans} >= PLAIN
+        for plan in plans:
             exact = [measurement.query.apply(table) for measurement in plan.measurements]
-            np.testing.assert_allclose(recover_ranges(plan, exact), workload.matrix() @ table, atol=1e-6)
+            recovered = recover_ranges(plan, exact)
+            np.testing.assert_allclose(recovered, workload.matrix() @ table, atol=1e-6)
+            assert np.rint(recovered).max() == table.sum(), "the range of everything is among them"
 
 
 def test_singular_strategies_are_recovered() -> None:
@@ -73,6 +81,7 @@ def test_singular_strategies_are_recovered() -> None:
     noisy = noisy_answers(plan.measurements, np.arange(6), 1)
     stacked = np.concatenate(noisy)
     order = np.concatenate([measurement.query.factors[0].matrix() for measurement in plan.measurements])
+    assert np.linalg.matrix_rank(order) == 3 < order.shape[1] == 6
     by_pair = np.linalg.pinv(order) @ stacked
     np.testing.assert_allclose(recover_ranges(plan, noisy), plan.workload.matrix() @ by_pair, atol=1e-7)
 
@@ -89,6 +98,7 @@ def test_sparse_least_squares_is_the_pseudo_inverse(rank_deficient: bool) -> Non
     noisy = [generator.normal(size=(len(matrix), 3)) * 100 for matrix in matrices]
     stacked = np.vstack([m / v**0.5 for m, v in zip(matrices, variances, strict=True)])
     answers = np.vstack([z / v**0.5 for z, v in zip(noisy, variances, strict=True)])
+    assert np.linalg.matrix_rank(stacked) == (7 if rank_deficient else 8)
     expected = np.linalg.pinv(stacked) @ answers
     np.testing.assert_allclose(solve_least_squares(matrices, variances, noisy), expected, atol=1e-8)
     thin = [sparse.csr_array(matrix) for matrix in matrices]
@@ -107,6 +117,7 @@ def test_products_are_recovered(noise: NoiseKind, strategy: str) -> None:
     estimate = pseudo_inverse(plan.measurements, variances, noisy)
     first, second, third = (workload.matrix() for workload in workloads)
     expected = np.kron(np.kron(first, second), third) @ estimate
+    assert expected.shape == (4 * 1 * 15,)
     np.testing.assert_allclose(recover_product(plan, noisy).ravel(), expected, rtol=1e-7, atol=1e-6)
 
 
@@ -114,7 +125,9 @@ def test_predicted_variance_is_the_empirical_one() -> None:
     """20,000 recoveries at once: the squared errors' mean is within its own error of the prediction."""
     runs, workload = 20_000, prefixes(12)
     generator = np.random.default_rng(7)
-    for plan in plan_ranges(workload, GAUSSIAN, Fraction(1, 50), 1, planning_seconds=0.4):
+    plans = plan_ranges(workload, GAUSSIAN, Fraction(1, 50), 1, planning_seconds=0.4)
+    assert {plan.strategy for plan in plans} >= PLAIN
+    for plan in plans:
         noises = [
             np.rint(generator.normal(scale=variance**0.5, size=(*m.query.shape, runs)))
             for m, variance in zip(plan.measurements, plan.noise_variances, strict=True)

@@ -25,6 +25,7 @@ def test_two_passes_are_weighted_least_squares(size: int, branching: int, droppe
     answers = np.vstack([noisy[k] * precisions[k] ** 0.5 for k in measured])
     expected = np.linalg.pinv(stacked) @ answers
     found = recover_hierarchy(tree, precisions, {k: noisy[k] for k in measured})
+    assert (len(measured) < tree.levels) == (dropped and tree.levels > 1) and found.shape == (size, 2)
     np.testing.assert_allclose(found, expected, atol=1e-9)
     single = recover_hierarchy(tree, precisions, {k: noisy[k][:, 0] for k in measured})
     np.testing.assert_allclose(single, expected[:, 0], atol=1e-9)
@@ -36,4 +37,5 @@ def test_haar_inverts(size: int) -> None:
     haar = haar_wavelet(size)
     values = np.random.default_rng(size).normal(size=(size, 2))
     rows = {group: haar.group_entries(group) @ values for group in range(haar.groups)}
+    assert sum(len(answers) for answers in rows.values()) == size
     np.testing.assert_allclose(recover_haar(haar, rows), values, atol=1e-12)

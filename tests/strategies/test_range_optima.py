@@ -98,7 +98,9 @@ def test_the_search_obeys_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hats_add_up_to_their_height() -> None:
     """Linear B-splines are a partition of unity."""
     for bumps, size in ((1, 5), (2, 9), (7, 50)):
-        np.testing.assert_allclose(hats(size, ((bumps, 0.5),)).sum(axis=0), 0.5)
+        rows = hats(size, ((bumps, 0.5),))
+        assert rows.shape[1] == size and rows.min() >= 0
+        np.testing.assert_allclose(rows.sum(axis=0), 0.5)
 
 
 @pytest.mark.parametrize("make", [all_ranges, prefixes, identity, some_intervals])

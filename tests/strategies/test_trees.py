@@ -50,7 +50,9 @@ def test_hierarchy_variances_are_the_dense_ones(size: int, branching: int, make)
     precisions = np.random.default_rng(size).random(tree.levels) + 0.1
     precisions[1:-1:2] = 0.0
     dense = dense_variances([tree.level_entries(k).toarray() for k in range(tree.levels)], precisions, workload)
-    np.testing.assert_allclose(hierarchy_variances(tree, precisions, workload), dense, rtol=1e-9)
+    variances = hierarchy_variances(tree, precisions, workload)
+    assert variances.shape == dense.shape == (len(workload.weights),)
+    np.testing.assert_allclose(variances, dense, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("size", "branching"), SHAPES)
@@ -62,7 +64,9 @@ def test_energies_are_traces_of_projections(size: int, branching: int) -> None:
             tree.level_entries(k).toarray() / np.diff(tree.boundaries[k])[:, None] ** 0.5 for k in range(tree.levels)
         ]
         traces = [np.trace(mean @ workload.gram @ mean.T) for mean in means]
-        np.testing.assert_allclose(level_energies(tree, workload), np.diff(traces, prepend=0.0), atol=1e-9)
+        energies = level_energies(tree, workload)
+        np.testing.assert_allclose(energies, np.diff(traces, prepend=0.0), atol=1e-9)
+        assert energies.sum() == pytest.approx(np.trace(workload.gram)), "together the levels tell every value"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 16, 21])

@@ -28,6 +28,7 @@ def test_closed_forms_are_the_dense_ones(workload: RangeWorkload) -> None:
     """Gram matrix, its products, answers and variances equal those of the dense workload."""
     generator = np.random.default_rng(workload.size)
     dense = workload.matrix().astype(float)
+    assert dense.shape == (len(workload.weights), workload.size) and set(dense.ravel()) <= {0.0, 1.0}
     gram = dense.T @ (workload.weights[:, None] * dense)
     np.testing.assert_allclose(workload.gram, gram, atol=1e-12)
     np.testing.assert_allclose(workload.gram_diagonal, gram.diagonal(), atol=1e-12)
