@@ -24,6 +24,7 @@ from tests.server.test_protocol import ANSWERS, read_message, recorded
 CROWD = 1_000
 TOO_MANY = "too many statements at once"
 READ = "SELECT count(*) FROM ages"
+Client = tuple[duckdb.DuckDBPyConnection, list[bytes]]
 
 
 def test_a_thousand_statements_at_once(tmp_path: Path, state_directory: Path) -> None:
@@ -71,7 +72,7 @@ def test_a_thousand_messages_at_once(crowded: tuple[Path, int]) -> None:
     database, port = crowded
     with client(port, add_principals(database)["bob"]) as (connection, requests):
         rows(connection, count("ward", "0.07"))
-        message = next(request for request in requests if b"DIFFERENTIAL_PRIVACY" in request)
+        message = asking(requests, "DIFFERENTIAL_PRIVACY")
         with ThreadPoolExecutor(CROWD) as pool:
             said = list(pool.map(lambda _: answer(port, message), range(CROWD)))
         assert all(b"w0" in one or TOO_MANY.encode() in one for one in said)
@@ -83,12 +84,10 @@ def test_a_thousand_messages_at_once(crowded: tuple[Path, int]) -> None:
 @needs_quack
 def test_readers_that_do_not_read_hold_nobody_up(crowded: tuple[Path, int]) -> None:
     """Clients that ask for many rows and never read a byte: others are answered all the same."""
-    database, port = crowded
-    tokens = add_principals(database)
-    with client(port, tokens["alice"]) as (asks, requests), client(port, tokens["bob"]) as (connection, _):
-        rows(asks, "SELECT a.range AS many FROM range(200000) AS a")
-        message = next(request for request in requests if b"range(200000)" in request)
-        slow = [socket.create_connection(("localhost", port)) for _ in range(12)]
+    with alice_and_bob(crowded) as ((asks, requests), (connection, _)):
+        assert len(rows(asks, "SELECT a.range AS many FROM range(200000) AS a")) == 200_000
+        message = asking(requests, "range(200000)")
+        slow = [socket.create_connection(("localhost", crowded[1])) for _ in range(12)]
         for one in slow:
             one.sendall(message)
         cursor = connection.cursor().execute("FROM clinic.query('FROM range(300000)')")
@@ -96,26 +95,23 @@ def test_readers_that_do_not_read_hold_nobody_up(crowded: tuple[Path, int]) -> N
         assert rows(connection, READ) == [(10,)]
         for one in slow:
             one.close()
-        revoke(database)
 
 
 @needs_quack
 def test_a_connection_belongs_to_who_opened_it(crowded: tuple[Path, int]) -> None:
     """Its number is drawn at random and names its principal: next to it is nobody, and nothing shows another's."""
-    database, port = crowded
-    tokens = add_principals(database)
-    with client(port, tokens["alice"]) as (_, of_alice), client(port, tokens["bob"]) as (connection, requests):
-        rows(connection, READ)
-        message = next(request for request in requests if READ.encode() in request)
+    _, port = crowded
+    with alice_and_bob(crowded) as ((_, of_alice), (connection, requests)):
+        assert rows(connection, READ) == [(10,)]
+        message = asking(requests, READ)
         mine, others = connection_number(message), connection_number(of_alice[-1])
         assert b"count_star" in answer(port, message)
         assert mine != others and len(mine) == len(others) == 32
         for near in (others[::-1], others[:-1] + (b"0" if others[-1:] != b"0" else b"1"), b"0" * 32, mine.lower()):
             if near not in (mine, others):
                 assert b"count_star" not in answer(port, message.replace(mine, near))
-        with pytest.raises(duckdb.Error):
+        with pytest.raises(duckdb.Error, match="'quack_active_connections' is not on the list; accepted: "):
             rows(connection, "FROM quack_active_connections()")
-        revoke(database)
 
 
 @needs_quack
@@ -135,13 +131,28 @@ def test_an_open_connection_ends_with_its_token(crowded: tuple[Path, int]) -> No
 
 
 @contextmanager
-def client(port: int, token: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[bytes]]]:
+def client(port: int, token: str) -> Iterator[Client]:
     """A client that is attached, and what it sends."""
     with recorded(port) as recorder, closing(duckdb.connect()) as connection:
         connection.execute(attach(f"quack:localhost:{recorder.port}", token))
         rows(connection, "SELECT 1")
         yield connection, recorder.requests
         connection.execute("DETACH clinic")
+
+
+@contextmanager
+def alice_and_bob(crowded: tuple[Path, int]) -> Iterator[tuple[Client, Client]]:
+    """Both of them attached at the same time, with tokens that end with them."""
+    database, port = crowded
+    tokens = add_principals(database)
+    with client(port, tokens["alice"]) as alice, client(port, tokens["bob"]) as bob:
+        yield alice, bob
+        revoke(database)
+
+
+def asking(requests: list[bytes], text: str) -> bytes:
+    """The message of a client in which it asked this."""
+    return next(request for request in requests if text.encode() in request)
 
 
 def rows(connection: duckdb.DuckDBPyConnection, text: str) -> list[tuple[object, ...]]:
