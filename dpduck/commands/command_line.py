@@ -18,7 +18,11 @@ from dpduck.commands.errors import one_line_errors
 from dpduck.commands.serving import principal, serve
 from dpduck.edges.connection import connect, verify_store
 from dpduck.edges.publish import publish
+from dpduck.errors import Refusal
 from dpduck.frontend.names import quote_identifier
+
+MOST_NAMED = 20
+"""Views that a refusal names."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,6 +106,10 @@ def releases(database: Path, store: Path | None, shape: str) -> None:
 def show(database: Path, view: str, store: Path | None, shape: str) -> None:
     """Print a private view."""
     with opened(database, store) as con:
+        listed = con.execute("SELECT name, kind FROM dp_releases() ORDER BY lower(name)").fetchall()
+        if view.lower() not in [name.lower() for name, _ in listed]:
+            views = ", ".join([name for name, kind in listed if kind == "view"][:MOST_NAMED]) or "none yet"
+            raise Refusal(f"there is no private view {view[:80]!r}", accepted=f"a name of dpduck releases: {views}")
         answer(con, f"FROM private.main.{quote_identifier(view)}", [], shape)
 
 

@@ -30,7 +30,7 @@ _WINDOW_FUNCTIONS = (
 )  # fmt: skip
 _WINDOW_PARTS = (exp.Window, exp.WindowSpec, exp.Order, exp.Ordered)
 _POST_PROCESSING = STRUCTURE + OPERATORS + FUNCTIONS + _WINDOW_PARTS
-_ERROR_BARS = {
+ERROR_BARS = {
     "dp_stderr": stderr_column,
     "dp_interval_low": margin_column,
     "dp_interval_high": margin_column,
@@ -65,7 +65,7 @@ class AnswerReader:
             return self._answer(node)
         if isinstance(node, (exp.Grouping, exp.GroupingId)):
             return self._grouping(node)
-        if isinstance(node, exp.Anonymous) and _name(node) in _ERROR_BARS:
+        if isinstance(node, exp.Anonymous) and _name(node) in ERROR_BARS:
             return self._error_bar(node, use_aliases)
         if isinstance(node, exp.Window):
             return self._window(node, use_aliases)
@@ -154,7 +154,7 @@ class AnswerReader:
         number = self._aggregates(answered)[0]
         if name != "dp_stderr" and self.aggregates[number].curved:
             return released(low_column(number) if name == "dp_interval_low" else high_column(number))
-        column = released(_ERROR_BARS[name](number))
+        column = released(ERROR_BARS[name](number))
         if name == "dp_stderr":
             return column
         sides = {"this": released(answer_column(number)), "expression": column}
@@ -212,7 +212,7 @@ def released(name: str) -> exp.Column:
 def has_aggregate(node: exp.Expr) -> bool:
     """Whether an expression depends on noisy answers rather than on keys alone."""
     names = {_name(inner) for inner in node.find_all(exp.Anonymous)}
-    return node.find(exp.AggFunc, exp.Window) is not None or bool(names & set(_ERROR_BARS))
+    return node.find(exp.AggFunc, exp.Window) is not None or bool(names & set(ERROR_BARS))
 
 
 def _is_aggregate(node: exp.Expr) -> bool:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from dpduck.errors import Refusal
 from dpduck.frontend.bigquery_forms import OPTIONS as OLDER_OPTIONS
 from dpduck.frontend.names import fold
+from dpduck.frontend.option_names import unknown_option
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.request import Treatment
 from dpduck.frontend.row_tree import RowSource
@@ -72,7 +73,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
             raise refusal(expression, "an option is written name = value", ", ".join(KNOWN))
         name = expression.left.name.lower()
         if name not in KNOWN:
-            raise refusal(expression, f"the option {name!r} is unknown", _known(name))
+            raise unknown_option(expression, name, KNOWN, older=OLDER_OPTIONS)
         if name in given:
             raise refusal(expression, f"the option {name} is given twice", "each option once")
         given[name] = expression.right
@@ -112,12 +113,6 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
         selection,
         read_summary(given),
     )
-
-
-def _known(name: str) -> str:
-    """The options there are, first the one that an older name stands for."""
-    older = OLDER_OPTIONS.get(name)
-    return (f"{older}; all are " if older else "") + ", ".join(KNOWN)
 
 
 def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:

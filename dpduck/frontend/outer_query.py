@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpduck.frontend.answers import AnswerReader, released
+from dpduck.frontend.answers import ERROR_BARS, AnswerReader, released
 from dpduck.frontend.dialect import PrivateDuckDB
-from dpduck.frontend.names import TableName, quote_identifier
+from dpduck.frontend.names import TableName, fold, quote_identifier
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.released_columns import GROUPING_SET, HOLE, RELEASED
 from dpduck.frontend.scope import Scope
@@ -46,7 +46,27 @@ def select_items(select: exp.Select, scope: Scope) -> tuple[SelectItem, ...]:
         items.append(
             SelectItem(item.alias if isinstance(item, exp.Alias) else _default_name(expression, scope), expression)
         )
+    _check_aliases(items, scope)
     return tuple(items)
+
+
+def _check_aliases(items: Sequence[SelectItem], scope: Scope) -> None:
+    """Refuses an item that reads another one's alias like a column; dp_stderr(n) and its kin do take aliases."""
+    written = {fold(item.name): item.expression for item in items}
+    for column in (column for item in items for column in item.expression.find_all(exp.Column)):
+        meant = written.get(fold(column.name))
+        if column.table or meant is None or scope.find(column):
+            continue
+        holder = column.parent
+        while isinstance(holder, exp.Paren):
+            holder = holder.parent
+        error_bar = isinstance(holder, exp.Anonymous) and holder.name.lower() in ERROR_BARS
+        if not error_bar and not (isinstance(meant, exp.Column) and fold(meant.name) == fold(column.name)):
+            raise refusal(
+                column,
+                f"{column.name!r} is an alias of this SELECT, not a column",
+                "what it stands for, written again; or a SELECT around this one",
+            )
 
 
 def _default_name(expression: exp.Expr, scope: Scope) -> str:

@@ -17,6 +17,7 @@ from dpduck.frontend.sparse_statements import KINDS, CreateSparse, DropSparse
 from dpduck.frontend.statements import Ask, DeclarePublicTable, DropPrivateView, Statement
 from dpduck.frontend.synthetic_statements import CreateSynthetic, SampleRelease, read_private_table
 from dpduck.frontend.token_reader import TokenReader
+from dpduck.frontend.wrapped_calls import refuse_wrapped
 
 ANNOTATION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) .."
 STATEMENTS = (
@@ -29,6 +30,7 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
     """The statement that `text` holds."""
     tokens = bounded_tokens(text)
     reader = TokenReader(text, tokens)
+    refuse_wrapped(reader)
     if reader.take_words("DECLARE", "PUBLIC", "TABLE"):
         return _public_table(reader, withdraw=False)
     if reader.take_words("UNDECLARE", "PUBLIC", "TABLE"):

@@ -14,6 +14,7 @@ from dpduck.errors import Refusal
 from dpduck.frontend.analyse import analyse
 from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.names import TableName, fold
+from dpduck.frontend.option_names import unknown_option
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Request
@@ -132,7 +133,7 @@ def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]
     for option in statement.options:
         name = option.left.name.lower() if isinstance(option, exp.EQ) and isinstance(option.left, exp.Column) else ""
         if name not in known or not isinstance(option, exp.EQ):
-            raise refusal(option, f"the option {name!r} of a {statement.kind} is unknown", ", ".join(known))
+            raise unknown_option(option, name, known, f" of a {statement.kind}")
         if name in PRICES:
             prices.append(option)
         elif name in own:

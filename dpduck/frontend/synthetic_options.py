@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpduck.frontend.option_names import unknown_option
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.token_reader import exact_number
 
@@ -46,17 +47,17 @@ class SyntheticOptions:
 
 def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
     """Our options, and those that every statement has."""
-    known = ", ".join((*SHARED, *OWN))
+    known = (*SHARED, *OWN)
     given: dict[str, exp.Expr] = {}
     shared: list[exp.Expr] = []
     for expression in expressions:
         if not isinstance(expression, exp.EQ) or not isinstance(expression.left, exp.Column):
-            raise refusal(expression, "an option is written name = value", known)
+            raise refusal(expression, "an option is written name = value", ", ".join(known))
         name = expression.left.name.lower()
         if name in SHARED:
             shared.append(expression)
         elif name not in OWN:
-            raise refusal(expression, f"the option {name!r} is unknown for a private table", known)
+            raise unknown_option(expression, name, known, " of a private table")
         elif name in given:
             raise refusal(expression, f"the option {name} is given twice", "each option once")
         else:

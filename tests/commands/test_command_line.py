@@ -77,6 +77,32 @@ def test_a_refusal_is_one_line_and_status_one(clinic: Path) -> None:
     )
 
 
+def test_a_call_of_dp_is_not_a_statement(clinic: Path) -> None:
+    """What a shell made of FROM dp($$ .. $$) between double quotes is told apart from other mistakes."""
+    run("sql", clinic, POLICY)
+    result = run("sql", clinic, f"FROM dp(4711 {COUNT} 4711)")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: line 1, column 6: dp( is followed by a number: in double quotes a shell puts its process id in the "
+        "place of $$; accepted: the statement alone, without FROM dp(..) around it; or between single quotes\n"
+    )
+    assert "the statement alone" in run("explain", clinic, f"FROM dp_explain($$ {COUNT} $$)").stderr
+    assert rows("budget", clinic)[0]["spent"] == 0
+
+
+def test_show_names_what_there_is(clinic: Path) -> None:
+    """dpduck show of an unknown view is one line with the names of those that there are."""
+    run("sql", clinic, POLICY)
+    unknown = run("show", clinic, "by_six")
+    assert (unknown.exit_code, unknown.stderr) == (
+        1, "Error: there is no private view 'by_six'; accepted: a name of dpduck releases: none yet\n"
+    )  # fmt: skip
+    view = "CREATE PRIVATE VIEW by_sex OPTIONS (epsilon = 0.5) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+    assert run("sql", clinic, view).exit_code == 0
+    assert len(rows("show", clinic, "BY_SEX")) == 2
+    assert run("show", clinic, "by_six").stderr.endswith("a name of dpduck releases: by_sex\n")
+
+
 def test_verify_counts_entries_and_notices_tampering(clinic: Path) -> None:
     """dpduck verify reads the whole chain."""
     run("sql", clinic, POLICY)

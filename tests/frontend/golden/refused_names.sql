@@ -126,3 +126,23 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) rowid, count(*) FROM visi
 -- title: a row of the table as a value
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) visits, count(*) FROM visits GROUP BY ALL
 -- refused: line 1, column 56: there is no column 'visits'; accepted: sex, age, ward, patient_id, charge, score, note, urgent, day, at, grade, Straße, odd "name, code
+
+-- title: an alias of the select list as a column
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n, n / 2 AS half FROM visits GROUP BY sex
+-- refused: line 1, column 76: 'n' is an alias of this SELECT, not a column; accepted: what it stands for, written again; or a SELECT around this one
+
+-- title: an alias as a column, with GROUP BY ALL
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n, rank() OVER (ORDER BY n) FROM visits GROUP BY ALL
+-- refused: line 1, column 98: 'n' is an alias of this SELECT, not a column; accepted: what it stands for, written again; or a SELECT around this one
+
+-- title: a statement inside the call of dp
+FROM dp($$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits $$)
+-- refused: line 1, column 6: dp(..) is written inside a statement of dp(); accepted: the statement alone, without FROM dp(..) around it
+
+-- title: a statement inside a call, of whose dollars a shell has made process ids
+SELECT * FROM dp_explain(4711 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits 4711)
+-- refused: line 1, column 15: dp_explain( is followed by a number: in double quotes a shell puts its process id in the place of $$; accepted: the statement alone, without FROM dp_explain(..) around it; or between single quotes
+
+-- title: another function of a connection
+FROM dp_budget()
+-- refused: line 1, column 6: dp_budget(..) is no statement of dp(); accepted: FROM dp_budget(..) by itself, outside dp(..); dpduck --help lists what the command line has for it
