@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -59,18 +59,27 @@ class PrivateViews:
 
     def put(self, statement: Ask, text: str, asker: Asker, release: StoredRelease, select_sql: str) -> str:
         """Stores the view of a release that was made for it."""
-        name = statement.view or ""
-        view = replace(release, name=name, statement=text, principal=asker.name, kind="view")
+        return self.put_together([(statement, select_sql)], text, asker, release)
+
+    def put_together(
+        self, statements: Sequence[tuple[Ask, str]], text: str, asker: Asker, release: StoredRelease
+    ) -> str:
+        """Stores the views of a release, each with its SELECT, all of them or none; the word is about the first."""
+        name = statements[0][0].view or ""
         with self.naming():
-            if not self.is_ready(statement, text, asker, release.digest):
-                try:
-                    self._releases.put_view(view, select_sql, statement.replace)
-                except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
-                    raise Refusal(
-                        f"the SELECT of {name!r} fails over the released answers, which are kept: asking for them "
-                        "again is free",
-                        accepted="expressions that every number can go through",
-                    ) from None
+            missing = [
+                (replace(release, name=one.view or "", statement=text, principal=asker.name, kind="view"), select_sql)
+                for one, select_sql in statements
+                if not self.is_ready(one, text, asker, release.digest)
+            ]
+            try:
+                self._releases.put_views(missing, statements[0][0].replace)
+            except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
+                raise Refusal(
+                    f"the SELECT of {name!r} fails over the released answers, which are kept: asking for them "
+                    "again is free",
+                    accepted="expressions that every number can go through",
+                ) from None
         return self.ready(name)
 
     def drop(self, statement: DropPrivateView, text: str, asker: Asker) -> str:

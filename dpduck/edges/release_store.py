@@ -14,8 +14,12 @@ import pyarrow as pa
 from dpduck.edges.roots import OpenCursor
 from dpduck.errors import Refusal
 from dpduck.frontend.names import quote_identifier, quote_text
+from dpduck.frontend.sparse_statements import PROJECTION
 from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.intervals import ErrorLaw
+
+SEED = "_seed"
+"""What the name of a projection's second table ends with."""
 
 _VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
@@ -142,14 +146,15 @@ class ReleaseStore:
             cursor.execute(f"UPDATE {self._table} SET covariances = ? WHERE name = ?", [covariances, release.name])
             cursor.execute("COMMIT")
 
-    def put_view(self, release: StoredRelease, select_sql: str, replace: bool) -> None:
-        """Stores a private view: the rows of a SELECT over a release, as a table of its own."""
+    def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool) -> None:
+        """Stores private views, the rows of a SELECT over a release as a table of its own each; all of them or none."""
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN")
-            if replace:
-                self._remove(cursor, release.name)
-            cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
-            self._insert(cursor, release)
+            for release, select_sql in views:
+                if replace:
+                    self._remove(cursor, release.name)
+                cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
+                self._insert(cursor, release)
             cursor.execute("COMMIT")
 
     def put_rows(
@@ -175,6 +180,15 @@ class ReleaseStore:
             cursor.execute("COMMIT")
 
     def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
+        """A view, and with a projection its seed: without the projection nobody could ask it."""
+        seeds = cursor.execute(
+            f"SELECT seed.name FROM {self._table} AS seed JOIN {self._table} AS main USING (digest, statement, principal, kind) "
+            f"WHERE kind = 'view' AND main.strategy = '{PROJECTION}' AND lower(main.name) = lower($1) "
+            f"AND lower(seed.name) = lower($1 || '{SEED}')",
+            [name],
+        ).fetchall()
+        for (seed,) in seeds:
+            self._remove(cursor, seed)
         cursor.execute(f"DELETE FROM {self._table} WHERE lower(name) = lower(?) AND kind = 'view'", [name])
         cursor.execute(f"DROP TABLE IF EXISTS {self.table_sql(name)}")
 

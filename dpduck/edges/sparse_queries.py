@@ -16,7 +16,7 @@ from dpduck.edges.key_questions import Asked, listed_questions, read_argument, s
 from dpduck.edges.policy_store import PolicyStore
 from dpduck.edges.private_views import PrivateViews
 from dpduck.edges.projection_release import ProjectionRecipe, projection_plan, seed_select, value_select
-from dpduck.edges.release_store import ReleaseStore, require_view_name
+from dpduck.edges.release_store import SEED, ReleaseStore, require_view_name
 from dpduck.edges.releaser import Releaser, Steps
 from dpduck.edges.roots import OpenCursor
 from dpduck.edges.session_release import (
@@ -41,7 +41,6 @@ from dpduck.trusted.lazy_histogram import LazyHistogram
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.secrets_file import required
 
-SEED = "_seed"
 OWNER_NAME = "owner"
 LISTED = (
     ("name", "VARCHAR"), ("kind", "VARCHAR"), ("table_name", "VARCHAR"), ("principal", "VARCHAR"),
@@ -93,23 +92,26 @@ class SparseQueries:
         existing = self._releases.view(statement.name)
         if existing is not None and existing.strategy != PROJECTION:
             raise Refusal(f"{statement.name!r} is no projection", accepted="DROP PRIVATE VIEW")
-        if existing is not None:  # a name that ends like a seed's may be another view's
-            self._views.drop(DropPrivateView(statement.name + SEED, True), text, asker)
         return listings.status(self._views.drop(DropPrivateView(statement.name, statement.if_exists), text, asker))
 
     def _create_projection(self, sparse: SparseRequest, statement: CreateSparse, text: str, asker: Asker) -> str:
         main = Ask(statement.query, text, 0, statement.name, False, ())
         seed = replace(main, view=statement.name + SEED)
-        digest = sparse.digest()
-        ready = [self._views.is_ready(view, text, asker, digest) for view in (seed, main)]
+        digest, existing = sparse.digest(), self._releases.view(statement.name)
+        if existing is not None and (existing.digest, existing.statement, existing.principal) != (
+            digest, text, asker.name
+        ):  # fmt: skip
+            kind = "PROJECTION" if existing.strategy == PROJECTION else "VIEW"
+            raise Refusal(f"the name {existing.name!r} is taken", accepted=f"DROP PRIVATE {kind}, or another name")
+        ready = [self._views.is_ready(view, text, asker, digest) for view in (main, seed)]
         if all(ready):
             return self._views.ready(statement.name)
         release = self._releaser.release(
             digest, lambda: ProjectionRecipe(sparse, self._rechecking(sparse)), asker, text
         )
         table = self._releases.table_sql(release.name)
-        self._views.put(seed, text, asker, release, seed_select(table, projection_plan(sparse)))
-        return self._views.put(main, text, asker, release, value_select(table))
+        both = [(main, value_select(table)), (seed, seed_select(table, projection_plan(sparse)))]
+        return self._views.put_together(both, text, asker, release)
 
     def explain(self, statement: CreateSparse, asker: Asker) -> str:
         """SQL that compares the ways of answering what is declared; it spends nothing and opens no private row."""

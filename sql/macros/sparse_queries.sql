@@ -32,7 +32,7 @@ CREATE OR REPLACE MACRO dp_project(projection, question) AS TABLE
     WITH
     points AS MATERIALIZED (
         SELECT key, CAST((md5_number(key) >> 64) % 2305843009213693951 AS HUGEINT) AS x
-        FROM (SELECT DISTINCT CAST(key AS VARCHAR) AS key FROM query_table(question))
+        FROM (SELECT DISTINCT CAST(your_question.key AS VARCHAR) AS key FROM query_table(question) AS your_question)
     ),
     power_2 AS (SELECT key, [CAST(1 AS HUGEINT), x] AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM points),
     power_4 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM power_2),
@@ -107,8 +107,8 @@ CREATE OR REPLACE MACRO dp_project(projection, question) AS TABLE
         FROM query_table(dp_released(projection)), facts
     ),
     asked AS (
-        SELECT CAST(key AS VARCHAR) AS key, sum(CAST(weight AS DOUBLE)) AS weight
-        FROM query_table(question) GROUP BY ALL
+        SELECT CAST(your_question.key AS VARCHAR) AS key, sum(CAST(your_question.weight AS DOUBLE)) AS weight
+        FROM query_table(question) AS your_question GROUP BY ALL
     ),
     answers AS (
         SELECT sum(weight * total) / any_value(row_count) AS answer, sum(weight * weight) AS w
@@ -124,7 +124,7 @@ CREATE OR REPLACE MACRO dp_project_all(projection, question) AS TABLE
     WITH
     points AS MATERIALIZED (
         SELECT key, CAST((md5_number(key) >> 64) % 2305843009213693951 AS HUGEINT) AS x
-        FROM (SELECT DISTINCT CAST(key AS VARCHAR) AS key FROM query_table(question))
+        FROM (SELECT DISTINCT CAST(your_question.key AS VARCHAR) AS key FROM query_table(question) AS your_question)
     ),
     power_2 AS (SELECT key, [CAST(1 AS HUGEINT), x] AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM points),
     power_4 AS (SELECT key, powers || list_transform(list_transform(list_transform(powers, lambda v: v * x), lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61)) AS powers, list_transform(list_transform([x * x], lambda t: (t & 2305843009213693951) + (t >> 61)), lambda t: (t & 2305843009213693951) + (t >> 61))[1] AS x FROM power_2),
@@ -199,8 +199,9 @@ CREATE OR REPLACE MACRO dp_project_all(projection, question) AS TABLE
         FROM query_table(dp_released(projection)), facts
     ),
     asked AS (
-        SELECT query, CAST(key AS VARCHAR) AS key, sum(CAST(weight AS DOUBLE)) AS weight
-        FROM query_table(question) GROUP BY ALL
+        SELECT your_question.query, CAST(your_question.key AS VARCHAR) AS key,
+               sum(CAST(your_question.weight AS DOUBLE)) AS weight
+        FROM query_table(question) AS your_question GROUP BY ALL
     ),
     answers AS (
         SELECT query, sum(weight * total) / any_value(row_count) AS answer, sum(weight * weight) AS w

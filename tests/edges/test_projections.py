@@ -12,6 +12,7 @@ import pytest
 from dpduck.edges.asker import Asker
 from dpduck.edges.functions import engine_of
 from dpduck.edges.publish import publish
+from dpduck.edges.releaser import Releaser
 from dpduck.edges.shipped_macros import shipped_names, shipped_texts
 from dpduck.errors import PermissionRefusal
 from dpduck.workload.sign_hash import elements_of, evaluate, signs
@@ -102,6 +103,53 @@ def test_a_drop_of_nothing_drops_nothing(visits: Clinic) -> None:
     assert visits.value("SELECT count(*) FROM private.p_seed") > 0
 
 
+def test_a_seed_goes_with_its_projection(visits: Clinic) -> None:
+    """Neither DROP PRIVATE VIEW nor a view that replaces a projection leaves the seed's name behind."""
+    views = "SELECT name FROM dp_releases() WHERE kind = 'view' ORDER BY name"
+    projection(visits)
+    assert visits.rows(views) == [("p",), ("p_seed",)]
+    other = "CREATE PRIVATE PROJECTION p OPTIONS (epsilon = 0.5) ON visits (code)"
+    assert visits.refused(other).startswith("the name 'p' is taken; accepted: DROP PRIVATE PROJECTION")
+    visits.dp("DROP PRIVATE VIEW p")
+    assert visits.rows(views) == []
+    projection(visits)
+    view = "PRIVATE VIEW p OPTIONS (epsilon = 0.1) AS SELECT count(*) AS n FROM visits"
+    visits.dp(f"CREATE OR REPLACE {view}")
+    assert visits.rows(views) == [("p",)]
+    assert visits.refused(other).startswith("the name 'p' is taken; accepted: DROP PRIVATE VIEW")
+
+
+def test_a_projection_is_put_with_its_seed_or_not_at_all(visits: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that somebody else takes while the projection is measured is refused, and no seed is left."""
+    engine = engine_of(visits.con)
+    assert engine is not None
+    view = "CREATE PRIVATE VIEW p OPTIONS (epsilon = 0.1) AS SELECT count(*) AS n FROM visits"
+    release = Releaser.release
+
+    def overtaken(self: Releaser, *arguments: object) -> object:
+        made = release(self, *arguments)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        engine.run(view, Asker("owner", owner=True))
+        return made
+
+    monkeypatch.setattr(Releaser, "release", overtaken)
+    with pytest.raises(duckdb.Error, match="the private view 'p' exists"):
+        projection(visits)
+    assert visits.rows("SELECT name FROM dp_releases() WHERE kind = 'view'") == [("p",)]
+
+
+def test_a_question_without_its_columns(visits: Clinic) -> None:
+    """A table that lacks key, weight or query is told by the name of the column, in any DuckDB."""
+    projection(visits)
+    for question, macro, column in (
+        ("SELECT 'K1' AS k, 1 AS weight", "dp_project", "key"),
+        ("SELECT 'K1' AS key", "dp_project", "weight"),
+        ("SELECT 'K1' AS key, 1 AS weight", "dp_project_all", "query"),
+    ):
+        with pytest.raises(duckdb.Error, match=f'"your_question" does not have a column named "{column}"'):
+            visits.rows(f"WITH q AS ({question}) FROM {macro}('p', 'q')")
+
+
 def test_conjunctions_are_keys(visits: Clinic) -> None:
     """Issue 8: a conjunction on d - k of d boolean columns is a question of 2^k keys."""
     projection(visits, key="smoker, senior")
@@ -158,7 +206,7 @@ def test_names_and_permission(visits: Clinic, tmp_path: Path) -> None:
         engine.run("DROP PRIVATE PROJECTION p", alice)
     with pytest.raises(PermissionRefusal):
         engine.run(f"CREATE PRIVATE PROJECTION mine OPTIONS ({PRICE}) ON visits (code)", alice)
-    assert "exists" in visits.refused(f"CREATE PRIVATE PROJECTION p OPTIONS ({PRICE}) ON visits (number)")
+    assert "taken" in visits.refused(f"CREATE PRIVATE PROJECTION p OPTIONS ({PRICE}) ON visits (number)")
     assert {"dp_project", "dp_project_all", "dp_key", "dp_conjunction"} <= set(shipped_names())
 
 

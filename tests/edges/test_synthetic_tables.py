@@ -115,12 +115,12 @@ def test_names_are_given_one_at_a_time(made: Clinic, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(ReleaseStore, method, put)
 
     watched("put_rows")
-    watched("put_view")
+    watched("put_views")
     cube = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
     made.dp(f"CREATE OR REPLACE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS {cube}")
     made.dp(create("synth", "epsilon = 1, mechanism = 'mwem', weights = TRUE", head="CREATE OR REPLACE"))
     made.dp("CREATE OR REPLACE PRIVATE TABLE sampled AS SAMPLE 10 FROM private.cube")
-    assert busy == [("put_view", True), ("put_rows", True), ("put_rows", True), ("put_rows", True)]
+    assert busy == [("put_views", True), ("put_rows", True), ("put_rows", True), ("put_rows", True)]
     assert not views._lock.locked()
 
 
