@@ -182,7 +182,8 @@ class ReleaseStore:
     def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
         """A view, and with a projection its seed: without the projection nobody could ask it."""
         seeds = cursor.execute(
-            f"SELECT seed.name FROM {self._table} AS seed JOIN {self._table} AS main USING (digest, statement, principal, kind) "
+            f"SELECT seed.name FROM {self._table} AS seed JOIN {self._table} AS main "
+            "USING (digest, statement, principal, kind) "
             f"WHERE kind = 'view' AND main.strategy = '{PROJECTION}' AND lower(main.name) = lower($1) "
             f"AND lower(seed.name) = lower($1 || '{SEED}')",
             [name],

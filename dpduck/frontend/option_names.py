@@ -15,9 +15,9 @@ NEAREST = 0.6
 
 
 def unknown_option(
-    place: exp.Expr, name: str, known: Sequence[str], of: str = "", older: Mapping[str, str] | None = None
+    place: exp.Expr, name: str, known: Sequence[str], whose: str = "", older: Mapping[str, str] | None = None
 ) -> Refusal:
     """The refusal of a name: the modern name of an older one, else the nearest, and all there are."""
     modern, near = (older or {}).get(name), get_close_matches(name, known, n=1, cutoff=NEAREST)
     first = f"{modern}; all are " if modern else f"{near[0]} (did you mean that?); all are " if near else ""
-    return refusal(place, f"the option {name!r}{of} is unknown", first + ", ".join(known))
+    return refusal(place, f"the option {name!r} is unknown{whose}", first + ", ".join(known))

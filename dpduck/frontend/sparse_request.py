@@ -133,7 +133,7 @@ def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]
     for option in statement.options:
         name = option.left.name.lower() if isinstance(option, exp.EQ) and isinstance(option.left, exp.Column) else ""
         if name not in known or not isinstance(option, exp.EQ):
-            raise unknown_option(option, name, known, f" of a {statement.kind}")
+            raise unknown_option(option, name, known, f" for a {statement.kind}")
         if name in PRICES:
             prices.append(option)
         elif name in own:

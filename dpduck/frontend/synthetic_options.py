@@ -57,7 +57,7 @@ def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tu
         if name in SHARED:
             shared.append(expression)
         elif name not in OWN:
-            raise unknown_option(expression, name, known, " of a private table")
+            raise unknown_option(expression, name, known, " for a private table")
         elif name in given:
             raise refusal(expression, f"the option {name} is given twice", "each option once")
         else:

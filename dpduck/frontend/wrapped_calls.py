@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from sqlglot.tokens import TokenType
 
@@ -15,7 +16,7 @@ _TAKES_STATEMENTS = ("dp", "dp_explain")
 def refuse_wrapped(reader: TokenReader) -> None:
     """Refuses FROM dp(..) and FROM dp_budget() as a statement, and says what to write; reads nothing otherwise."""
     tokens = reader.tokens
-    for index, (token, following) in enumerate(zip(tokens, tokens[1:], strict=False)):
+    for index, (token, following) in enumerate(pairwise(tokens)):
         if token.text.upper() == "DIFFERENTIAL_PRIVACY":
             return
         called = following.token_type == TokenType.L_PAREN and token.token_type != TokenType.STRING
