@@ -10,6 +10,15 @@ import duckdb_extension_tpch
 
 TABLES = ("customer", "orders", "lineitem", "supplier", "nation", "region", "part")
 PUBLIC = ("supplier", "nation", "region", "part")
+KEYS = {
+    "customer": "c_custkey",
+    "orders": "o_orderkey",
+    "lineitem": "l_orderkey, l_linenumber",
+    "supplier": "s_suppkey",
+    "nation": "n_nationkey",
+    "region": "r_regionkey",
+    "part": "p_partkey",
+}
 POLICIES = (
     """CREATE PRIVACY POLICY ON customer (PRIVACY UNIT c_custkey MAX ROWS 1, BUDGET (epsilon = 100000),
         DOMAIN c_mktsegment IN ('AUTOMOBILE', 'BUILDING', 'FURNITURE', 'HOUSEHOLD', 'MACHINERY'))""",
@@ -138,17 +147,17 @@ QUERIES = (
 
 
 def make_database(path: Path, scale: str) -> None:
-    """dbgen's tables in a file of their own, the private ones with the primary keys of the TPC-H specification (1.4.2).
+    """dbgen's tables in a file of their own, with the primary keys of the TPC-H specification (1.4.2).
 
-    Chains of references need that of orders. Keys tell a customer's rows apart without their other columns.
+    Chains of references need that of orders. Keys tell a customer's rows apart without their other columns, and say
+    that a join finds one row.
     """
     (extension,) = Path(duckdb_extension_tpch.__file__).parent.rglob("tpch.duckdb_extension")
     with duckdb.connect(str(path)) as connection:
         connection.execute(f"LOAD '{extension}'")
         connection.execute(f"CALL dbgen(sf = {scale})")
-        for key in ("customer ADD PRIMARY KEY (c_custkey)", "orders ADD PRIMARY KEY (o_orderkey)"):
-            connection.execute(f"ALTER TABLE {key}")
-        connection.execute("ALTER TABLE lineitem ADD PRIMARY KEY (l_orderkey, l_linenumber)")
+        for table, key in KEYS.items():
+            connection.execute(f"ALTER TABLE {table} ADD PRIMARY KEY ({key})")
 
 
 def protect(connection: duckdb.DuckDBPyConnection) -> None:

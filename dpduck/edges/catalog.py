@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, wraps
@@ -17,6 +18,8 @@ from dpduck.frontend.names import TableName, fold, quote_identifier, quote_text
 from dpduck.frontend.policy import Policy
 from dpduck.frontend.public_facts import Column, Image, ImageInput
 from dpduck.frontend.request import PrivateTable, Request
+
+_KEY_TYPE = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|DATE")
 
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
@@ -195,6 +198,8 @@ class Catalog:
     @_remembered
     def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
         self._require_public(table)
+        if self._is_key(table, columns):
+            return 1
         names = ", ".join(quote_identifier(column) for column in columns)
         present = " AND ".join(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
         kept = ", ".join(quote_identifier(column) for column in distinct)
@@ -204,6 +209,18 @@ class Catalog:
             f"WHERE {present} GROUP BY {names})"
         )
         return int(row[0]) if row is not None else 0
+
+    def _is_key(self, table: TableName, columns: Sequence[str]) -> bool:
+        """Whether DuckDB lets no two rows have these values, of types in which equal values are stored alike.
+
+        NULL, which UNIQUE lets repeat, is equal to nothing.
+        """
+        given = {fold(column) for column in columns}
+        types = {fold(column.name): column.type_name for column in self.columns(table)}
+        return not self.has_collations(table) and any(
+            given.issuperset(map(fold, key)) and all(_KEY_TYPE.fullmatch(types.get(fold(part), "")) for part in key)
+            for key in self.unique_keys(table)
+        )
 
     def _row(self, sql: str) -> tuple[Any, ...] | None:
         """The one row of an answer that is read to its end: DuckDB 2.0 does nothing else on the cursor before that."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -79,6 +79,7 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         keys=tuple(KeyColumn(source.sql, source.domain) for source in request.sources),
         attributes=attributes,
         aggregates=tuple(contributions),
+        lookup=request.lookup,
     )
 
 
@@ -87,16 +88,7 @@ def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJo
     job = counting_job(request, (Contribution(condition),))
     size = key.domain.size
     last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
-    return CountingJob(
-        from_sql=job.from_sql,
-        filters=job.filters,
-        unit_sql=job.unit_sql,
-        max_rows=job.max_rows,
-        content_sql=job.content_sql,
-        keys=(*job.keys, key),
-        attributes=(*job.attributes, last),
-        aggregates=job.aggregates,
-    )
+    return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
 
 
 def _last_key(found: Planned, measured: MeasurePlan) -> KeyColumn:

@@ -28,7 +28,7 @@ from dpduck.frontend.private_keys import require_counts, require_selectable, sel
 from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
 from dpduck.frontend.row_source import read_row_source
-from dpduck.frontend.row_sql import column_types, content_sql, from_sql, unit_sql
+from dpduck.frontend.row_sql import column_types, content_sql, from_sql, unit_lookup, unit_sql
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import resolve
 from dpduck.frontend.statements import Ask
@@ -267,6 +267,7 @@ def _request(
         target=target_of(options, policy, place),
         selection=selection_of(options, policy, unit_bound, place),
         reads=source.reads,
+        lookup=unit_lookup(source),
     )
 
 

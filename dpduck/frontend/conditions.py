@@ -19,6 +19,8 @@ _BOOLEAN = (
     *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean,
     exp.Like, exp.ILike, exp.Escape, exp.SimilarTo, exp.Glob, exp.RegexpLike,
 )  # fmt: skip
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"(\d+)(?:\.(\d+))?", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
 
 
@@ -96,7 +98,17 @@ def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) 
         return type_name == "VARCHAR" or _is_moment(literal, type_name)
     if type_name in _INTEGERS:
         return literal.is_int and len(literal.name) <= 9
-    return type_name in _FLOATS
+    return type_name in _FLOATS or _fits_decimal(literal.name, type_name)
+
+
+def _fits_decimal(number: str, type_name: str) -> bool:
+    """Whether the type has a place for each digit of the number, so that the column is compared as it is."""
+    places = _DECIMAL.fullmatch(type_name)
+    digits = _PLAIN_NUMBER.fullmatch(number)
+    if not places or not digits:
+        return False
+    width, scale = int(places[1]), int(places[2])
+    return len(digits[2] or "") <= scale and len(digits[1]) <= width - scale
 
 
 def _is_moment(literal: exp.Literal, type_name: str) -> bool:

@@ -11,6 +11,7 @@ from dpduck.frontend.join import ANTI, SEMI, PublicJoin
 from dpduck.frontend.names import quote_identifier
 from dpduck.frontend.private_relation import PrivateRelation, comparable
 from dpduck.frontend.row_tree import PrivateJoin, RowSource
+from dpduck.frontend.unit_lookup import REFERENCE, ROWS, UnitLookup
 
 
 def column_types(source: RowSource) -> Mapping[str, str]:
@@ -70,16 +71,34 @@ def _chosen_unit(source: RowSource) -> tuple[PrivateRelation, ...]:
 
 
 def _parents_sql(source: RowSource) -> list[str]:
-    """The joins along the references of the relation that the unit is taken from; rows without a parent have none."""
+    """The joins along the references of the relations that the unit is taken from; rows without a parent have none."""
+    chosen = [relation for relation in _chosen_unit(source) if relation.parents]
+    return [part for relation in chosen for part in _chain_sql(relation, _reference(relation))]
+
+
+def _chain_sql(relation: PrivateRelation, reference: str) -> list[str]:
+    """The joins along a relation's references, the first of which stands in `reference`."""
     parts = []
-    for relation in _chosen_unit(source):
-        before = relation.alias
-        for number, parent in enumerate(relation.parents, start=1):
-            alias, reference = f"{relation.alias}_{number}", parent.reference
-            on = f"{base(before, reference.column)} = {base(alias, reference.parent_column)}"
-            parts.append(f"JOIN {parent.table.sql} AS {quote_identifier(alias)} ON {on}")
-            before = alias
+    for number, parent in enumerate(relation.parents, start=1):
+        alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
+        parts.append(f"JOIN {parent.table.sql} AS {quote_identifier(alias)} ON {reference} = {base(alias, key)}")
+        if number < len(relation.parents):
+            reference = base(alias, relation.parents[number].reference.column)
     return parts
+
+
+def _reference(relation: PrivateRelation) -> str:
+    return base(relation.alias, relation.parents[0].reference.column)
+
+
+def unit_lookup(source: RowSource) -> UnitLookup | None:
+    """The row source in two parts, where one relation's references alone lead to the unit."""
+    chosen = _chosen_unit(source)
+    if len(chosen) != 1 or not chosen[0].parents:
+        return None
+    (relation,) = chosen
+    joins = " ".join(_chain_sql(relation, base(ROWS, REFERENCE)))
+    return UnitLookup(_tree_sql(source, column_types(source)), _reference(relation), joins)
 
 
 def unit_sql(source: RowSource) -> str | None:

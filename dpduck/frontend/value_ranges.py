@@ -145,15 +145,15 @@ def with_clamped_columns(expression: exp.Expr, clamp_of: ClampOf, types: Mapping
     for column in list(root.find_all(exp.Column)):
         clamp = clamp_of(column)
         if clamp is not None:
-            bounded = exp.Least(
-                this=exp.Greatest(this=column.copy(), expressions=[_number(clamp.low)], ignore_nulls=True),
-                expressions=[_number(clamp.high)],
-                ignore_nulls=True,
-            )
-            present: exp.Expr = exp.Is(this=column.copy(), expression=exp.Null()).not_()
+            low, high = _number(clamp.low), _number(clamp.high)
+            branches = [
+                exp.If(this=exp.LTE(this=column.copy(), expression=low), true=low.copy()),
+                exp.If(this=exp.GTE(this=column.copy(), expression=high), true=high.copy()),
+            ]
             if types.get(sql_of(column)) in _FLOATS:
-                present = exp.Anonymous(this="isfinite", expressions=[column.copy()])
-            column.replace(exp.Case(ifs=[exp.If(this=present, true=bounded)]))
+                finite = exp.Anonymous(this="isfinite", expressions=[column.copy()])
+                branches.insert(0, exp.If(this=finite.not_(), true=exp.Null()))
+            column.replace(exp.Case(ifs=branches, default=column.copy()))
     return root
 
 

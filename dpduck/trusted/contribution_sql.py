@@ -1,7 +1,7 @@
 """Contributions in SQL, level by level: rows, steps, units where bounds are by group, cells.
 
-Nothing here raises on any row: values are DOUBLE, clamped before they are subtracted and divided, and cast to BIGINT
-only between 0 and the number of steps; sums of BIGINT are HUGEINT, which 2^63 rows of 2^63 do not overflow.
+Nothing here raises on any row: values are DOUBLE, and are subtracted, divided and cast, by TRY_CAST, only where they
+are between their bounds; sums of BIGINT are HUGEINT, which 2^63 rows of 2^63 do not overflow.
 """
 
 from __future__ import annotations
@@ -67,15 +67,22 @@ def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[
 
 
 def _steps(aggregate: Contribution, value: str) -> str:
-    """k of a row; of one that is still to be added up for its unit, its value in steps from 0."""
+    """k of a row; of one that is still to be added up for its unit, its value in steps from 0.
+
+    No value is farther from 0 than 2^45 steps, of which a double keeps 2^-8: nothing between low and high rounds to
+    less than 0 or more than K. least, greatest and round would take several times as long as all the rest.
+    """
+    low, high, first, last = aggregate.low, aggregate.high, 0, aggregate.steps
     if aggregate.per_group:
-        steps = f"round(least(greatest({value} / {_double(aggregate.step)}, -{LARGEST_BOUND}), {LARGEST_BOUND}))"
-    else:
-        inside = f"least(greatest({value}, {_double(aggregate.low)}), {_double(aggregate.high)})"
-        steps = f"round(({inside} - {_double(aggregate.low)}) / {_double(aggregate.step)})"
-        steps = f"least(greatest({steps}, 0), {aggregate.steps})"
-    type_name = "INTEGER" if aggregate.steps < LIMB >> 2 and not aggregate.per_group else "BIGINT"
-    return f"CASE WHEN isfinite({value}) THEN CAST({steps} AS {type_name}) END"
+        first, last = -LARGEST_BOUND, LARGEST_BOUND
+        low, high = first * aggregate.step, last * aggregate.step
+    above = f"({value} - {_double(low)})" if low and not aggregate.per_group else value
+    steps = f"{above} / {_double(aggregate.step)}" if aggregate.step != 1 else above
+    type_name = "INTEGER" if last < LIMB >> 2 else "BIGINT"
+    return (
+        f"CASE WHEN {value} BETWEEN {_double(low)} AND {_double(high)} THEN TRY_CAST({steps} AS {type_name}) "
+        f"WHEN isfinite({value}) THEN CASE WHEN {value} < {_double(low)} THEN {first} ELSE {last} END END"
+    )
 
 
 def by_unit(aggregates: Sequence[Contribution]) -> list[str]:

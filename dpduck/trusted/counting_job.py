@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.domain import Domain
+from dpduck.frontend.unit_lookup import UnitLookup
 from dpduck.trusted.contribution import Contribution
 
 
@@ -46,6 +47,7 @@ class CountingJob:
     max_rows: m, rows kept of one unit after filters and joins (only with unit_sql).
     content_sql: every column of the row source, for the keyed order in which a unit's rows are kept.
     aggregates: what every kept row adds to each table of integers.
+    lookup: from_sql in two parts, where its last joins do nothing but find the unit.
     """
 
     from_sql: str
@@ -56,6 +58,7 @@ class CountingJob:
     keys: tuple[KeyColumn, ...]
     attributes: tuple[Attribute, ...] = field(repr=False)
     aggregates: tuple[Contribution, ...]
+    lookup: UnitLookup | None = None
 
     @property
     def unit_bounds(self) -> tuple[int, ...]:
