@@ -298,7 +298,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) age, count(*) FROM visi
 -- title: WHERE on any column
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) sex, count(*) FROM visits WHERE charge > 100.5 AND note <> 'note 2' AND NOT urgent GROUP BY sex
 -- source: "memory"."main"."visits" AS "r0"
--- filters: ("r0"."note" <> 'note 2') AND (NOT "r0"."urgent") AND try("r0"."charge" > 100.5)
+-- filters: ("r0"."charge" > 100.5) AND ("r0"."note" <> 'note 2') AND (NOT "r0"."urgent")
 -- keys: sex = "r0"."sex" [F, M]
 -- sets: (sex)
 -- counts: *
