@@ -117,7 +117,10 @@ def _domain(domain: Domain) -> str:
 
 
 def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) -> str:
-    """dp_releases: every released table; of another's, a reader who is not the owner sees views by name alone."""
+    """dp_releases: every released table; of another's, a reader who is not the owner sees views and what they cost.
+
+    That much is in the comments of the views, which everybody reads; the statement and its time are the asker's own.
+    """
     columns = [
         ("name", "VARCHAR"), ("statement", "VARCHAR"), ("strategy", "VARCHAR"), ("epsilon", "DOUBLE"),
         ("delta", "DOUBLE"),
@@ -132,7 +135,10 @@ def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) ->
                 release.rows, release.kind, release.ledger_id,
             ])  # fmt: skip
         elif release.kind == "view":
-            rows.append([release.name, None, None, None, None, None, None, release.rows, release.kind, None])
+            rows.append([
+                release.name, None, release.strategy, release.epsilon, release.delta, release.rho, None, release.rows,
+                release.kind, None,
+            ])  # fmt: skip
     return rows_sql(columns, rows)
 
 
