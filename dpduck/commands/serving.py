@@ -14,7 +14,7 @@ from dpduck.commands.arguments import DATABASE, STORE
 from dpduck.commands.errors import one_line_errors
 from dpduck.commands.known_tables import require_policies
 from dpduck.edges.store import store_files
-from dpduck.errors import Refusal, StoreError
+from dpduck.errors import DpduckError, Refusal, StoreError
 from dpduck.server.audit import AuditFile
 from dpduck.server.flight_listener import FlightListener, Tls
 from dpduck.server.house import open_house
@@ -80,12 +80,18 @@ def serve(
         tls = _tls(tls_certificate, tls_key)
         log = AuditFile(audit or audit_path(database, store))
         quack = None if listen == "none" else QuackListener(listen, log, limits)
-        house = open_house(database, store, log, limits, prepare=None if quack is None else quack.prepare)
+        try:
+            house = open_house(database, store, log, limits, prepare=None if quack is None else quack.prepare)
+        except DpduckError:
+            log.close()
+            if ended.is_set():  # whoever told this process to end may have told the vault's, which was starting, too
+                return
+            raise
         flight = None
         try:
-            if quack is not None:
+            if quack is not None and not ended.is_set():
                 click.echo(quack.open(house.window, house.gate, house.book))
-            if flight_sql is not None:
+            if flight_sql is not None and not ended.is_set():
                 flight = FlightListener(flight_sql, house, limits, tls)
                 click.echo(flight.address)
             ended.wait()

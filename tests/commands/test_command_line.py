@@ -1,6 +1,7 @@
 """The command line of DESIGN 3.2."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
+from dpduck.commands import serving
 from dpduck.commands.command_line import main
+from dpduck.errors import StoreError
 
 COUNT = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) sex, count(*) AS n FROM visits GROUP BY sex ORDER BY sex"
@@ -212,6 +215,25 @@ def test_a_principal_is_for_tables_that_have_a_policy(clinic: Path) -> None:
     assert run("principal", "list", clinic).output == ""
     for name, table in (("bob", "visits"), ("carol", "Main.Visits,visits")):
         assert run("principal", "add", clinic, name, "--tables", table).output.startswith("dpduck_")
+
+
+def test_told_to_end_while_it_starts(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM to a server that is starting, and to its vault, ends it without a word and with the usual status."""
+    run("sql", clinic, POLICY)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def told(*_arguments: object, **_more: object) -> None:
+        assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
+        signal.raise_signal(signal.SIGTERM)
+        raise StoreError("the vault's process could not start")
+
+    monkeypatch.setattr(serving, "open_house", told)
+    try:
+        result = run("serve", clinic, "--listen", "none")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert (result.exit_code, result.output) == (0, "")
 
 
 def test_a_database_that_another_process_has_open(clinic: Path) -> None:
