@@ -40,11 +40,14 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     try:
         connection.execute(f"ATTACH {quote_text(str(store))} AS store (READ_ONLY)")
-    except duckdb.Error:
+    except duckdb.Error as error:
         connection.close()
+        if "lock" in str(error) or "already attached" in str(error):
+            raise StoreError(
+                "the store is open, here or in another process (dpduck serve?); accepted: publishing when it is closed"
+            ) from None
         raise StoreError(
-            "the store cannot be read: it is no DuckDB file, or another process has it open; "
-            "accepted: a store that no process has open"
+            "the store cannot be read: it is no DuckDB file; accepted: the file <name>_private.duckdb"
         ) from None
     return connection
 

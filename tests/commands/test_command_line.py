@@ -237,15 +237,24 @@ def test_told_to_end_while_it_starts(clinic: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_database_that_another_process_has_open(clinic: Path) -> None:
-    """One line that says so, and nothing of paths and processes."""
+    """One line that says so, and nothing of paths and processes; of a store that is to be published too."""
     run("sql", clinic, POLICY)
-    script = f"import duckdb; c = duckdb.connect({str(clinic)!r}); print('open', flush=True); input()"
+    store = clinic.with_name("clinic_private.duckdb")
+    script = (
+        f"import duckdb; c = duckdb.connect({str(clinic)!r}); c.execute(\"ATTACH '{store}' AS store\"); "
+        "print('open', flush=True); input()"
+    )
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline() == b"open\n"
         refused = run("budget", clinic)
+        unpublished = run("publish", store, "--to", clinic.with_name("published.duckdb"))
         other.communicate(b"\n")
     assert refused.exit_code == 1
     assert refused.output == (
         "Error: another process has this database open, perhaps dpduck serve; accepted: ending it first, or asking it\n"
+    )
+    assert unpublished.exit_code == 1
+    assert unpublished.output == (
+        "Error: the store is open, here or in another process (dpduck serve?); accepted: publishing when it is closed\n"
     )

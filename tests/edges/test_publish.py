@@ -21,7 +21,7 @@ from dpduck.edges.asker import Asker
 from dpduck.edges.publish import publish
 from dpduck.edges.replace_directory import exchanged
 from dpduck.edges.shipped_macros import shipped_names
-from dpduck.errors import Refusal
+from dpduck.errors import Refusal, StoreError
 from dpduck.server.principals import PrincipalBook
 from dpduck.trusted.secrets_file import SecretsFile
 from tests.edges.clinics import Clinic
@@ -217,6 +217,16 @@ def test_other_targets_are_refused(store: Path, tmp_path: Path) -> None:
     (tmp_path / "folder.duckdb").mkdir()
     with pytest.raises(Refusal, match="is a directory"):
         publish(store, tmp_path / "folder.duckdb")
+
+
+def test_a_store_that_is_open_is_not_published(store: Path, tmp_path: Path) -> None:
+    """One line says that it is open; a file that is no store is told apart."""
+    with duckdb.connect(str(store)), pytest.raises(StoreError, match="the store is open, here or in another process"):
+        publish(store, tmp_path / "published.duckdb")
+    (tmp_path / "text.duckdb").write_text("no database at all")
+    with pytest.raises(StoreError, match="it is no DuckDB file"):
+        publish(tmp_path / "text.duckdb", tmp_path / "published.duckdb")
+    assert not (tmp_path / "published.duckdb").exists()
 
 
 def test_a_second_duckdb_reads_the_file(store: Path, tmp_path: Path) -> None:
