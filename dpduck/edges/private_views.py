@@ -51,7 +51,10 @@ class PrivateViews:
                 raise Refusal(f"the name {name!r} is taken", accepted="another name")
             return False
         if (existing.digest, existing.statement, existing.principal) == (digest, text, asker.name):
-            return True
+            if self._releases.taken(name):
+                return True
+            self._releases.drop_view(name)  # the owner dropped its table by DuckDB's own DROP TABLE
+            return False
         if not replaces:
             raise Refusal(f"the private view {name!r} exists", accepted="CREATE OR REPLACE PRIVATE .., or another name")
         _require_own(existing, asker, "another name")

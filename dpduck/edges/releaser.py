@@ -14,7 +14,7 @@ from dpduck.edges.carriers import Carriers
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.roots import OpenCursor
 from dpduck.edges.turns import Turns
-from dpduck.errors import ReleaseFailed
+from dpduck.errors import Refusal, ReleaseFailed
 from dpduck.privacy import Charge
 from dpduck.recovery.intervals import ErrorLaw
 from dpduck.trusted.entropy import Entropy
@@ -92,6 +92,11 @@ class Releaser:
             if found is not None:
                 if asker.tables is not None:  # what is released already is not everybody's to ask for
                     asker.require_table(self._ledger.entry(found.ledger_id).table_name)
+                if not self._releases.taken(found.name):
+                    raise Refusal(
+                        f"the answer was released as {found.name}, and that table is no longer in the store",
+                        accepted="OPTIONS (refresh = '..') for a new release, which is charged for",
+                    )
                 return found
             if digest in self._failed:  # a statement is bound more than once: one failure is charged once
                 raise ReleaseFailed(self._failed[digest])

@@ -184,3 +184,25 @@ def test_a_view_that_fails_over_its_answer(clinic: Clinic) -> None:
     assert clinic.charges() == 1
     clinic.dp(VIEW)
     assert clinic.charges() == 1
+
+
+def test_a_table_that_the_owner_dropped(clinic: Clinic) -> None:
+    """DuckDB's own DROP TABLE: a view is put back from its release for nothing, no release is silently paid again."""
+    clinic.dp(VIEW)
+    before = clinic.rows("FROM private.by_ward ORDER BY ward")
+    clinic.con.execute("DROP TABLE private.by_ward")
+    assert clinic.dp(VIEW) == [("private.by_ward is ready",)]
+    assert clinic.rows("FROM private.by_ward ORDER BY ward") == before
+    assert clinic.rows("SELECT count(*) FROM dp_releases() WHERE name = 'by_ward'") == [(1,)]
+    ((released,),) = clinic.rows("SELECT name FROM dp_releases() WHERE kind = 'answer'")
+    clinic.con.execute(f"DROP TABLE private.{released}")
+    question = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1{}) ward, count(*) AS n FROM visits GROUP BY ward"
+    line = (
+        f"the answer was released as {released}, and that table is no longer in the store; "
+        r"accepted: OPTIONS \(refresh = '..'\) for a new release, which is charged for"
+    )
+    with pytest.raises(Exception, match=line):
+        clinic.dp(question.format(""))
+    assert clinic.charges() == 1
+    assert len(clinic.dp(question.format(", refresh = 'again'"))) == len(before)
+    assert clinic.charges() == 2
