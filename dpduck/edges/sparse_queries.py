@@ -147,7 +147,7 @@ class SparseQueries:
                 continue
             used, answered = self._store.updates_used(named.digest)
             plan = self._sessions.plan(named) if named.kind == SESSION else None
-            note = "" if plan else COMPUTATIONAL
+            note = plan.warning if plan else COMPUTATIONAL
             rows.append([
                 named.name, named.kind, named.table, named.principal, named.sparsity, named.queries,
                 answered if plan else None, None if plan is None else plan.law.updates,
@@ -205,7 +205,7 @@ class SparseQueries:
             existing = self._store.named(sparse.name)
             if existing is not None:
                 if (existing.digest, existing.statement, existing.principal) == (sparse.digest(), text, asker.name):
-                    return f"{existing.name} is ready"
+                    return self._ready(existing)
                 raise Refusal(
                     f"the name {sparse.name!r} is taken",
                     accepted=f"DROP PRIVATE {existing.kind.upper()}, or another name",
@@ -216,7 +216,15 @@ class SparseQueries:
             )
             self._store.put_name(sparse, text, asker.name, release.name)
             self._last_drop = None
-        return f"{sparse.name} is ready"
+            named = self._store.named(sparse.name)
+            if named is None:
+                raise InternalError("a name that was given is not there")
+            return self._ready(named)
+
+    def _ready(self, named: Named) -> str:
+        """The word for what may be asked, with a warning where the released facts already say that it is no use."""
+        warning = self._sessions.plan(named).warning if named.kind == SESSION else ""
+        return "; ".join(filter(None, (f"{named.name} is ready", warning)))
 
     def _drop_named(self, statement: DropSparse, text: str, asker: Asker) -> str:
         done = f"{statement.name} is dropped; its budget stays spent"

@@ -44,6 +44,7 @@ def ways(
     ]
     if session is not None:
         note = f"{session.law.updates} updates; the hypothesis answers unchecked when they are used up"
+        note = "; ".join(filter(None, (session.warning, note)))
         found.append(Way("session", None, session.alpha, session.law.updates, note))
     return sorted(found, key=lambda way: way.error)
 

@@ -39,6 +39,13 @@ class SessionPlan:
     slots: int
     total: float
 
+    @property
+    def warning(self) -> str:
+        """One line where the answer "half of all rows" to every question would err no more; else empty."""
+        if self.alpha < self.total / 2:
+            return ""
+        return f"hopeless: alpha = {self.alpha:.6g} is no less than half of the {self.total:.6g} rows there may be"
+
 
 @dataclass(frozen=True)
 class Declared:

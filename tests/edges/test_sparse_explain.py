@@ -41,6 +41,18 @@ def test_every_way_is_compared(visits: Clinic, price: str) -> None:
     assert visits.charges() == charges
 
 
+def test_a_hopeless_session_says_so(visits: Clinic) -> None:
+    """An alpha of half the rows or more, by public figures alone, is told by dp_explain, on creation and later."""
+    plain, hopeless = "epsilon = 5, sparsity = 2, queries = 20", "epsilon = 1, queries = 20, alpha = 1e9"
+    assert "hopeless" not in explained(visits, "SESSION", f"{plain}, updates = 1")["session"][2]
+    assert explained(visits, "SESSION", hopeless)["session"][2].startswith("hopeless: alpha = 1e+09 is no less than")
+    statement = f"CREATE PRIVATE SESSION s OPTIONS ({hopeless}) ON visits (code)"
+    told = visits.dp(statement)
+    assert told[0][0].startswith("s is ready; hopeless: alpha = 1e+09 is no less than half of the ")
+    assert visits.dp(statement) == told
+    assert visits.value("SELECT note FROM dp_sessions()").startswith("hopeless: alpha")
+
+
 def test_the_histogram_beats_the_projection(visits: Clinic) -> None:
     """DESIGN 4.6: the same noise and no distortion, for every number of queries; few queries are best bought one by
     one.
