@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from dpduck.errors import InternalError
 from dpduck.planning.budgets import fits, optimal_spreads, safe_spreads, simplest_between, uniform_spreads
 from dpduck.planning.convex_budgets import program, row_spreads
 from dpduck.planning.measurement_list import Spreads
@@ -156,3 +157,14 @@ def test_predicted_noise_is_the_true_discrete_variance(spread: Fraction) -> None
     assert noise_variance(NoiseKind.GAUSSIAN, spread) == pytest.approx((gaussian * reach**2).sum() / gaussian.sum())
     assert noise_variance(NoiseKind.LAPLACE, spread) <= 2 * spread**2
     assert noise_variance(NoiseKind.GAUSSIAN, spread) <= spread
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_spreads_that_were_rounded_down_are_a_defect(noise: NoiseKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exact cost is looked at again after rounding: fractions below the optimum release nothing."""
+    wanted, norms = np.array([10.0, 20.0]), [1, 1]
+    amount = Fraction(3, 20) if noise is NoiseKind.LAPLACE else Fraction(3, 40)
+    assert fits(noise, safe_spreads(noise, wanted, norms, amount, 2), norms, amount, 2)
+    monkeypatch.setattr("dpduck.planning.budgets.simplest_between", lambda low, high: low * Fraction(999, 1000))
+    with pytest.raises(InternalError, match="rounded noise scales cost more than the budget; nothing was released"):
+        safe_spreads(noise, wanted, norms, amount, 2)

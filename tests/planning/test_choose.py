@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dpduck.errors import Refusal
-from dpduck.planning.choose import plan_workload
+from dpduck.planning.choose import MOST_PROGRAM_CELLS, plan_workload
 from dpduck.planning.plan import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
@@ -49,6 +49,21 @@ def test_the_identity_scale_is_the_simple_rational() -> None:
     assert plan_workload(workload, NoiseKind.GAUSSIAN, Fraction(3, 7), 4, "I")[0].measurements[0].spread == Fraction(
         56, 3
     )
+
+
+@pytest.mark.parametrize("consistency", ["l1", "linf"])
+def test_large_linear_programs_are_refused(consistency: str) -> None:
+    """Bad input, before anything is planned: how many cells, how many may be, and the way out."""
+    size = MOST_PROGRAM_CELLS // 100
+    fits, large = (MarginalWorkload((100, one), ((0, 1),), (1.0,)) for one in (size, size + 1))
+    with pytest.raises(Refusal) as refused:
+        plan_workload(large, NoiseKind.LAPLACE, EPSILON, 1, "I", "uniform", consistency)
+    assert str(refused.value) == (
+        f"consistency = '{consistency}' solves a linear program over {large.cells} cells; "
+        f"accepted: at most {MOST_PROGRAM_CELLS} cells, or consistency = 'l2'"
+    )
+    assert plan_workload(fits, NoiseKind.LAPLACE, EPSILON, 1, "I", "uniform", consistency)[0].strategy == "I"
+    assert plan_workload(large, NoiseKind.LAPLACE, EPSILON, 1, "I", "uniform", "l2")[0].strategy == "I"
 
 
 @pytest.mark.parametrize(("strategy", "budgets"), [("nonsense", "optimal"), ("Q", "best")])

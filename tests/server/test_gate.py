@@ -163,7 +163,13 @@ def test_limits_are_kept(tmp_path: Path, state_directory: Path, monkeypatch: pyt
         assert "too many rows" in opened.refused("alice", "FROM ward_cube")
         assert len(opened.rows("alice", "FROM ward_cube LIMIT 5")) == 5
         assert "too many rows" in opened.refused("alice", f"FROM dp('{CUBE_QUESTION}')")
-        assert all("too many statements at once" in refusal for refusal in refused_beside_three(opened, monkeypatch))
+        full = f"too many statements at once; accepted: {limits.running_each} at a time, 3 of all principals"
+        assert refused_beside(opened, ("alice", "alice", "bob"), monkeypatch) == {
+            "alice": full,
+            "bob": full,
+            "carol": full,
+        }
+        assert refused_beside(opened, ("alice", "alice"), monkeypatch) == {"alice": full}, "others have a place left"
         monkeypatch.setattr(opened.house.window, "_limits", replace(limits, seconds=0.5))
         forever = "SELECT count(*) FROM range(10000000) AS a, range(10000000) AS b WHERE a.range + b.range = 3"
         assert "takes too long" in opened.refused("alice", forever)
@@ -177,25 +183,32 @@ COUNT_AGES = "SELECT count(*) FROM (SELECT a.age FROM ages AS a JOIN ages AS b O
 CUBE_QUESTION = CUBE.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)", 1)
 
 
-def refused_beside_three(opened: Served, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What each is told while two statements of alice's and one of bob's are at work."""
+def refused_beside(opened: Served, working: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Who is told what while a statement of each of these is at work; who is not named is let in."""
     entered, go_on, run = threading.Semaphore(0), threading.Event(), opened.house.window.run
+    told: dict[str, str] = {}
+    before = opened.spent()
 
     def held(sql: str) -> str:
         entered.release()
         assert go_on.wait(600)
         return run(sql)
 
-    with monkeypatch.context() as patch, ThreadPoolExecutor(3) as pool:
+    with monkeypatch.context() as patch, ThreadPoolExecutor(len(working)) as pool:
         patch.setattr(opened.house.window, "run", held)
         try:
-            working = [pool.submit(opened.rows, name, COUNT_AGES) for name in ("alice", "alice", "bob")]
+            at_work = [pool.submit(opened.rows, name, COUNT_AGES) for name in working]
             assert all(entered.acquire(timeout=600) for _ in working)
-            refusals = [opened.refused(name, COUNT_AGES) for name in ("alice", "bob", "carol")]
+            for name in ("alice", "bob", "carol"):
+                try:
+                    assert opened.rows(name, "SELECT 1") == [(1,)]
+                except DpduckError as error:
+                    told[name] = str(error)
         finally:
             go_on.set()
-        assert [each.result() for each in working] == [[(10,)]] * 3
-    return refusals
+        assert [each.result() for each in at_work] == [[(10,)]] * len(working)
+    assert opened.spent() == before
+    return told
 
 
 def test_there_is_nothing_to_serve_without_a_store(tmp_path: Path, state_directory: Path) -> None:

@@ -14,6 +14,7 @@ from dpduck.trusted.key_counts import KeyCounts, KeyDigests
 from dpduck.trusted.session_gate import (
     UNITS,
     GateLaw,
+    Questions,
     SessionGate,
     draw_thresholds,
     gate_cost,
@@ -97,7 +98,7 @@ def test_the_price_adds_all_rounds() -> None:
     pure = gate_cost(law(NoiseKind.LAPLACE))
     assert pure.epsilon == 3 * (4 + 4 + 1) + 100
     assert gate_cost(law()).rho == 3 * (Fraction(64, 2) + Fraction(UNITS, 2)) + 50
-    with pytest.raises(InternalError):
+    with pytest.raises(InternalError, match="a session without noise"):
         gate_cost(GateLaw(1, 1, 5, Fraction(0), Fraction(1), NoiseKind.LAPLACE, Fraction(1), Fraction(1)))
 
 
@@ -120,20 +121,43 @@ def test_far_answers_fire_and_near_ones_do_not(noise: NoiseKind) -> None:
     assert abs(measure_total(made._counts, of, ENTROPY) - 1007) < 60
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_each_side_has_noise_and_a_threshold_of_its_own(side: int) -> None:
+    """An answer above the hypothesis is compared with the first of its two draws, one below it with the second.
+
+    docs/sparse_queries.md proves the price for two sparse vectors whose noise is independent.
+    """
+    of = law(threshold=100, updates=2)
+    for place in range(4):
+        thresholds = np.zeros(4, dtype=np.int64)
+        thresholds[place] = 1000
+        counts = KeyCounts(KEYS.high[:1], KEYS.low[:1], np.array([1]))
+        made = SessionGate(of, thresholds.tobytes(), counts, ENTROPY)
+        hypothesis = -90 if side == 0 else 90  # 10 below the threshold on this side, 190 on the other
+        for draw in range(4):
+            noise = np.zeros(4, dtype=np.int64)
+            noise[draw] = 20
+            questions = Questions(np.zeros(2, dtype=np.int64), noise, np.array([7], dtype=np.int64))
+            for number, round_number in ((0, 0), (1, 1)):
+                fires = draw == 2 * number + side and place != 2 * round_number + side
+                expected = 7 if fires else None
+                assert made.look(questions, number, hypothesis, round_number) == expected
+
+
 def test_noise_is_used_once() -> None:
     """A question is looked at once, in order, and never after the last round; weights are 0 to 1."""
     made = gate([10], law())
     questions = made.prepare(KeyDigests(KEYS.high[[0, 0]], KEYS.low[[0, 0]]), np.array([UNITS, UNITS]), [1, 1], 3)
     made.look(questions, 1, 0, 0)
     for number, used in ((1, 0), (0, 0)):
-        with pytest.raises(InternalError):
+        with pytest.raises(InternalError, match="a question was looked at twice, or after the last round"):
             made.look(questions, number, 0, used)
     fresh = made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS]), [1], 3)
-    with pytest.raises(InternalError):
+    with pytest.raises(InternalError, match="a question was looked at twice, or after the last round"):
         made.look(fresh, 0, 0, 3)
-    with pytest.raises(InternalError):
+    with pytest.raises(InternalError, match="a weight outside 0"):
         made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS + 1]), [1], 3)
-    with pytest.raises(InternalError):
+    with pytest.raises(InternalError, match="the secret of a session is damaged"):
         SessionGate(law(updates=4), draw_thresholds(law(), ENTROPY), made._counts, ENTROPY)
 
 
