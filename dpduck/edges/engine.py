@@ -107,7 +107,8 @@ class Engine:
             return self._sparse.explain(statement, asker)
         if not isinstance(statement, Ask):
             raise Refusal(
-                "only a SELECT or a private view is explained", accepted="SELECT WITH DIFFERENTIAL_PRIVACY .."
+                "only statements with a price are explained",
+                accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or CREATE PRIVATE .. OPTIONS (..)",
             )
         with Sandbox(self._answered) as box:
             request = self._analysis(statement, box).request

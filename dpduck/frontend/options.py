@@ -88,7 +88,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
         raise refusal(
             place,
             "the price is missing or given twice",
-            "epsilon = .., or epsilon and delta, or rho = .., or target_stderr = ..",
+            "OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..",
         )
     return Options(
         epsilon,

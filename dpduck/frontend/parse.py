@@ -60,7 +60,10 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
             return _private_view(reader, replace)
         if reader.take_words("PRIVATE", "TABLE"):
             return read_private_table(reader, replace, _parse_query, _view_options)
-        raise reader.unexpected("CREATE PRIVACY POLICY, CREATE PRIVATE VIEW or CREATE PRIVATE TABLE")
+        for kind in KINDS:
+            if replace and reader.take_words("PRIVATE", kind.upper()):
+                raise reader.refuse(f"a {kind} is not replaced", f"DROP PRIVATE {kind.upper()} first, or another name")
+        raise reader.unexpected("CREATE PRIVACY POLICY, or CREATE PRIVATE and what: VIEW, TABLE, PROJECTION ..")
     if reader.at(TokenType.L_PAREN) or any(reader.at_words(word) for word in ("SELECT", "WITH", "FROM")):
         query = _parse_query(text, tokens)
         if query.find(DifferentialPrivacy) is None:

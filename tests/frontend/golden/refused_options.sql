@@ -1,10 +1,10 @@
 -- title: no options at all
 SELECT WITH DIFFERENTIAL_PRIVACY sex, count(*) FROM visits GROUP BY sex
--- refused: line 1, column 8: the price is missing or given twice; accepted: epsilon = .., or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: empty options
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS () count(*) FROM visits
--- refused: line 1, column 8: the price is missing or given twice; accepted: epsilon = .., or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: an unknown option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, kappa = 1) count(*) FROM visits
@@ -68,11 +68,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 0.5) count(*) FRO
 
 -- title: epsilon and rho
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, rho = 0.1) count(*) FROM visits
--- refused: line 1, column 8: the price is missing or given twice; accepted: epsilon = .., or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: delta and rho
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (delta = 1e-6, rho = 0.1) count(*) FROM visits
--- refused: line 1, column 8: the price is missing or given twice; accepted: epsilon = .., or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: delta against a pure budget
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) count(*) FROM visits
@@ -162,3 +162,7 @@ CREATE PRIVATE TABLE t OPTIONS (epsilon = 1, round = 4) AS SELECT sex FROM visit
 -- title: a misspelt option of a session
 CREATE PRIVATE SESSION s OPTIONS (epsilon = 1, query = 4) ON visits (ward)
 -- refused: line 1, column 48: the option 'query' is unknown for a session; accepted: queries (did you mean that?); all are epsilon, delta, rho, max_rows_contributed, privacy_unit_column, refresh, sparsity, queries, beta, updates, alpha, heaviest
+
+-- title: options without the word
+SELECT WITH DIFFERENTIAL_PRIVACY (epsilon = 1) sex, count(*) FROM visits GROUP BY sex
+-- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..

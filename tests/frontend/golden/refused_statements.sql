@@ -33,7 +33,7 @@ DROP TABLE visits
 
 -- title: a statement for DuckDB: CREATE TABLE
 CREATE TABLE copied AS SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits
--- refused: line 1, column 8: 'TABLE' is not expected here; accepted: CREATE PRIVACY POLICY, CREATE PRIVATE VIEW or CREATE PRIVATE TABLE
+-- refused: line 1, column 8: 'TABLE' is not expected here; accepted: CREATE PRIVACY POLICY, or CREATE PRIVATE and what: VIEW, TABLE, PROJECTION ..
 
 -- title: a statement for DuckDB: INSERT
 INSERT INTO wards SELECT ward FROM visits
@@ -158,7 +158,7 @@ SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1) count(*) FROM visits
 
 -- title: CREATE of something that is not ours
 CREATE VIEW x AS SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits
--- refused: line 1, column 8: 'VIEW' is not expected here; accepted: CREATE PRIVACY POLICY, CREATE PRIVATE VIEW or CREATE PRIVATE TABLE
+-- refused: line 1, column 8: 'VIEW' is not expected here; accepted: CREATE PRIVACY POLICY, or CREATE PRIVATE and what: VIEW, TABLE, PROJECTION ..
 
 -- title: a private view with the clause of a SELECT
 CREATE PRIVATE VIEW v AS SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits
@@ -174,7 +174,7 @@ CREATE PRIVATE VIEW IF NOT EXISTS v OPTIONS (epsilon = 1) AS SELECT count(*) FRO
 
 -- title: a private view without options
 CREATE PRIVATE VIEW v AS SELECT count(*) FROM visits
--- refused: line 1, column 26: the price is missing or given twice; accepted: epsilon = .., or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 26: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: a private view without AS
 CREATE PRIVATE VIEW v OPTIONS (epsilon = 1) SELECT count(*) FROM visits
