@@ -90,15 +90,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100, group_selection_strategy
 
 -- title: no options
 SELECT WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM requests
--- refused: line 1, column 8: the price is missing or given twice; accepted: epsilon = .., or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: empty options
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS() COUNT(*) FROM requests
--- refused: line 1, column 8: the price is missing or given twice; accepted: epsilon = .., or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: no epsilon
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(delta = 1e-5) COUNT(*) FROM requests
--- refused: line 1, column 8: the price is missing or given twice; accepted: epsilon = .., or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: an epsilon of zero
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0) COUNT(*) FROM requests
