@@ -100,12 +100,14 @@ def test_views_are_not_what_they_read(clinic: Clinic) -> None:
     clinic.rows("DROP TABLE wards")
     clinic.rows("CREATE VIEW wards AS SELECT ward AS name, age AS region FROM visits")
     joined = by("sex").replace("FROM visits", "FROM visits JOIN wards ON ward = name")
-    clinic.refused(joined)
-    clinic.refused(f"SELECT wards.* FROM ({by('sex')}) AS answered, wards")
-    clinic.refused(
+    assert "the view 'wards' has no privacy policy" in clinic.refused(joined)
+    around = f"SELECT wards.* FROM ({by('sex')}) AS answered, wards"
+    assert "'wards' outside the annotated SELECT is a second reference" in clinic.refused(around)
+    snapshot = (
         "CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10), "
         "DOMAIN ward FROM wards.name)"
     )
+    assert "'wards' is not declared public: a domain is never read from protected data" in clinic.refused(snapshot)
     clinic.rows("ALTER TABLE visits RENAME TO rows")
     clinic.rows("CREATE VIEW visits AS FROM rows")
     assert "replaced by a view" in clinic.refused(by("sex"))
@@ -117,8 +119,10 @@ def test_other_schemas_and_databases(clinic: Clinic) -> None:
     clinic.rows("CREATE TABLE s.visits AS FROM visits")
     clinic.rows("CREATE TABLE s.wards AS SELECT ward AS name, patient AS region FROM visits")
     assert "no privacy policy" in clinic.refused(by("sex").replace("FROM visits", "FROM s.visits"))
-    clinic.refused(by("sex").replace("FROM visits", "FROM visits JOIN s.wards ON ward = name"))
-    clinic.refused(f"SELECT s.wards.* FROM ({by('sex')}) AS answered, s.wards")
+    joined = by("sex").replace("FROM visits", "FROM visits JOIN s.wards ON ward = name")
+    assert "the table 's.wards' has no privacy policy" in clinic.refused(joined)
+    around = f"SELECT s.wards.* FROM ({by('sex')}) AS answered, s.wards"
+    assert "'s.wards' outside the annotated SELECT is a second reference" in clinic.refused(around)
     clinic.rows("USE s")
     answer = clinic.dp(f"SELECT DISTINCT wards.region FROM ({by('ward')}) AS answered JOIN wards ON ward = name")
     assert {region for (region,) in answer} == {"north", "south"}
@@ -194,28 +198,29 @@ def test_what_does_not_bind_is_refused_before_the_charge(clinic: Clinic) -> None
 
 def test_the_functions_of_the_connection_take_no_sql(clinic: Clinic) -> None:
     """dp_check's argument is a name, dp's one statement: nothing is pasted into what runs."""
-    for argument in (
-        "visits; DROP TABLE visits",
-        "visits WHERE true",
-        "(SELECT 1)",
-        '"visits"" --"',
-        "",
-        "\n",
-        "a.b.c.d",
+    two, empty = "two statements in one text; accepted: one statement", "the statement is empty; accepted: "
+    for argument, reason in (
+        ("visits; DROP TABLE visits", two),
+        ("visits WHERE true", "'WHERE' is not expected here; accepted: the end of the statement"),
+        ("(SELECT 1)", "'(' is not expected here; accepted: a table name"),
+        ('"visits"" --"', "'visits\" --' has no privacy policy; accepted: a table that has one"),
+        ("", empty),
+        ("\n", empty),
+        ("a.b.c.d", "a table name has at most three parts; accepted: database.schema.table"),
     ):
         with pytest.raises(duckdb.Error) as caught:
             clinic.con.execute("FROM dp_check(?)", [argument]).fetchall()
-        assert one_line(caught.value)
-    for statement in (
-        "",
-        ";",
-        "SELECT 1",
-        f"{by('sex')}; DROP TABLE visits",
-        "DROP TABLE visits",
-        "FROM visits",
-        "\u0000",
+        assert reason in one_line(caught.value), argument
+    for statement, reason in (
+        ("", empty),
+        (";", empty),
+        ("SELECT 1", "the statement is not annotated; accepted: "),
+        (f"{by('sex')}; DROP TABLE visits", two),
+        ("DROP TABLE visits", "'DROP' is not expected here; accepted: "),
+        ("FROM visits", "the statement is not annotated; accepted: "),
+        ("\u0000", "the statement has a NUL character; accepted: text without it"),
     ):
-        clinic.refused(statement)
+        assert reason in clinic.refused(statement), statement
     assert clinic.value("SELECT count(*) FROM visits") == 1000
 
 
