@@ -35,6 +35,11 @@ KINDS = {
         "CREATE PRIVATE VIEW totalled "
         f"OPTIONS (epsilon = 1, summary = 'threshold', summary_size = 10, total_epsilon = 0.1) {COUNTED}",
     ),
+    "nodes of ranges": (
+        "summary_release.summary_cost",
+        "CREATE PRIVATE VIEW noded OPTIONS (epsilon = 1, summary = 'filter', theta = 1, range_summary = 'dyadic') "
+        "AS SELECT age, count(*) AS n FROM visits GROUP BY RANGES(age)",
+    ),
     "sketch": (
         "sketch_release.sketch_cost",
         "CREATE PRIVATE VIEW sketched "

@@ -176,6 +176,25 @@ def test_answers_have_the_noise_that_is_claimed() -> None:
     assert distance(float(plan.answer_spread)) < limit < distance(float(plan.answer_spread) * 2 / 3)
 
 
+def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Selection, answers and what was suppressed: as many draws as there are numbers, each of the plan's spread."""
+    job = job_of(1, 4, conditions=("t.sex = 'F'", "t.sex = 'M'"))
+    plan = plan_of(job, Fraction(1), other=True)
+    drawn: list[tuple[Fraction, int]] = []
+
+    def recorded(spread: Fraction, count: int, entropy: object) -> NDArray[np.int64]:
+        drawn.append((spread, count))
+        return np.zeros(count, np.int64)
+
+    monkeypatch.setattr(module, "discrete_gaussian", recorded)
+    rows = crowd("few", 2, 0) + crowd("many", plan.threshold + 1, 10**4)
+    found = published(rows, job, plan)
+    assert (plan.noise, found.keys[0].to_pylist(), plan.aggregates) == (GAUSSIAN, [b"many"], 2)
+    assert plan.selection_spread != plan.answer_spread
+    answered = [(plan.answer_spread, 1)] * (plan.aggregates - len(plan.reused))
+    assert drawn == [(plan.selection_spread, 2), *answered, (plan.answer_spread, plan.aggregates)]
+
+
 @pytest.mark.parametrize("noise", NoiseKind, ids=lambda noise: str(noise.value))
 @pytest.mark.parametrize("unit_sql", ["t.unit", None])
 @pytest.mark.parametrize("groups", [1, 3, 1000])

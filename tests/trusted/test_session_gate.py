@@ -21,6 +21,7 @@ from dpduck.trusted.session_gate import (
     measure_total,
     one_sided,
 )
+from tests.trusted.noise_sizes import has_scale
 
 ENTROPY = operating_system_entropy()
 KEYS = KeyDigests(np.arange(5, dtype=np.uint64), np.arange(5, dtype=np.uint64))
@@ -50,6 +51,25 @@ def test_one_sided_noise_is_geometric() -> None:
         expected = (1 - ratio) * ratio**value
         assert abs((drawn == value).mean() - expected) < 6.5 * (expected / 20_000) ** 0.5
     assert one_sided(Fraction(3), 0, ENTROPY).tolist() == []
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_all_noise_of_a_session_has_the_scale_that_was_paid_for(noise: NoiseKind) -> None:
+    """Thresholds, questions, measurements and the number of rows, each against 2/3 and 3/2 of its scale too.
+
+    False alarm 4e-11 each, see noise_sizes.
+    """
+    of = GateLaw(2_000, 1, 0, Fraction(9), Fraction(14), noise, Fraction(30), Fraction(12))
+    made = gate([5], of)
+    keys = KeyDigests(np.zeros(2_500, dtype=np.uint64), np.zeros(2_500, dtype=np.uint64))
+    questions = made.prepare(keys, np.full(2_500, UNITS), [1] * 2_500, 2_000)
+    assert (len(questions._noise), len(questions._measurements)) == (5_000, 2_000)
+    assert questions._exact == [5 * UNITS] * 2_500
+    assert has_scale(made._thresholds, None, of.threshold_scale)
+    assert has_scale(questions._noise, None, of.question_scale)
+    assert has_scale(questions._measurements, noise, of.spread)
+    totals = [measure_total(made._counts, of, ENTROPY) - 5 for _ in range(2_000)]
+    assert has_scale(totals, noise, of.total_spread)
 
 
 def outcome_probabilities(gaps: tuple[int, ...], threshold: int, scales: tuple[float, float]) -> np.ndarray:
