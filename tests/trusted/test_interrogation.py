@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations
 from math import log, prod
@@ -13,12 +14,15 @@ import pytest
 from scipy.stats import beta
 
 from dpduck.errors import InternalError
+from dpduck.planning.plan import NoiseKind
 from dpduck.synthetic.mwem import Method, Pool, synthesise
 from dpduck.synthetic.schedule import Schedule, root_below
+from dpduck.trusted import interrogation as module
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.interrogation import Interrogation, interrogation_cost
+from dpduck.trusted.interrogation import GRID, Interrogation, interrogation_cost
 from dpduck.workload.families import Family
+from tests.trusted.noise_sizes import has_scale
 
 ENTROPY = operating_system_entropy()
 FALSE_ALARM = 1e-9
@@ -72,6 +76,42 @@ def test_no_question_beyond_the_limit() -> None:
         with pytest.raises(InternalError):
             meter.choose(np.zeros(12), np.zeros(4), np.ones(4, np.bool_), rate)
     assert meter.left == Fraction(1, 4)
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_answers_have_the_noise_that_was_paid_for(pure: bool) -> None:
+    """Single cells and whole marginals, against 2/3 and 3/2 of the scale too. False alarm 4e-11, see noise_sizes."""
+    table, noise = np.full((2_000, 1), 70), NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
+    spread, pool = Fraction(25), Pool((2_000, 1), (Family((0,), (2_000,)),), (), whole=True)
+    meter = interrogation(table, pool, pure, Fraction(3))
+    assert has_scale(meter.answer(0, spread) - 70, noise, spread)
+    assert has_scale(meter.marginal(0, spread) - 70, noise, spread)
+    price = 1 / spread if pure else 1 / (2 * spread)
+    assert meter.left == 3 - 2 * price
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores are in steps of 1/GRID of a count, so the rate a step is that of a count over GRID; each mechanism has
+    the scores of allowed candidates alone, less their penalties."""
+    given: list[tuple[str, list[int], Fraction]] = []
+
+    def remembered(name: str) -> Callable[..., int]:
+        def choice(scores: np.ndarray, rate: Fraction, entropy: object) -> int:
+            given.append((name, scores.tolist(), rate))
+            return 1
+
+        return choice
+
+    for name in ("permute_and_flip", "exponential_choice"):
+        monkeypatch.setattr(module, name, remembered(name))
+    meter = interrogation(np.array([[9, 0, 0], [1, 0, 0]]), POOL, pure, Fraction(3))
+    allowed, penalties = np.array([True, False, False, True]), np.array([0.0, 0.0, 0.0, 2.0])
+    rate = Fraction(1, 7)
+    assert meter.choose(np.zeros(len(meter._exact)), penalties, allowed, rate) == 3
+    name = "permute_and_flip" if pure else "exponential_choice"
+    assert given == [(name, [10 * GRID, 8 * GRID], rate / GRID)]
+    assert meter.left == 3 - (2 * rate if pure else rate * rate / 2)
 
 
 def test_exact_answers_stay_hidden() -> None:
