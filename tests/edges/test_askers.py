@@ -11,6 +11,7 @@ from dpduck.edges.asker import Asker
 from dpduck.edges.engine import Engine
 from dpduck.edges.functions import engine_of
 from dpduck.errors import BudgetRefusal, PermissionRefusal, Refusal
+from dpduck.trusted.ledger import Ledger
 from tests.edges.clinics import Clinic, by
 
 ALICE = Asker("alice", owner=False)
@@ -102,9 +103,21 @@ def test_a_share_is_enforced_by_the_ledger(engine: Engine) -> None:
     with pytest.raises(BudgetRefusal, match="share of alice"):
         engine.run(by("age", "1"), half)
     engine.run(by("age", "0.5"), half)
-    with pytest.raises(BudgetRefusal):
+    with pytest.raises(BudgetRefusal, match=r"share of alice in the budget of .* has 0 of 2 left"):
         engine.run(by("ward", "0.001"), half)
     engine.run(by("ward", "0.001"), Asker("bob", owner=False, share=Fraction(1, 5)))
+
+
+def test_a_share_is_enforced_by_the_charge_itself(
+    engine: Engine, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two statements at once may both pass the look at what is left: the charge looks again, and nothing is counted."""
+    half = Asker("alice", owner=False, share=Fraction(1, 5))
+    engine.run(by("sex", "1.5"), half)
+    monkeypatch.setattr(Ledger, "check", lambda *given, **named: None)
+    with pytest.raises(BudgetRefusal, match=r"share of alice in the budget of .* has 0\.5 of 2 left"):
+        engine.run(by("age", "1"), half)
+    assert clinic.charges() == 1
 
 
 def test_another_s_answers_are_not_read_by_name(engine: Engine) -> None:
