@@ -112,6 +112,7 @@ class Catalog:
         rows = self._cursor.execute(
             "SELECT constraint_column_names FROM duckdb_constraints() WHERE "
             f"(database_name, schema_name, table_name) = ({', '.join(map(quote_text, table.parts))}) "
+            "AND database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb') "
             "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type, constraint_index"
         ).fetchall()
         return tuple(tuple(row[0]) for row in rows)

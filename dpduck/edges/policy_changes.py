@@ -11,7 +11,7 @@ from dpduck.edges.policy_store import PolicyStore
 from dpduck.errors import Refusal
 from dpduck.frontend.names import TableName, fold
 from dpduck.frontend.policy import Policy
-from dpduck.frontend.private_relation import comparable, require_key
+from dpduck.frontend.private_relation import comparable, require_key, require_plain_unit
 from dpduck.frontend.public_facts import Column
 from dpduck.frontend.statements import (
     AlterPolicy,
@@ -132,6 +132,7 @@ class OwnerDesk:
         if clause.column is None:
             return PrivacyUnit(f"{table}.ROW", None, 1)
         column = _column(clause.column, columns, clause)
+        require_plain_unit(table, column.name, self.catalog)
         if clause.references is None:
             return PrivacyUnit(f"{table}.{column.name}", column.name, clause.max_rows)
         written, referenced = clause.references

@@ -116,6 +116,8 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
     parents, unit_of_parent = _parents(policy, facts)
     holder, unit = (parents[-1].table, unit_of_parent) if parents else (resolved, policy.unit.column)
     unit_types = [column.type_name for column in facts.columns(holder) if column.name == unit]
+    if unit is not None:
+        require_plain_unit(holder, unit, facts)
     reads = [PrivateTable(resolved, policy.revision, policy.epoch, own_keys)]
     for parent in parents:
         found = facts.policy(parent.table)
@@ -164,6 +166,7 @@ def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], st
                 accepted=f"the policy of {policy.table} declared anew, after that of {table}",
             )
         require_key(table, reference.parent_column, facts)
+        require_plain_reference(current.table, reference.column, table, reference.parent_column, facts)
         parents.append(Parent(table, reference))
         current = found
     if parents and not current.unit.column:
@@ -183,6 +186,30 @@ def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
         )
     if facts.has_collations(table):
         raise Refusal("a COLLATION makes keys equal that are different texts", accepted=f"{table} without COLLATE")
+
+
+def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> None:
+    """Refuses units that are texts under a COLLATION: rows of several would be bounded as if they were one's."""
+    texts = any(item.type_name == "VARCHAR" and item.name == column for item in facts.columns(table))
+    if texts and facts.has_collations(table):
+        raise Refusal(
+            "a COLLATION makes privacy units equal that are different texts", accepted=f"{table} without COLLATE"
+        )
+
+
+def require_plain_reference(
+    table: TableName, column: str, parent: TableName, parent_column: str, facts: PublicFacts
+) -> None:
+    """Refuses a reference that could equal two keys, or fail to be compared with them: a row would have two units."""
+    types = [
+        next((item.type_name for item in facts.columns(holder) if fold(item.name) == fold(name)), "")
+        for holder, name in ((table, column), (parent, parent_column))
+    ]
+    if not all(types) or not comparable(*types) or facts.has_collations(table):
+        raise Refusal(
+            f"{table}.{column} does not compare with {parent}.{parent_column} as keys do",
+            accepted="a reference of the key's type, in a table without COLLATE",
+        )
 
 
 def comparable(first: str, second: str) -> bool:

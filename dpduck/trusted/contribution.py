@@ -28,6 +28,7 @@ IntegerArray = NDArray[np.int64]
 
 MOST_STEPS = 1 << 40
 LARGEST_BOUND = 1 << 45
+SMALLEST_STEP = Fraction(1, 1 << 900)  # the arithmetic of steps stays far from what doubles round to 0
 MOST_SQUARED_STEPS = 1 << 15  # squares of more would leave little room for rows in 64 bits
 
 
@@ -59,6 +60,8 @@ class Contribution:
             raise InternalError("a contribution of no known form")
         if self.per_group and (self.rest or self.form == "count" or self.low % self.step != 0):
             raise InternalError("a contribution by group that does not fit its steps")
+        if self.step < SMALLEST_STEP:
+            raise InternalError("steps that a double cannot tell apart")
         if self.bound > LARGEST_BOUND or max(abs(self.low), abs(self.high)) > LARGEST_BOUND * self.step:
             raise InternalError("a contribution that would not fit 64 bits")
 

@@ -68,3 +68,17 @@ def test_keys_answer_for_themselves(
 ) -> None:
     """Rows are counted unless a key of a type whose equal values are stored alike is among the columns."""
     assert found(connection, table, columns) == (number, counted)
+
+
+def test_keys_of_other_systems_are_not_relied_on(connection: duckdb.DuckDBPyConnection) -> None:
+    """PostgreSQL's keys do not cover the rows of tables that inherit, which a SELECT returns: rows are counted."""
+    with connection.cursor() as cursor:
+        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))
+        table = TableName(("memory", "main", "keyed"))
+        assert catalog.unique_keys(table) == (("id",), ("name",))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TEMP MACRO duckdb_databases() AS TABLE SELECT 'memory' AS database_name, 'postgres' AS type"
+        )
+        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))
+        assert catalog.unique_keys(table) == ()

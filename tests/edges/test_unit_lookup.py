@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
 import dpduck
 
 POLICIES = (
@@ -11,18 +16,64 @@ POLICIES = (
 )
 
 
-def test_the_lookup_comes_last() -> None:
-    """What dp_explain shows of a chain: conditions stand inside, then the hidden join, then the bounding."""
+QUESTION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM calls WHERE minutes > 3"
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Calls from houses of people; a house is told by its number, or by a text."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY)")
-        connection.execute("CREATE TABLE houses (number INTEGER PRIMARY KEY, person INTEGER)")
-        connection.execute("CREATE TABLE calls (house INTEGER, minutes INTEGER)")
+        connection.execute("CREATE TABLE houses (number BIGINT PRIMARY KEY, tag VARCHAR UNIQUE, person INTEGER)")
+        connection.execute("INSERT INTO houses SELECT (1::BIGINT << 60) + i, 'Tt'[i + 1], i FROM range(2) AS r(i)")
+        connection.execute("CREATE TABLE calls (house BIGINT, minutes INTEGER)")
         for policy in POLICIES:
             connection.execute("FROM dp(?)", [f"CREATE PRIVACY POLICY ON {policy}"])
-        row = connection.execute(
-            "SELECT private_sql FROM dp_explain('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) "
-            "FROM calls WHERE minutes > 3')"
-        ).fetchone()
+        yield connection
+
+
+def refusal(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
+    """The line of a statement that must be refused, and that must have cost nothing."""
+    with pytest.raises(duckdb.Error) as caught:
+        connection.execute("FROM dp(?)", [statement]).fetchall()
+    assert connection.execute("SELECT count(*) FROM dp_ledger() WHERE mechanism LIKE 'discrete%'").fetchone() == (0,)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("changed", ["DOUBLE", "VARCHAR"])
+def test_a_reference_is_of_the_key_s_type(connection: duckdb.DuckDBPyConnection, changed: str) -> None:
+    """As DOUBLE it equals many keys, and its row would have many units; as VARCHAR it can fail to convert."""
+    connection.execute(f"ALTER TABLE calls ALTER house TYPE {changed}")
+    connection.execute("INSERT INTO calls VALUES (1::BIGINT << 60, 5)")
+    line = refusal(connection, QUESTION)
+    assert "memory.main.calls.house does not compare with memory.main.houses.number as keys do" in line
+    assert "accepted: a reference of the key's type, in a table without COLLATE" in line
+
+
+def test_units_compare_as_texts_do(connection: duckdb.DuckDBPyConnection) -> None:
+    """Under a collation a reference equals every spelling of a key, and two units are bounded as if they were one."""
+    line = "a COLLATION makes privacy units equal that are different texts; accepted: memory.main.notes without COLLATE"
+    policy = "CREATE PRIVACY POLICY ON notes (PRIVACY UNIT tag {}MAX ROWS 4{})"
+    connection.execute("CREATE TABLE notes (tag VARCHAR COLLATE NOCASE, minutes INTEGER)")
+    connection.execute("INSERT INTO notes VALUES ('t', 5), ('T', 6)")
+    budget = ", BUDGET (epsilon = 1)"
+    assert line in refusal(connection, policy.format("REFERENCES houses.tag ", ""))
+    assert line in refusal(connection, policy.format("", budget))
+    connection.execute("CREATE OR REPLACE TABLE notes (tag VARCHAR, minutes INTEGER)")
+    connection.execute("FROM dp(?)", [policy.format("", budget)])
+    connection.execute("CREATE OR REPLACE TABLE notes (tag VARCHAR COLLATE NOCASE, minutes INTEGER)")
+    assert line in refusal(connection, QUESTION.replace("calls", "notes"))
+    connection.execute("CREATE OR REPLACE TABLE notes (tag VARCHAR, minutes INTEGER)")
+    connection.execute("FROM dp('DROP PRIVACY POLICY ON notes')")
+    connection.execute("FROM dp(?)", [policy.format("REFERENCES houses.tag ", "")])
+    connection.execute("CREATE OR REPLACE TABLE notes (tag VARCHAR COLLATE NOCASE, minutes INTEGER)")
+    reference = "memory.main.notes.tag does not compare with memory.main.houses.tag as keys do"
+    assert reference in refusal(connection, QUESTION.replace("calls", "notes"))
+
+
+def test_the_lookup_comes_last(connection: duckdb.DuckDBPyConnection) -> None:
+    """What dp_explain shows of a chain: conditions stand inside, then the hidden join, then the bounding."""
+    row = connection.execute("SELECT private_sql FROM dp_explain(?)", [QUESTION]).fetchone()
     assert row is not None
     rows, lookup = row[0].split(") AS dpduck_rows ")
     assert 'WHERE (("r0"."minutes" > 3))' in rows and "houses" not in rows

@@ -71,6 +71,7 @@ def test_tables_give_back_rows_sums_and_squares(aggregate: Contribution) -> None
         {"form": "sum", "per_group": "sum", "low": Fraction(1, 3), "high": Fraction(1)},
         {"form": "moments", "degree": 1, "rest": True, "per_group": "sum"},
         {"form": "sum", "low": Fraction(10**20), "high": Fraction(10**20 + 1)},
+        {"form": "sum", "low": Fraction(0), "high": Fraction(6, 1 << 1074), "steps": 5},
     ],
 )
 def test_what_has_no_finite_bound_is_a_defect(wrong: dict[str, object]) -> None:
