@@ -23,7 +23,8 @@ FloatArray = NDArray[np.float64]
 
 MEMORY = 5  # values of F that the line search looks back at
 ENOUGH = 1e-4  # of the decrease that the gradient promises
-TOLERANCE = 1e-4  # relative; three steps in a row that gain less end the fit
+TOLERANCE = 1e-4  # relative; a fit ends where so many steps together gain less:
+PATIENCE = 5
 SMALLEST = 1e-300
 PRIOR = 1 / 12
 """Weight per record of a prior that knows the 1-way marginals: the best on tables that no gate looks at, as is the
@@ -103,15 +104,18 @@ def fit(
     strength: float = 0.0,
     tolerance: float = TOLERANCE,
 ) -> tuple[FloatArray, float]:
-    """The fitted table, and its misfit (f without the prior). members: attributes of the table's axes."""
+    """The fitted table, and its misfit (F without the prior). members: attributes of the table's axes.
+
+    Steps may raise F for a while: what counts, for the end and for the answer, is the lowest F so far.
+    """
     tree = margin_tree(members, start.shape, [observation.attributes for observation in observations])
     base = np.log(np.maximum(start if prior is None else prior, SMALLEST))
     problem = Problem(tree, tuple(observations), records, base, strength)
     table, logarithm = normalised(np.log(np.maximum(start, SMALLEST)))
-    point = problem.point(table, logarithm)
+    point = best = problem.point(table, logarithm)
     slope = problem.gradient(point)
     largest = float(np.abs(slope).max())
-    values, step, idle = [point.value], 1 / max(largest, SMALLEST), 0
+    values, step, idle, mark = [point.value], 1 / max(largest, SMALLEST), 0, point.value
     for _ in range(steps):
         if largest <= SMALLEST:
             break
@@ -124,14 +128,15 @@ def fit(
         along = float(np.vdot(slope, after.table))
         travelled = -step * along
         curvature = -float(np.vdot(next_slope, point.table)) - along
-        gained = (values[-1] - after.value) / max(abs(after.value), SMALLEST)
-        idle = idle + 1 if gained < tolerance else 0
         point, slope = after, next_slope
+        best = min(best, after, key=lambda one: one.value)
+        idle = 0 if best.value < mark - tolerance * abs(mark) else idle + 1
+        mark = best.value if idle == 0 else mark
         values.append(after.value)
         step = travelled / curvature if travelled > 0 and curvature > 0 else 2 * step
-        if idle >= 3:
+        if idle >= PATIENCE:
             break
-    return point.table, point.misfit
+    return best.table, best.misfit
 
 
 def _line_search(
