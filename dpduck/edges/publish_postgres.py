@@ -45,7 +45,7 @@ def to_postgres(
     steps: Steps,
 ) -> None:
     """Publishes the attached store's views to a schema; all of it or nothing."""
-    load_extension(connection, "postgres_scanner", "pip install 'dpduck[postgres]'")
+    load_extension(connection, "postgres_scanner", "pip install '.[postgres]' in dpduck's folder")
     try:
         connection.execute(f"ATTACH {quote_text(target)} AS target (TYPE postgres)")
     except duckdb.Error as error:

@@ -28,7 +28,7 @@ from dpduck.server.window import Window
 
 AUTHENTICATE, AUTHORIZE = "dpduck_authenticate", "dpduck_authorize"
 EXTENSIONS = ("httpfs", "quack")
-INSTALL = "pip install 'dpduck[server]'"
+INSTALL = "pip install '.[server]' in dpduck's folder"
 LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 _ADDRESS = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
 
