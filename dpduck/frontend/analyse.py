@@ -25,7 +25,7 @@ from dpduck.frontend.outer_query import OuterQuery, SelectItem, released_select,
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.price import charge_of, target_of
 from dpduck.frontend.private_keys import require_counts, require_selectable, selection_of
-from dpduck.frontend.public_facts import PublicFacts
+from dpduck.frontend.public_facts import Column, PublicFacts
 from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
 from dpduck.frontend.row_source import read_row_source
 from dpduck.frontend.row_sql import column_types, content_sql, from_sql, unit_lookup, unit_sql
@@ -268,7 +268,13 @@ def _request(
         selection=selection_of(options, policy, unit_bound, place),
         reads=source.reads,
         lookup=unit_lookup(source),
+        shapes=_shapes(source, facts),
     )
+
+
+def _shapes(source: RowSource, facts: PublicFacts) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:
+    tables = dict.fromkeys((source.table, *(read.table for read in source.reads)))
+    return tuple((table, facts.columns(table)) for table in tables)
 
 
 def _public_digests(source: RowSource, facts: PublicFacts) -> tuple[tuple[TableName, str], ...]:

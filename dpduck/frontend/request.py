@@ -10,6 +10,7 @@ from math import prod
 
 from dpduck.domain import Domain
 from dpduck.frontend.names import TableName
+from dpduck.frontend.public_facts import Column
 from dpduck.frontend.summary import Summary
 from dpduck.frontend.unit_lookup import UnitLookup
 from dpduck.privacy import Charge
@@ -170,6 +171,7 @@ class Request:
     selection: where groups are selected from the data; there is one grouping set then.
     reads: every private table that is read, where there is more than `table` or a key is relied on.
     lookup: from_sql in two parts, where its last joins do nothing but find the unit; no part of the digest.
+    shapes: the columns of each private table, by which conditions were found unable to raise; no part of the digest.
     target: where it is given, charge is empty until planning has found the price, and no part of the digest.
     """
 
@@ -200,6 +202,7 @@ class Request:
     reads: tuple[PrivateTable, ...] = ()
     summary: Summary | None = None
     lookup: UnitLookup | None = None
+    shapes: tuple[tuple[TableName, tuple[Column, ...]], ...] = ()
 
     @property
     def asked_tables(self) -> tuple[TableName, ...]:
@@ -230,7 +233,7 @@ class Request:
     def digest(self) -> str:
         """A name for this request: equal for statements that ask for the same release."""
         fields = asdict(self)
-        del fields["lookup"]
+        del fields["lookup"], fields["shapes"]
         for aggregate in fields["aggregates"]:
             del aggregate["text"]
         if self.target is not None:  # a search may end elsewhere the next time: the statement is what is equal

@@ -172,6 +172,22 @@ def test_a_policy_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: py
     assert clinic.charges() == 0
 
 
+def test_a_column_that_changes_while_it_is_asked(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conditions run without TRY by the types they were read with: of another type a row could decide what fails."""
+    planned = planned_module.planned
+
+    def meanwhile(request: Any) -> Any:
+        with clinic.con.cursor() as cursor:
+            cursor.execute("ALTER TABLE visits ALTER sex TYPE VARCHAR")
+        return planned(request)
+
+    question = by("sex").replace("FROM visits", "FROM visits WHERE sex < 5")
+    with monkeypatch.context() as patch:
+        patch.setattr("dpduck.edges.cube_release.planned", meanwhile)
+        assert "changed meanwhile" in clinic.refused(question)
+    assert clinic.charges() == 0
+
+
 def test_what_does_not_bind_is_refused_before_the_charge(clinic: Clinic) -> None:
     """SQL around the answer is bound over an empty answer first: a mistake in it costs nothing."""
     view = (
