@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from math import prod
 
 from dpduck.edges.listings import EXPLAINED, Value, rows_sql
 from dpduck.errors import Refusal
 from dpduck.frontend.request import Request
+from dpduck.frontend.synthetic_options import SyntheticOptions
 from dpduck.frontend.synthetic_request import SyntheticRequest
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import NoiseKind, Plan
@@ -58,7 +59,22 @@ def mechanisms(request: SyntheticRequest) -> tuple[Mechanism, ...]:
         found = [one for one in found if one.name == asked]
     if not found:
         raise Refusal(f"mechanism = '{asked}' cannot serve this workload", accepted="mechanism = 'mwem'")
-    return tuple(sorted(found, key=lambda one: one.error))
+    found.sort(key=lambda one: one.error)
+    if found[0].name != "mwem":
+        _require_none_of_mwem(request.options, found[0].name)
+    return tuple(found)
+
+
+def _require_none_of_mwem(options: SyntheticOptions, chosen: str) -> None:
+    """Options that the chosen mechanism does not read would make the statement another one, to be paid for again."""
+    plain = SyntheticOptions(options.mechanism, options.rows, options.weights)
+    given = [field.name for field in fields(options) if getattr(options, field.name) != getattr(plain, field.name)]
+    if given:
+        names = f"{' and '.join(given)} {'say' if given[1:] else 'says'}"
+        raise Refusal(
+            f"{names} nothing about mechanism = '{chosen}', which is taken here",
+            accepted="mechanism = 'mwem', or the statement without it",
+        )
 
 
 def _records(request: SyntheticRequest) -> int:

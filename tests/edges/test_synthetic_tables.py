@@ -46,7 +46,7 @@ def create(name: str, options: str, workload: str = "MARGINALS (2)", head: str =
 WORKLOADS = [
     ("mechanism = 'mwem'", "MARGINALS (2)"),
     ("mechanism = 'mwem', update = 'paper', ask = 'queries', keep = 'average'", "GROUPING SETS ((sex, age), (ward))"),
-    ("first = 'histogram', adaptive = TRUE", "PARITIES (2)"),
+    ("mechanism = 'mwem', first = 'histogram', adaptive = TRUE", "PARITIES (2)"),
     ("first = 'marginals', rounds = 9", "RANGES (2)"),
     ("rounds = 4", "(count(*) FILTER (WHERE age >= 40 AND ward = 'w1'), count(*) FILTER (WHERE sex = 1))"),
     ("mechanism = 'cube'", "MARGINALS (2)"),
@@ -167,6 +167,11 @@ def test_a_cube_is_sampled_free_of_charge(made: Clinic) -> None:
 
 
 REFUSED = [
+    (create("x", "epsilon = 1, rounds = 9"), "rounds says nothing about mechanism = 'cube', which is taken here"),
+    (
+        create("x", "epsilon = 1, mechanism = 'barak', keep = 'average', replays = 3"),
+        "replays and keep say nothing about mechanism = 'barak', which is taken here",
+    ),
     (create("s", "epsilon = 1, bogus = 2"), "'bogus' is unknown"),
     (create("s", "mechanism = 'mwem'"), "price is missing"),
     (create("s", "epsilon = 1, mechanism = 'gan'"), "mechanism has no such value"),
