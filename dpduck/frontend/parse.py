@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import Token, TokenType
@@ -18,6 +20,8 @@ from dpduck.frontend.statements import Ask, DeclarePublicTable, DropPrivateView,
 from dpduck.frontend.synthetic_statements import CreateSynthetic, SampleRelease, read_private_table
 from dpduck.frontend.token_reader import TokenReader
 from dpduck.frontend.wrapped_calls import refuse_wrapped
+
+_IN_OPTIONS = re.compile(r"\bOPTIONS\s*\([^()]*$", re.IGNORECASE)
 
 ANNOTATION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) .."
 STATEMENTS = (
@@ -198,12 +202,12 @@ def _parse_refusal(error: ParseError) -> Refusal:
     position = _highlighted(first)
     near = f" near {highlight!r}" if highlight else ""
     said = str(first.get("description") or "")
-    expected = said.removeprefix("Expecting ").rstrip(".") if said.startswith("Expecting ") else "DuckDB's SQL"
-    return Refusal(
-        f"the SELECT does not parse{near}",
-        accepted=ANNOTATION if said == MISSPELT else expected,
-        position=position,
-    )
+    accepted = said.removeprefix("Expecting ").rstrip(".") if said.startswith("Expecting ") else "DuckDB's SQL"
+    if said == MISSPELT:
+        accepted = ANNOTATION
+    elif _IN_OPTIONS.search(str(first.get("start_context") or "")):
+        accepted = "options with = and commas, as in OPTIONS (epsilon = 1, delta = 1e-7)"
+    return Refusal(f"the SELECT does not parse{near}", accepted=accepted, position=position)
 
 
 def _highlighted(error: dict[str, object]) -> Position | None:

@@ -20,7 +20,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon) count(*) FROM visits
 
 -- title: options without =
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon 1) count(*) FROM visits
--- refused: line 1, column 51: the SELECT does not parse near '1'; accepted: )
+-- refused: line 1, column 51: the SELECT does not parse near '1'; accepted: options with = and commas, as in OPTIONS (epsilon = 1, delta = 1e-7)
+
+-- title: options with an arrow
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta => 1e-7) count(*) FROM visits
+-- refused: line 1, column 62: the SELECT does not parse near '=>'; accepted: options with = and commas, as in OPTIONS (epsilon = 1, delta = 1e-7)
 
 -- title: epsilon NaN
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = nan) count(*) FROM visits
