@@ -48,8 +48,9 @@ def _named(relation: PrivateRelation) -> str:
 
 
 def _pair_sql(private: exp.Expr, column: str, types: Mapping[str, str]) -> str:
+    """An equality that no private value makes raise: TRY is outermost, since some casts raise under TRY_CAST too."""
     same_type = isinstance(private, exp.Column) and types.get(sql_of(private)) == types[column]
-    left = sql_of(private) if same_type else f"try_cast(try({sql_of(private)}) AS {types[column]})"
+    left = sql_of(private) if same_type else f"try(try_cast({sql_of(private)} AS {types[column]}))"
     return f"{left} = {column}"
 
 

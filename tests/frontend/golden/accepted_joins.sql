@@ -305,7 +305,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) sex, count(*) FROM visi
 
 -- title: IN over public tables beside other conditions
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) sex, count(*) FROM visits WHERE (lower(ward) IN (SELECT DISTINCT ward FROM offers)) AND age > 10 AND ward IN (SELECT name FROM wards) GROUP BY sex
--- source: "memory"."main"."visits" AS "r0" SEMI JOIN (SELECT DISTINCT "ward" AS "dpduck_value" FROM "memory"."main"."offers") AS "p1" ON try_cast(try(lower("r0"."ward")) AS VARCHAR) = "p1"."dpduck_value" SEMI JOIN (SELECT "name" AS "dpduck_value" FROM "memory"."main"."wards") AS "p2" ON "r0"."ward" = "p2"."dpduck_value"
+-- source: "memory"."main"."visits" AS "r0" SEMI JOIN (SELECT DISTINCT "ward" AS "dpduck_value" FROM "memory"."main"."offers") AS "p1" ON try(try_cast(lower("r0"."ward") AS VARCHAR)) = "p1"."dpduck_value" SEMI JOIN (SELECT "name" AS "dpduck_value" FROM "memory"."main"."wards") AS "p2" ON "r0"."ward" = "p2"."dpduck_value"
 -- filters: ("r0"."age" > 10)
 -- keys: sex = "r0"."sex" [F, M]
 -- sets: (sex)

@@ -163,7 +163,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) region, count(*), count
 
 -- title: a join by an expression
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) beds, count(*) FROM visits JOIN wards ON code + 1 = beds GROUP BY beds
--- source: "memory"."main"."visits" AS "r0" JOIN "memory"."main"."wards" AS "p1" ON try_cast(try("r0"."code" + 1) AS INTEGER) = "p1"."beds"
+-- source: "memory"."main"."visits" AS "r0" JOIN "memory"."main"."wards" AS "p1" ON try(try_cast("r0"."code" + 1 AS INTEGER)) = "p1"."beds"
 -- keys: beds = "p1"."beds" [1, 2, 3]
 -- sets: (beds)
 -- counts: *
@@ -172,7 +172,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) beds, count(*) FROM vis
 
 -- title: a join by a text made of columns
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) region, count(*) FROM visits JOIN wards ON 'w' || (code // 2) = name GROUP BY region
--- source: "memory"."main"."visits" AS "r0" JOIN "memory"."main"."wards" AS "p1" ON try_cast(try('w' || ("r0"."code" // 2)) AS VARCHAR) = "p1"."name"
+-- source: "memory"."main"."visits" AS "r0" JOIN "memory"."main"."wards" AS "p1" ON try(try_cast('w' || ("r0"."code" // 2) AS VARCHAR)) = "p1"."name"
 -- keys: region = "p1"."region" [north, south, None]
 -- sets: (region)
 -- counts: *
@@ -181,7 +181,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) region, count(*) FROM v
 
 -- title: a join by two keys
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) region, count(*) FROM visits JOIN wards ON ward = name AND code = beds GROUP BY region
--- source: "memory"."main"."visits" AS "r0" JOIN "memory"."main"."wards" AS "p1" ON "r0"."ward" = "p1"."name" AND try_cast(try("r0"."code") AS INTEGER) = "p1"."beds"
+-- source: "memory"."main"."visits" AS "r0" JOIN "memory"."main"."wards" AS "p1" ON "r0"."ward" = "p1"."name" AND try(try_cast("r0"."code" AS INTEGER)) = "p1"."beds"
 -- keys: region = "p1"."region" [north, south, None]
 -- sets: (region)
 -- counts: *
@@ -190,7 +190,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) region, count(*) FROM v
 
 -- title: a join of keys of different types
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) name, count(*) FROM visits JOIN wards ON CAST(code AS VARCHAR) = beds GROUP BY name
--- source: "memory"."main"."visits" AS "r0" JOIN "memory"."main"."wards" AS "p1" ON try_cast(try(CAST("r0"."code" AS TEXT)) AS INTEGER) = "p1"."beds"
+-- source: "memory"."main"."visits" AS "r0" JOIN "memory"."main"."wards" AS "p1" ON try(try_cast(CAST("r0"."code" AS TEXT) AS INTEGER)) = "p1"."beds"
 -- keys: name = "p1"."name" [w0, w1, w2]
 -- sets: (name)
 -- counts: *
