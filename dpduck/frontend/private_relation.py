@@ -115,7 +115,7 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
     own_keys = tuple(key[0] for key in keys if len(key) == 1)
     parents, unit_of_parent = _parents(policy, facts)
     holder, unit = (parents[-1].table, unit_of_parent) if parents else (resolved, policy.unit.column)
-    unit_types = [column.type_name for column in facts.columns(holder) if column.name == unit]
+    unit_types = [column.type_name for column in facts.columns(holder) if fold(column.name) == fold(unit or "")]
     if unit is not None:
         require_plain_unit(holder, unit, facts)
     reads = [PrivateTable(resolved, policy.revision, policy.epoch, own_keys)]
@@ -190,7 +190,7 @@ def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
 
 def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> None:
     """Refuses units that are texts under a COLLATION: rows of several would be bounded as if they were one's."""
-    texts = any(item.type_name == "VARCHAR" and item.name == column for item in facts.columns(table))
+    texts = any(item.type_name == "VARCHAR" and fold(item.name) == fold(column) for item in facts.columns(table))
     if texts and facts.has_collations(table):
         raise Refusal(
             "a COLLATION makes privacy units equal that are different texts", accepted=f"{table} without COLLATE"
@@ -215,4 +215,4 @@ def require_plain_reference(
 def comparable(first: str, second: str) -> bool:
     """Whether values of two types are compared without a cast that could fail, and equality is that of keys."""
     plain = not any(word in first for word in _NO_KEYS) and "[" not in first
-    return (first == second and plain) or (first in _INTEGERS and second in _INTEGERS)
+    return (bool(first) and first == second and plain) or (first in _INTEGERS and second in _INTEGERS)

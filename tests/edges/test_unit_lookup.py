@@ -71,6 +71,21 @@ def test_units_compare_as_texts_do(connection: duckdb.DuckDBPyConnection) -> Non
     assert reference in refusal(connection, QUESTION.replace("calls", "notes"))
 
 
+def test_a_unit_is_looked_at_however_its_column_is_written(connection: duckdb.DuckDBPyConnection) -> None:
+    """A table made anew with its unit's column in other capitals has the same unit, of whatever type it is now."""
+    policy = "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT Tag {}MAX ROWS 4{})"
+    for name, end in (("notes", ("", ", BUDGET (epsilon = 1)")), ("marks", ("REFERENCES notes.Tag ", ""))):
+        connection.execute(f"CREATE TABLE {name} (Tag VARCHAR, minutes INTEGER)")
+        connection.execute("FROM dp(?)", [policy.format(name, *end)])
+    connection.execute("CREATE OR REPLACE TABLE notes (tag VARCHAR COLLATE NOCASE, minutes INTEGER)")
+    line = "a COLLATION makes privacy units equal that are different texts; accepted: memory.main.notes without COLLATE"
+    assert line in refusal(connection, QUESTION.replace("calls", "notes"))
+    connection.execute("CREATE OR REPLACE TABLE notes (tag BIGINT, minutes INTEGER)")
+    connection.execute("CREATE OR REPLACE TABLE marks (tag DOUBLE, minutes INTEGER)")
+    both = "FROM (SELECT minutes FROM notes UNION ALL SELECT minutes FROM marks)"
+    assert "the privacy units of UNION ALL differ in type" in refusal(connection, QUESTION.replace("FROM calls", both))
+
+
 def test_the_lookup_comes_last(connection: duckdb.DuckDBPyConnection) -> None:
     """What dp_explain shows of a chain: conditions stand inside, then the hidden join, then the bounding."""
     row = connection.execute("SELECT private_sql FROM dp_explain(?)", [QUESTION]).fetchone()
