@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,6 +22,10 @@ from dpduck.privacy import Reference
 PRIVATE_ALIAS = "r0"
 """Alias of the first private relation of a statement."""
 _INTEGERS = frozenset(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"])
+_CONVERTING = re.compile(
+    r"VARCHAR|BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|ENUM\(.*", re.DOTALL
+)
+"""Types whose values DuckDB's TRY_CAST takes to any type without raising; that of moments, bits and others raises."""
 _NO_KEYS = ("FLOAT", "DOUBLE", "REAL", "STRUCT", "MAP", "UNION", "VARIANT")
 
 
@@ -79,8 +84,15 @@ class PrivateRelation:
         return tuple(name for name in own if name)
 
     def domain(self, column: str) -> Domain | None:
-        """The public domain of a column."""
-        return self.policy.domain(column)
+        """The public domain of a column; refused where the column is since of a type whose values may not convert."""
+        domain = self.policy.domain(column)
+        now = next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
+        if domain is not None and now != domain.type_name and not _CONVERTING.fullmatch(now):
+            raise Refusal(
+                f"{column!r} is {now.partition('(')[0] or 'gone'}, and its DOMAIN is of {domain.type_name}",
+                accepted="the type that the column had, or its DOMAIN declared anew",
+            )
+        return domain
 
 
 def table_name(node: exp.Table) -> TableName:

@@ -167,6 +167,8 @@ def _value_position(value: str, domain: ValueDomain, name: str) -> str:
     if len(domain.values) <= MOST_POSITIONS:
         return f"list_position({labels}, {value})"
     listed = f"SELECT unnest({labels}) AS dpduck_label, generate_subscripts({labels}, 1) AS dpduck_place"
+    if domain.type_name == "VARCHAR":
+        value = f'({value} COLLATE "binary")'  # under the column's own it could equal two labels, and raise
     places = f"SELECT dpduck_label, min(dpduck_place) AS dpduck_place FROM ({listed}) GROUP BY dpduck_label"
     return f"(SELECT dpduck_place FROM ({places}) AS dpduck_places WHERE dpduck_label = {value})"
 
