@@ -150,7 +150,10 @@ class Catalog:
         """
         first = PrivateTable(request.table, request.revision, request.epoch)
         now = all(self._as_read(table) for table in (first, *request.reads))
-        now = now and all(self.columns(table) == columns for table, columns in request.shapes)
+        now = now and all(
+            (self.columns(table), self.has_collations(table)) == (columns, collated)
+            for table, columns, collated in request.shapes
+        )
         if not now or any(self.public_digest(table) != digest for table, digest in request.public_digests):
             raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
         self._require_plain_texts()

@@ -272,9 +272,9 @@ def _request(
     )
 
 
-def _shapes(source: RowSource, facts: PublicFacts) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:
-    tables = dict.fromkeys((source.table, *(read.table for read in source.reads)))
-    return tuple((table, facts.columns(table)) for table in tables)
+def _shapes(source: RowSource, facts: PublicFacts) -> tuple[tuple[TableName, tuple[Column, ...], bool], ...]:
+    tables = dict.fromkeys((source.table, *(read.table for read in source.reads), *source.every_table))
+    return tuple((table, facts.columns(table), facts.has_collations(table)) for table in tables)
 
 
 def _public_digests(source: RowSource, facts: PublicFacts) -> tuple[tuple[TableName, str], ...]:

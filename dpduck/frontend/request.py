@@ -171,7 +171,8 @@ class Request:
     selection: where groups are selected from the data; there is one grouping set then.
     reads: every private table that is read, where there is more than `table` or a key is relied on.
     lookup: from_sql in two parts, where its last joins do nothing but find the unit; no part of the digest.
-    shapes: the columns of each private table, by which conditions were found unable to raise; no part of the digest.
+    shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
+        collation; no part of the digest.
     target: where it is given, charge is empty until planning has found the price, and no part of the digest.
     """
 
@@ -202,7 +203,7 @@ class Request:
     reads: tuple[PrivateTable, ...] = ()
     summary: Summary | None = None
     lookup: UnitLookup | None = None
-    shapes: tuple[tuple[TableName, tuple[Column, ...]], ...] = ()
+    shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...] = ()
 
     @property
     def asked_tables(self) -> tuple[TableName, ...]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import duckdb
 import pytest
 
 import dpduck
+from dpduck.edges.planned import planned
+from dpduck.frontend.request import Request
 
 QUESTION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) code, count(*) FROM visits GROUP BY code"
 
@@ -52,3 +56,28 @@ def test_a_collated_text_is_one_of_many_labels_at_most() -> None:
     with connect("VARCHAR COLLATE NOCASE", f"IN ({labels}, 'K1')") as connection:
         connection.execute("INSERT INTO visits VALUES (1, 'k1')")
         assert len(connection.execute("FROM dp(?)", [QUESTION]).fetchall()) == 131
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["TABLE visits (who VARCHAR COLLATE NOCASE, code VARCHAR)", "TABLE names AS SELECT 'a' AS code, 1::BIGINT AS n"],
+)
+def test_a_table_that_changes_while_it_is_asked(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units and joined keys were found to compare plainly: a collation, or a public column's other type, is noticed."""
+    with dpduck.connect() as connection:
+        connection.execute("CREATE TABLE visits (who VARCHAR, code VARCHAR)")
+        connection.execute("CREATE TABLE names AS SELECT 'a' AS code, 1::INTEGER AS n")
+        connection.execute("FROM dp('DECLARE PUBLIC TABLE names')")
+        policy = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT who MAX ROWS 1, BUDGET (epsilon = 1))"
+        connection.execute("FROM dp(?)", [policy])
+
+        def meanwhile(request: Request) -> Any:
+            with connection.cursor() as cursor:
+                cursor.execute(f"CREATE OR REPLACE {change}")
+            return planned(request)
+
+        monkeypatch.setattr("dpduck.edges.cube_release.planned", meanwhile)
+        asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) FROM visits JOIN names USING (code)"
+        with pytest.raises(duckdb.Error, match="changed meanwhile"):
+            connection.execute("FROM dp(?)", [asked])
+        assert connection.execute("SELECT spent FROM dp_budget()").fetchall() == [(0.0,)]
