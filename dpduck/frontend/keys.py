@@ -157,6 +157,8 @@ class KeyBuilder:
         type_name = next(item.type_name for item in join.columns if fold(item.name) == fold(column.name))
         if len(values) > MAX_DOMAIN:
             raise refusal(column, f"{len(values)} public values", f"at most {MAX_DOMAIN}")
+        if not values and not join.outer:
+            raise refusal(column, f"the public table of {column.name!r} is empty", "rows in it, or a LEFT JOIN")
         present = tuple(value for value in values if value is not None)
         return ValueDomain(type_name, present, with_null=join.outer or None in values)
 

@@ -90,6 +90,12 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN folded ON note = label
 -- refused: line 1, column 77: a COLLATION makes keys equal that are different texts; accepted: a join of tables without COLLATE
 
+-- title: a key of a public table without rows
+-- before: sql CREATE TABLE vacant (spot VARCHAR, label VARCHAR)
+-- before: DECLARE PUBLIC TABLE vacant
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) upper(label) AS u, count(*) FROM visits JOIN vacant ON note = spot GROUP BY u
+-- refused: line 1, column 62: the public table of 'label' is empty; accepted: rows in it, or a LEFT JOIN
+
 -- title: a join by a function that is not on the list
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON md5(ward) = name
 -- refused: line 1, column 91: md5 is not on the list of deterministic row functions; accepted: arithmetic, comparison, CASE, CAST, coalesce, text and date functions such as upper, substring, date_trunc
