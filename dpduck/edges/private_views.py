@@ -47,9 +47,11 @@ class PrivateViews:
         require_view_name(name)
         existing = self._releases.view(name)
         if existing is None:
-            if self._releases.taken(name):
+            if not self._releases.taken(name):
+                return False
+            existing = self._releases.view(name)  # it may have been made between the two looks
+            if existing is None:
                 raise Refusal(f"the name {name!r} is taken", accepted="another name")
-            return False
         if (existing.digest, existing.statement, existing.principal) == (digest, text, asker.name):
             if self._releases.taken(name):
                 return True
