@@ -11,18 +11,21 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.edges.interview import Interview
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind
+from dpduck.planning.plan import noisy_queries
 from dpduck.recovery.recover import recover
 from dpduck.synthetic.distribution import Distribution
 from dpduck.synthetic.mwem import Method, Pool, synthesise
 from dpduck.synthetic.observations import Observation
 from dpduck.synthetic.schedule import Schedule
 from dpduck.synthetic.tables import fit_tables
+from dpduck.trusted.ask import Scan
+from dpduck.trusted.door import Door
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.interrogation import Interrogation
 from dpduck.trusted.measure import measure
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.margin_tree import margin_tree
 from dpduck.workload.marginals import MarginalWorkload
 
@@ -66,11 +69,9 @@ def sets_of(table: NDArray[np.int64], order: int) -> tuple[Members, ...]:
 
 def run_mwem(table: NDArray[np.int64], pool: Pool, schedule: Schedule, method: Method) -> Distribution:
     """MWEM with the product's own interrogation, noise and accounting."""
-    interviewer = Interrogation(
-        exact(table), pool.families, whole=pool.whole, pure=schedule.pure, limit=schedule.amount, unit_bound=1,
-        entropy=ENTROPY,
-    )  # fmt: skip
-    return synthesise(pool, schedule, method, interviewer).distribution
+    interview = Interview(pool, schedule, Scan(None, 1))
+    door = Door(interview.asks, lambda job: exact(table), ENTROPY)
+    return synthesise(pool, schedule, method, interview.through(door)).distribution
 
 
 def measured_tables(
@@ -82,7 +83,7 @@ def measured_tables(
     plan = plan_workload(
         workload, noise, amount, 1, strategy=strategy, budgets="uniform" if strategy == "F" else "optimal"
     )[0]
-    answers = recover(plan, measure(exact(table), plan, 0, 1, ENTROPY))
+    answers = recover(plan, measure(exact(table), noisy_queries(plan), 0, 1, ENTROPY))
     return [
         Observation(members, np.asarray(answer, np.float64), variance)
         for members, answer, variance in zip(marginals, answers, plan.variances, strict=True)

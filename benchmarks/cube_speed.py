@@ -26,10 +26,10 @@ from counting_speed import SIZES, make_table
 
 import dpduck
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.recover import recover
 from dpduck.trusted.discrete_gaussian import discrete_gaussian
 from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 NAMES = [f"u{column}" for column in range(8)]

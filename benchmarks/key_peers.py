@@ -26,12 +26,12 @@ import numpy as np
 
 from dpduck.frontend.summary import Summary
 from dpduck.planning.discrete_tails import each_of, smallest_excess
-from dpduck.planning.plan import NoiseKind
 from dpduck.summaries.design import designed
 from dpduck.summaries.estimators import estimated, with_priorities
 from dpduck.trusted.discrete_laplace import discrete_laplace
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.mixed_radix import MixedRadix
+from dpduck.trusted.noise import NoiseKind
 from dpduck.trusted.summary_sampler import SparseCounts, draw_summary
 
 DOMAIN, KEYS, LARGEST = 10**9, 100_000, 200

@@ -38,12 +38,12 @@ from _synthetic_data import (
 )
 
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind
 from dpduck.synthetic.distribution import Distribution, uniform
 from dpduck.synthetic.multiplicative import replayed
 from dpduck.synthetic.mwem import Method, Pool
 from dpduck.synthetic.schedule import SURVIVING, Schedule, mean_absolute, predicted_error, queries_rounds, rounds_of
 from dpduck.synthetic.tables import fit_tables
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.families import Family, parities
 from dpduck.workload.marginals import MarginalWorkload
 

@@ -22,17 +22,18 @@ from math import log, sqrt
 import numpy as np
 
 from dpduck.accounting import rho_of, sigma2_of
-from dpduck.planning.plan import NoiseKind
 from dpduck.privacy import Charge
 from dpduck.sparsequeries.hypothesis import Hypothesis
 from dpduck.sparsequeries.projection_plan import INDEPENDENCE, plan_projection
 from dpduck.sparsequeries.session_plan import Declared, plan_session
+from dpduck.trusted.ask import UNITS
 from dpduck.trusted.discrete_gaussian import discrete_gaussian
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests
 from dpduck.trusted.lazy_histogram import open_histogram
+from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.trusted.projection import draw_coefficients, measure_projection
-from dpduck.trusted.session_gate import UNITS, SessionGate, draw_thresholds
+from dpduck.trusted.session_gate import SessionGate, draw_thresholds
 from dpduck.workload.sign_hash import elements_of, evaluate, signs
 
 ENTROPY = operating_system_entropy()
@@ -72,7 +73,7 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
     moment = float(held.exact.astype(float) @ held.exact)
     plan = plan_projection(charge, 1, sparsity, QUERIES, Fraction(1, 20), moment, ROWS)
     coefficients = draw_coefficients(plan.words, INDEPENDENCE, ENTROPY)
-    values = measure_projection(held.counts, coefficients, plan.rows, plan.noise, plan.spread, ENTROPY)
+    values = measure_projection(held.counts, coefficients, plan.rows, Noise(plan.noise, plan.spread), ENTROPY)
     matrix = np.moveaxis(signs(evaluate(coefficients, held.digests.high)), 1, 2).reshape(-1, KEYS)[: plan.rows]
     estimates = (matrix.T.astype(float) @ values / plan.rows)[held.queries].sum(axis=1)
     stated = max(plan.error(sparsity, moment, float(answer)) for answer in truth(held))
@@ -82,8 +83,9 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
 def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error and what is stated."""
     spread = sigma2_of(charge.rho, Fraction(1))
-    made = open_histogram(held.counts, NoiseKind.GAUSSIAN, spread, ENTROPY)
-    values = made.values(held.digests, NoiseKind.GAUSSIAN, spread)[held.queries].sum(axis=1)
+    noise = Noise(NoiseKind.GAUSSIAN, spread)
+    made = open_histogram(held.counts, noise, ENTROPY)
+    values = made.values(held.digests, noise)[held.queries].sum(axis=1)
     stated = sqrt(float(spread) * 2 * sparsity * log(2 * QUERIES / BETA))
     return float(np.abs(values - truth(held)).max()), stated
 
@@ -91,7 +93,9 @@ def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
 def session(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error of answers that carry a statement, and the statement."""
     plan = plan_session(charge, 1, Declared(sparsity, QUERIES, BETA, 20, None), float(TOTAL))
-    gate = SessionGate(plan.law, draw_thresholds(plan.law, ENTROPY), held.counts, ENTROPY)
+    gate = SessionGate(
+        plan.law, draw_thresholds(plan.law.threshold_scale, plan.law.updates, ENTROPY), held.counts, ENTROPY
+    )
     hypothesis, used, errors = Hypothesis(plan.total, plan.slots, {}, 1.0), 0, [0.0]
     chosen = held.queries.reshape(-1)
     keys = KeyDigests(held.digests.high[chosen], held.digests.low[chosen])

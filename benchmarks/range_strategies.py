@@ -14,8 +14,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from time import perf_counter
 
-from dpduck.planning.plan import NoiseKind
 from dpduck.planning.range_plan import plan_ranges
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.ranges import RangeWorkload, all_ranges, prefixes
 
 WORKLOADS: tuple[tuple[str, Callable[[int], RangeWorkload], int], ...] = (

@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
@@ -15,11 +15,19 @@ import duckdb
 from dpduck.commands.arguments import DATABASE, FORMAT, STORE
 from dpduck.commands.demo import run_demo
 from dpduck.commands.errors import one_line_errors
-from dpduck.commands.serving import principal, serve
+from dpduck.commands.principals import principal
+from dpduck.commands.serving import serve
 from dpduck.edges.connection import connect, verify_store
+from dpduck.edges.functions import MACROS
 from dpduck.edges.publish import publish
+from dpduck.edges.store import StoreFiles, store_files
 from dpduck.errors import Refusal
 from dpduck.frontend.names import quote_identifier
+from dpduck.server.owner_door import Owner, owner_of_server
+from dpduck.server.runner_process import create_table
+
+MOST_SHOWN = 80
+"""Characters of a statement that a box of the ledger shows."""
 
 MOST_NAMED = 20
 """Views that a refusal names."""
@@ -52,9 +60,11 @@ def demo(directory: Path) -> None:
 @STORE
 @FORMAT
 def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
-    """Run one statement of dp(): SELECT WITH DIFFERENTIAL_PRIVACY .., CREATE PRIVACY POLICY .., and so on."""
-    with opened(database, store) as con:
-        answer(con, "FROM dp($1)", [statement], shape)
+    """Run one statement of dp(): a question, a policy, a view.
+
+    STATEMENT is the text, or - for standard input: dpduck sql clinic.duckdb - < policy.sql
+    """
+    answer(database, store, "dp", sys.stdin.read() if statement == "-" else statement, shape)
 
 
 @main.command()
@@ -64,8 +74,7 @@ def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
 @FORMAT
 def explain(database: Path, statement: str, store: Path | None, shape: str) -> None:
     """Compare strategies for a statement; spends nothing."""
-    with opened(database, store) as con:
-        answer(con, "FROM dp_explain($1)", [statement], shape)
+    answer(database, store, "dp_explain", statement, shape)
 
 
 @main.command()
@@ -74,8 +83,7 @@ def explain(database: Path, statement: str, store: Path | None, shape: str) -> N
 @FORMAT
 def budget(database: Path, store: Path | None, shape: str) -> None:
     """Every table's budget, what is spent and what is left."""
-    with opened(database, store) as con:
-        answer(con, "FROM dp_budget()", [], shape)
+    answer(database, store, "dp_budget", None, shape)
 
 
 @main.command()
@@ -83,9 +91,10 @@ def budget(database: Path, store: Path | None, shape: str) -> None:
 @STORE
 @FORMAT
 def ledger(database: Path, store: Path | None, shape: str) -> None:
-    """Every charge: when, who, what, how much."""
-    with opened(database, store) as con:
-        answer(con, "FROM dp_ledger()", [], shape)
+    """Every charge: when, who, what, how much. Of a statement in a box, its beginning on one line."""
+    shown = "regexp_replace(trim(statement), '\\s+', ' ', 'g')"
+    short = f"CASE WHEN length({shown}) > {MOST_SHOWN} THEN {shown}[:{MOST_SHOWN}] || ' ..' ELSE {shown} END"
+    answer(database, store, "dp_ledger", None, shape, f"* REPLACE ({short} AS statement)" if shape == "box" else "*")
 
 
 @main.command()
@@ -94,8 +103,16 @@ def ledger(database: Path, store: Path | None, shape: str) -> None:
 @FORMAT
 def releases(database: Path, store: Path | None, shape: str) -> None:
     """Every released table."""
-    with opened(database, store) as con:
-        answer(con, "FROM dp_releases()", [], shape)
+    answer(database, store, "dp_releases", None, shape)
+
+
+@main.command()
+@DATABASE
+@STORE
+@FORMAT
+def policies(database: Path, store: Path | None, shape: str) -> None:
+    """Every policy in force."""
+    answer(database, store, "dp_policies", None, shape)
 
 
 @main.command()
@@ -105,12 +122,14 @@ def releases(database: Path, store: Path | None, shape: str) -> None:
 @FORMAT
 def show(database: Path, view: str, store: Path | None, shape: str) -> None:
     """Print a private view."""
-    with opened(database, store) as con:
-        listed = con.execute("SELECT name, kind FROM dp_releases() ORDER BY lower(name)").fetchall()
-        if view.lower() not in [name.lower() for name, _ in listed]:
-            views = ", ".join([name for name, kind in listed if kind == "view"][:MOST_NAMED]) or "none yet"
+    with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
+        con = stack.enter_context(connect(database, store) if owner is None else owner.store())
+        place, listed = ("private", "dp_releases()") if owner is None else ("store", "store.dpduck.releases")
+        names = con.execute(f"SELECT name, kind FROM {listed} ORDER BY lower(name)").fetchall()
+        if view.lower() not in [name.lower() for name, _ in names]:
+            views = ", ".join([name for name, kind in names if kind == "view"][:MOST_NAMED]) or "none yet"
             raise Refusal(f"there is no private view {view[:80]!r}", accepted=f"a name of dpduck releases: {views}")
-        answer(con, f"FROM private.main.{quote_identifier(view)}", [], shape)
+        printed(con.sql(f"FROM {place}.main.{quote_identifier(view)}"), shape)
 
 
 @main.command(name="publish")
@@ -118,10 +137,12 @@ def show(database: Path, view: str, store: Path | None, shape: str) -> None:
 @click.option("--to", "target", required=True, help="FILE.duckdb, a directory (Parquet), or postgresql://..")
 @click.option("--schema", default="public", show_default=True, help="The schema in PostgreSQL.")
 @click.option("--with-ledger", is_flag=True, help="Tell who asked and the numbers of ledger entries too.")
-def publish_command(store: Path, target: str, schema: str, with_ledger: bool) -> None:
-    """Write the private views of STORE, and nothing else, to a DuckDB file, Parquet files or PostgreSQL."""
-    with one_line_errors():
-        published = publish(store, target, schema=schema, with_ledger=with_ledger)
+@click.option("--view", "views", multiple=True, help="A view to publish, may be given again; all if none is.")
+def publish_command(store: Path, target: str, schema: str, with_ledger: bool, views: tuple[str, ...]) -> None:
+    """Write private views of STORE, and nothing else, to a DuckDB file, Parquet files or PostgreSQL."""
+    with one_line_errors(), closing_owner(store_files(None, store)) as owner:
+        source = store if owner is None else owner.store()
+        published = publish(source, target, schema=schema, with_ledger=with_ledger, views=views)
         click.echo(f"{len(published.views)} private views in {published.target}: {', '.join(published.views)}")
 
 
@@ -131,20 +152,42 @@ def publish_command(store: Path, target: str, schema: str, with_ledger: bool) ->
 @click.option("--adopt", is_flag=True, help="Accept an older copy of the store; what was spent stays spent.")
 def verify(database: Path, store: Path | None, adopt: bool) -> None:
     """Check the ledger's whole chain, and that the store is not an older or a second copy."""
-    with one_line_errors():
-        click.echo(f"the ledger is whole: {verify_store(database, store, adopt=adopt)} entries")
+    with one_line_errors(), closing_owner(store_files(database, store)) as owner:
+        if owner is not None and adopt:
+            raise Refusal("a store that is served was adopted already", accepted="verify without --adopt")
+        entries = verify_store(database, store, adopt=adopt) if owner is None else owner.verify()
+        click.echo(f"the ledger is whole: {entries} entries")
 
 
 @contextmanager
-def opened(database: Path, store: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A loaded connection; errors end the command with their one line."""
-    with one_line_errors(), connect(database, store) as con:
-        yield con
+def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
+    """The door of the server that serves this store; None where nobody does, and its files are free."""
+    owner = owner_of_server(files)
+    try:
+        yield owner
+    finally:
+        if owner is not None:
+            owner.close()
 
 
-def answer(con: duckdb.DuckDBPyConnection, query: str, parameters: list[str], shape: str) -> None:
-    """Prints the answer of a query."""
-    relation = con.sql(query, params=parameters) if parameters else con.sql(query)
+def answer(
+    database: Path, store: Path | None, function: str, argument: str | None, shape: str, columns: str = "*"
+) -> None:
+    """Prints columns of what a dp function answers the owner, through the server where one serves the store."""
+    with one_line_errors(), closing_owner(store_files(database, store)) as owner:
+        if owner is None:
+            with connect(database, store) as con:
+                query = f"SELECT {columns} FROM {function}({'' if argument is None else '$1'})"
+                printed(con.sql(query, params=None if argument is None else [argument]), shape)
+            return
+        rows = owner.call(MACROS[function][1], argument)
+        with duckdb.connect() as con:
+            create_table(con, "answer", list(rows.columns), rows.table)
+            printed(con.sql(f"SELECT {columns} FROM answer"), shape)
+
+
+def printed(relation: duckdb.DuckDBPyRelation, shape: str) -> None:
+    """Prints rows."""
     if shape == "box":
         relation.show(max_rows=200, max_width=200 if not sys.stdout.isatty() else 0)
         return

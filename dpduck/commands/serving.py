@@ -1,10 +1,14 @@
-"""dpduck serve and dpduck principal: private answers for others, over Quack and Arrow Flight SQL."""
+"""dpduck serve: private answers for others, over Quack and Arrow Flight SQL."""
 
 from __future__ import annotations
 
-import json
+import os
 import signal
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -12,19 +16,35 @@ import click
 
 from dpduck.commands.arguments import DATABASE, STORE
 from dpduck.commands.errors import one_line_errors
-from dpduck.commands.known_tables import require_policies
 from dpduck.edges.store import store_files
 from dpduck.errors import DpduckError, Refusal, StoreError
-from dpduck.server.audit import AuditFile
+from dpduck.server.audit import Audit, AuditFile
 from dpduck.server.flight_listener import FlightListener, Tls
-from dpduck.server.house import open_house
-from dpduck.server.limits import Limits
-from dpduck.server.principals import PrincipalBook, parse_share
+from dpduck.server.house import House, open_house
+from dpduck.server.limits import Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
-from dpduck.trusted.secrets_file import SecretsFile
+from dpduck.server.time_grid import FLOOR
+from dpduck.server.vault_client import Keeping
+from dpduck.trusted.memory_limit import limit_memory
 
-DEFAULT = Limits()
+DEFAULT, QUOTA = Limits(), Quota()
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
+BESIDE = 6 * 2**30
+"""Bytes that the window's process may have beside its database: messages, rows on their way, and the stack of a thread
+for each connection, which counts whole (8 MiB) however little of it is used."""
+
+LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
+"""Seconds for releases at work, then for connections, when the server is told to end."""
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where to listen. quack, flight: addresses, None for not at all. in_the_clear: beyond this machine without TLS."""
+
+    quack: str | None
+    flight: str | None
+    tls: Tls | None
+    in_the_clear: bool
 
 
 @click.command()
@@ -41,18 +61,18 @@ FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 )
 @click.option("--tls-certificate", type=FILE, help="For Flight SQL: the certificate with its chain, in PEM.")
 @click.option("--tls-key", type=FILE, help="Its private key, in PEM.")
-@click.option(
-    "--audit", type=click.Path(dir_okay=False, path_type=Path), help="The audit log, if not <store>_audit.jsonl."
-)
-@click.option(
-    "--seconds", default=DEFAULT.seconds, show_default=True, help="Of work over released tables, a statement."
-)
+@click.option("--in-the-clear", is_flag=True, help="Quack beyond this machine: tokens travel without TLS.")
+@click.option("--audit", type=click.Path(dir_okay=False, path_type=Path), help="The audit log, if not beside STORE.")
+@click.option("--seconds", default=DEFAULT.seconds, show_default=True, help="Of work of one statement.")
 @click.option("--rows", default=DEFAULT.rows, show_default=True, help="Of one result.")
 @click.option("--characters", default=DEFAULT.characters, show_default=True, help="Of one statement.")
-@click.option(
-    "--at-once", default=DEFAULT.running_each, show_default=True, help="Statements of one principal at a time."
-)
-@click.option("--memory", default=DEFAULT.memory, show_default=True, help="For released tables.")
+@click.option("--at-once", default=DEFAULT.running_each, show_default=True, help="Statements at once, a principal.")
+@click.option("--views", default=DEFAULT.views_each, show_default=True, help="Private views, a principal.")
+@click.option("--releases", default=QUOTA.releases, show_default=True, help="Kept in the store, a principal.")
+@click.option("--released-rows", default=QUOTA.rows, show_default=True, help="Kept in the store, a principal.")
+@click.option("--floor", default=FLOOR, show_default=True, help="Seconds of the grid of times for new answers.")
+@click.option("--memory", default="4GB", show_default=True, help="For released tables; as much for statements.")
+@click.option("--vault-memory", help="For counting, if not most of this machine's.")
 def serve(
     database: Path,
     store: Path | None,
@@ -60,47 +80,126 @@ def serve(
     flight_sql: str | None,
     tls_certificate: Path | None,
     tls_key: Path | None,
+    in_the_clear: bool,
     audit: Path | None,
     seconds: float,
     rows: int,
     characters: int,
     at_once: int,
+    views: int,
+    releases: int,
+    released_rows: int,
+    floor: float,
     memory: str,
+    vault_memory: str | None,
 ) -> None:
     """Serve DATABASE's private answers to the principals of its store, until the process is told to end."""
-    limits = Limits(seconds=seconds, rows=rows, characters=characters, running_each=at_once, memory=memory)
-    ended = threading.Event()
+    ended, again = threading.Event(), threading.Event()
+    _on_signals(ended, again)
+    with one_line_errors():
+        tls = _tls(tls_certificate, tls_key)
+        listening = Listening(None if listen == "none" else listen, flight_sql, tls, in_the_clear)
+        limits = Limits(
+            seconds=seconds, rows=rows, characters=characters, running_each=at_once, views_each=views,
+            memory=parse_size(memory),
+        )  # fmt: skip
+        own = parse_size(vault_memory) if vault_memory else _most_memory()
+        keeping = Keeping(Quota(releases, released_rows), floor, own)
+        path = audit or audit_path(database, store)
+        log = AuditFile(path)
+        _serve(database, store, listening, limits, keeping, log, path, ended, again)
+
+
+def _serve(
+    database: Path,
+    store: Path | None,
+    listening: Listening,
+    limits: Limits,
+    keeping: Keeping,
+    log: Audit,
+    path: Path,
+    ended: threading.Event,
+    again: threading.Event,
+) -> None:
+    quack = None if listening.quack is None else QuackListener(listening.quack, log, limits, listening.in_the_clear)
+    if quack is None and listening.flight is None:
+        raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, or --flight-sql")
+    try:
+        prepare = None if quack is None else quack.prepare
+        house = open_house(database, store, log, limits, prepare=prepare, keeping=keeping)
+    except DpduckError:
+        log.close()
+        if ended.is_set():  # whoever told this process to end may have told the vault's, which was starting, too
+            return
+        raise
+    limit_memory(limits.memory + BESIDE)
+    closing: list[Callable[[], None]] = []
+    try:
+        if quack is not None and not ended.is_set():
+            click.echo(quack.open(house.window, house.gate, house.book))
+            closing.append(quack.close)
+        if listening.flight is not None and not ended.is_set():
+            flight = FlightListener(listening.flight, house, limits, listening.tls)
+            click.echo(flight.address)
+            closing.append(flight.close)
+        _say_what_is_served(house, path)
+        while not ended.wait(1.0):
+            if again.is_set():
+                again.clear()
+                log.reopen()
+            with suppress(
+                DpduckError
+            ):  # what the owner makes or drops meanwhile; the next statement says what is wrong
+                house.gate.sync()
+    finally:
+        _end(house, closing)
+
+
+def _on_signals(ended: threading.Event, again: threading.Event) -> None:
+    """SIGTERM and Ctrl-C end the server; SIGHUP lets it go on in a new audit log."""
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         ended.set()
 
+    def reopen(_signal: int, _frame: FrameType | None) -> None:
+        again.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    with one_line_errors():
-        tls = _tls(tls_certificate, tls_key)
-        log = AuditFile(audit or audit_path(database, store))
-        quack = None if listen == "none" else QuackListener(listen, log, limits)
-        try:
-            house = open_house(database, store, log, limits, prepare=None if quack is None else quack.prepare)
-        except DpduckError:
-            log.close()
-            if ended.is_set():  # whoever told this process to end may have told the vault's, which was starting, too
-                return
-            raise
-        flight = None
-        try:
-            if quack is not None and not ended.is_set():
-                click.echo(quack.open(house.window, house.gate, house.book))
-            if flight_sql is not None and not ended.is_set():
-                flight = FlightListener(flight_sql, house, limits, tls)
-                click.echo(flight.address)
-            ended.wait()
-            if quack is not None:
-                quack.close()
-            if flight is not None:
-                flight.close()
-        finally:
-            house.close()
+    signal.signal(signal.SIGHUP, reopen)
+
+
+def _say_what_is_served(house: House, path: Path) -> None:
+    names = [principal.name for principal in house.book.all()]
+    shown = ", ".join(names) if names else "nobody yet: dpduck principal add DATABASE NAME prints a token"
+    click.echo(f"principals: {shown}")
+    click.echo(f"audit log: {path}")
+    for view in house.gate.left_out():
+        click.echo(f"left out, for want of memory: {view}")
+    sys.stdout.flush()
+
+
+def _end(house: House, closing: list[Callable[[], None]]) -> None:
+    """Ends what is at work, in a bounded time; the process ends with status 0 whatever clients do meanwhile."""
+    idle = house.gate.end(LAST_STATEMENTS)
+    threads = [threading.Thread(target=close, daemon=True) for close in closing]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LAST_CONNECTIONS)
+    if idle and not any(thread.is_alive() for thread in threads):
+        house.close()
+        return
+    # threads of connections are still inside DuckDB, which cannot be closed around them
+    house.vault.close()
+    house.audit.close()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _most_memory() -> int:
+    """Bytes of this machine's memory that the vault may have."""
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.9)
 
 
 def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
@@ -117,51 +216,3 @@ def audit_path(database: Path, store: Path | None) -> Path:
     if files.store is None:
         raise StoreError("a store in memory is not served; accepted: a store in a file")
     return files.store.with_name(f"{files.store.stem}_audit.jsonl")
-
-
-@click.group()
-def principal() -> None:
-    """Who may ask over a server: principals with tokens, tables and shares of the budget."""
-
-
-@principal.command()
-@DATABASE
-@click.argument("name")
-@STORE
-@click.option("--share", help="Of each budget: 0.5, 1/3 or 25%.")
-@click.option("--tables", help="The private tables to ask about, as in visits,claims; all of them if not given.")
-def add(database: Path, name: str, store: Path | None, share: str | None, tables: str | None) -> None:
-    """Add a principal and print the token, once: only its hash is kept."""
-    with one_line_errors():
-        named = None if tables is None else [table.strip() for table in tables.split(",") if table.strip()]
-        require_policies(store_files(database, store).store, named or [])
-        click.echo(_book(database, store).add(name, None if share is None else parse_share(share), named))
-
-
-@principal.command(name="list")
-@DATABASE
-@STORE
-def list_principals(database: Path, store: Path | None) -> None:
-    """Print every principal, one JSON object a line."""
-    with one_line_errors():
-        for found in _book(database, store).all():
-            share = None if found.share is None else str(found.share)
-            click.echo(json.dumps({"name": found.name, "share": share, "tables": found.tables}))
-
-
-@principal.command()
-@DATABASE
-@click.argument("name")
-@STORE
-def revoke(database: Path, name: str, store: Path | None) -> None:
-    """Take a principal's token back, at once; what was charged stays charged."""
-    with one_line_errors():
-        _book(database, store).revoke(name)
-        click.echo(f"{name} is revoked")
-
-
-def _book(database: Path, store: Path | None) -> PrincipalBook:
-    files = store_files(database, store)
-    if files.secrets is None or not files.secrets.exists():
-        raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
-    return PrincipalBook(SecretsFile.open(files.secrets, create=False))

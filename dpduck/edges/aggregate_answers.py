@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
@@ -14,12 +14,15 @@ from dpduck.edges.planned import AnyPlan, MeasurePlan, Planned, single_spread, t
 from dpduck.errors import InternalError
 from dpduck.frontend.request import Aggregate, Request
 from dpduck.planning.covariance import TableCovariances, covariances
-from dpduck.planning.measures import Use
+from dpduck.planning.marginal_variance import least_squares_variances
+from dpduck.planning.measures import Use, is_coarse
+from dpduck.planning.plan import Plan
 from dpduck.planning.range_sets_plan import RangeSetsPlan
 from dpduck.recovery.combination import covariances_to_text
-from dpduck.recovery.curved import Curved, average, deviation_of, rescaled, variance_of
+from dpduck.recovery.curved import Curved, average, deviation_of, of_rounded, rescaled, variance_of
 from dpduck.recovery.intervals import ErrorLaw
 from dpduck.recovery.quantiles import quantile
+from dpduck.recovery.recover import solves_program
 
 FloatArray = NDArray[np.float64]
 Tables = Sequence[Sequence[FloatArray]]
@@ -34,22 +37,41 @@ class Answer:
     """One aggregate over all cells of all grouping sets, in order; NaN is NULL.
 
     lows, highs: shape (levels, cells), where intervals depend on the answer.
+    raw: what was measured, where options moved it; intervals are about it.
     """
 
     estimates: FloatArray
     stderrs: FloatArray
     lows: FloatArray | None = None
     highs: FloatArray | None = None
+    raw: FloatArray | None = None
 
 
-def answers_of(found: Planned, tables: Sequence[Tables]) -> list[Answer]:
-    """The answers of every aggregate from the recovered tables of every measure."""
+def answers_of(found: Planned, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[Answer]:
+    """The answers of every aggregate from the recovered tables of every measure; raw: those before options.
+
+    Ratios and quantiles are answered from what was measured: there is no saying what options would do to them.
+    """
+    if raw is not None:
+        return [
+            _moved(shown, measured) if use.weights else measured
+            for use, shown, measured in zip(found.uses, answers_of(found, tables), answers_of(found, raw), strict=True)
+        ]
     if found.request.intervals:
         return _intervals(found, tables[0][0][0])
     return [
         _answer(found, one, use, tables[use.measure])
         for one, use in zip(found.request.aggregates, found.uses, strict=True)
     ]
+
+
+def _moved(shown: Answer, measured: Answer) -> Answer:
+    """An answer that an option has moved: its error is the noise's and the move's together.
+
+    The move is known. In a sparse table it is one bias of all occupied cells, as large as the noise of the empty ones.
+    """
+    stderrs = np.hypot(measured.stderrs, shown.estimates - measured.estimates)
+    return Answer(shown.estimates, stderrs, raw=measured.estimates)
 
 
 def _intervals(found: Planned, answers: FloatArray) -> list[Answer]:
@@ -107,7 +129,10 @@ def _curved(
     low, width = float(operand.low), float(operand.high - operand.low)
     if one.function == "avg":
         return rescaled(average(moments, scaled, noise, step), low, width)
-    spread = variance_of(moments, scaled, noise, sample=one.function.endswith("samp"))
+    sample = one.function.endswith("samp")
+    spread = variance_of(moments, scaled, noise, step, sample=sample)
+    if is_coarse(operand):
+        spread = of_rounded(spread, step=1 / measure.steps, sample=sample)
     return rescaled(deviation_of(spread) if one.function.startswith("stddev") else spread, 0.0, width, _power(one))
 
 
@@ -117,6 +142,8 @@ def _power(one: Aggregate) -> int:
 
 def _variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
     """The noise variance of every cell of a measure's tables, an array per grouping set."""
+    if isinstance(plan, Plan) and solves_program(plan):
+        plan = replace(plan, variances=least_squares_variances(plan))
     if isinstance(plan, RangeSetsPlan):
         return [variances.ravel() for variances in plan.variances]
     sizes = request.released_sizes
@@ -151,6 +178,8 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction]) -> tuple[ErrorLaw, ...]:
     """Of ranges, the widest cell's."""
     if not weights:
         return ()
+    if isinstance(plan, Plan) and solves_program(plan):
+        plan = replace(plan, variances=least_squares_variances(plan))
     size, step = float(sum(weight * weight for weight in weights)), float(max(map(abs, weights)))
     if isinstance(plan, RangeSetsPlan):
         return tuple(ErrorLaw(plan.noise, None, size * float(one.max()), step) for one in plan.variances)
@@ -167,7 +196,8 @@ def covariances_text(found: Planned) -> str | None:
     """
     request, plans = found.request, [measured.plan for measured in found.measures]
     treatment, plan = request.treatment, plans[0]
-    if treatment.integer or treatment.nonnegative or len(request.grouping_sets) > MOST_COVARIANCES:
+    programs = any(isinstance(one, Plan) and solves_program(one) for one in plans)
+    if treatment.integer or treatment.nonnegative or programs or len(request.grouping_sets) > MOST_COVARIANCES:
         return None
     alike = all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses)
     if isinstance(plan, RangeSetsPlan) or not alike or not found.measures[0].measure.added:

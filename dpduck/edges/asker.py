@@ -8,6 +8,12 @@ from fractions import Fraction
 
 from dpduck.errors import PermissionRefusal
 from dpduck.frontend.names import fold
+from dpduck.privacy import Budget, Charge
+
+LEAST_EPSILON = 10_000
+"""Parts of a budget in epsilon: a principal's new release costs one at least. LEAST_RHO: of a budget in rho."""
+
+LEAST_RHO = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,20 @@ class Asker:
         """PermissionRefusal for the first of these tables that is not this asker's to ask about."""
         for table in tables:
             self.require_table(str(table))
+
+    def require_price(self, charge: Charge, budget: Budget | None) -> None:
+        """Refuses a principal's price that is next to nothing: each bit of an answer's failure would cost that."""
+        if self.owner or budget is None:
+            return
+        if budget.pure and budget.epsilon is not None and charge.epsilon is not None:
+            least, price, word = budget.epsilon / LEAST_EPSILON, charge.epsilon, "epsilon"
+        else:
+            least, price, word = (budget.rho or Fraction(0)) / LEAST_RHO, charge.rho, "rho"
+        if price < least:
+            raise PermissionRefusal(
+                f"a principal's statement costs at least {word} = {float(least):g}, and this one {float(price):g}",
+                accepted="a larger epsilon",
+            )
 
     def require_table(self, table: str) -> None:
         """PermissionRefusal for a private table, named in full, that is not this asker's to ask about.

@@ -11,13 +11,16 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
+from dpduck.edges.asker import Asker
 from dpduck.edges.policy_store import PolicyStore
 from dpduck.edges.sandbox import Sandbox
+from dpduck.edges.stored_tables import require_stored
 from dpduck.errors import Refusal
 from dpduck.frontend.names import TableName, fold, quote_identifier, quote_text
 from dpduck.frontend.policy import Policy
 from dpduck.frontend.public_facts import Column, Image, ImageInput
 from dpduck.frontend.request import PrivateTable, Request
+from dpduck.trusted.plain_plans import keep_plans_plain
 
 _KEY_TYPE = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|DATE")
 
@@ -43,11 +46,20 @@ class Catalog:
     """PublicFacts of one statement, each looked up once.
 
     It reads names and types, and the rows of declared public tables only. known: facts by method and question.
-    box: the sandbox of the statement; without it each question opens one of its own.
+    box: the sandbox of the statement; without it each question opens one of its own. asker: whose names are resolved;
+    for others than the owner what is neither under a policy nor public is not there, and what they may not ask about is
+    refused before anything of it is told.
     """
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, policies: PolicyStore, box: Sandbox | None = None) -> None:
+    def __init__(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        policies: PolicyStore,
+        box: Sandbox | None = None,
+        asker: Asker | None = None,
+    ) -> None:
         self._cursor = cursor
+        self._asker = asker
         self._policies = policies
         self._box = box
         self.known: dict[tuple[str, str, str], Any] = {}
@@ -60,21 +72,32 @@ class Catalog:
         return str(row[0]), str(row[1])
 
     @_remembered
-    def _namesakes(self, table: str) -> dict[TableName, str | None]:
-        """Every table and view of a name, in full, with a table's definition; None of a view."""
+    def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
+        """Every table and view of a name by its folded parts: in full, with a table's definition; None of a view."""
         alike = f"lower({quote_text(table)})"
         rows = self._cursor.execute(
             "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
             f"WHERE lower(table_name) = {alike} UNION ALL "
             f"SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() WHERE lower(view_name) = {alike}"
         ).fetchall()
-        return {TableName((row[0], row[1], row[2])): row[3] for row in rows}
+        return {tuple(map(fold, row[:3])): (TableName((row[0], row[1], row[2])), row[3]) for row in rows}
+
+    def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
+        return self._namesakes(table.table).get(tuple(map(fold, table.parts)))
 
     @_remembered
     def resolve(self, name: TableName) -> TableName | None:
-        found = {tuple(map(fold, table.parts)): table for table in self._namesakes(name.table)}
-        places = (tuple(map(fold, (*place, name.table))) for place in self._places(name))
-        return next((found[place] for place in places if place in found), None)
+        places = (self._listed(TableName((*place, name.table))) for place in self._places(name))
+        found = next((listed for listed in places if listed is not None), None)
+        table = None if found is None else self._policies.known_as(found[0])
+        return table if table is None or self._asker is None or self._asker.owner else self._permitted(table)
+
+    def _permitted(self, table: TableName) -> TableName | None:
+        """The table, None where it is none of those that principals know of; a refusal where it is another's."""
+        if self._asker is not None and self._policies.policy(table) is not None:
+            self._asker.require_table(str(table))
+            return table
+        return table if self._policies.is_public(table) else None
 
     def _places(self, name: TableName) -> list[tuple[str, str]]:
         database, schema = self._policies.home or self._here
@@ -86,8 +109,8 @@ class Catalog:
 
     @_remembered
     def is_view(self, table: TableName) -> bool:
-        namesakes = self._namesakes(table.table)
-        return table in namesakes and namesakes[table] is None
+        listed = self._listed(table)
+        return listed is not None and listed[1] is None
 
     @_remembered
     def columns(self, table: TableName) -> tuple[Column, ...]:
@@ -100,18 +123,21 @@ class Catalog:
     @_remembered
     def has_generated_columns(self, table: TableName) -> bool:
         """Whether some column is computed: its expression could raise on private rows."""
-        return "GENERATED ALWAYS AS" in (self._namesakes(table.table).get(table) or "").upper()
+        listed = self._listed(table)
+        return listed is not None and "GENERATED ALWAYS AS" in (listed[1] or "").upper()
 
     @_remembered
     def has_collations(self, table: TableName) -> bool:
-        definition = self._namesakes(table.table).get(table)
-        return definition is None or " COLLATE " in definition.upper()
+        listed = self._listed(table)
+        return listed is None or listed[1] is None or " COLLATE " in listed[1].upper()
 
     @_remembered
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
+        listed = self._listed(table)
+        names = table if listed is None else listed[0]
         rows = self._cursor.execute(
             "SELECT constraint_column_names FROM duckdb_constraints() WHERE "
-            f"(database_name, schema_name, table_name) = ({', '.join(map(quote_text, table.parts))}) "
+            f"(database_name, schema_name, table_name) = ({', '.join(map(quote_text, names.parts))}) "
             "AND database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb') "
             "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type, constraint_index"
         ).fetchall()
@@ -126,12 +152,22 @@ class Catalog:
                 f"{table} was replaced by a view, or by a table with generated columns",
                 accepted="a table of stored columns",
             )
+        if policy is not None:
+            self.require_stored(table)
         return policy
+
+    @_remembered
+    def require_stored(self, table: TableName) -> None:
+        """Refuses a table of another database that is none there, but a view or the like."""
+        require_stored(self._cursor, table)
 
     @_remembered
     def is_public(self, table: TableName) -> bool:
         """Whether it is declared public, and still a table: a view of that name could read anything."""
-        return self._policies.is_public(table) and not self.is_view(table)
+        if not self._policies.is_public(table) or self.is_view(table):
+            return False
+        self.require_stored(table)
+        return True
 
     @_remembered
     def public_digest(self, table: TableName) -> str:
@@ -157,6 +193,7 @@ class Catalog:
         if not now or any(self.public_digest(table) != digest for table, digest in request.public_digests):
             raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
         self._require_plain_texts()
+        keep_plans_plain(self._cursor)
 
     def _require_plain_texts(self) -> None:
         """Refuses a setting of the whole database that makes different texts equal: units and keys would be merged."""

@@ -12,10 +12,11 @@ from dpduck.frontend.names import TableName, fold
 
 def collation_of(cursor: duckdb.DuckDBPyConnection, table: TableName, column: str) -> str:
     """The collation that a column was declared with, '' where it has none."""
-    row = cursor.execute(
-        "SELECT sql FROM duckdb_tables() WHERE database_name = $1 AND schema_name = $2 AND table_name = $3",
-        list(table.parts),
-    ).fetchone()
+    rows = cursor.execute(
+        "SELECT sql, database_name, schema_name, table_name FROM duckdb_tables() WHERE lower(table_name) = lower($1)",
+        [table.table],
+    ).fetchall()
+    row = next((one for one in rows if tuple(map(fold, one[1:])) == tuple(map(fold, table.parts))), None)
     definition = "" if row is None else str(row[0])
     if row is not None and " COLLATE " not in definition.upper():
         return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from fractions import Fraction
-from math import isfinite, prod, sqrt
+from math import inf, isfinite, prod, sqrt
 
 import duckdb
 import numpy as np
@@ -26,9 +26,15 @@ from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.names import fold, quote_identifier
 from dpduck.frontend.parse import parse_expression
 from dpduck.frontend.released_columns import GROUPING_ID, GROUPING_SET, answer_column
-from dpduck.planning.plan import NoiseKind
-from dpduck.recovery.combination import Covariances, covariances_from_text, ratio_weights, variance_of_sum
-from dpduck.recovery.intervals import ErrorLaw, margin
+from dpduck.recovery.combination import (
+    Covariances,
+    covariances_from_text,
+    ratio_interval,
+    ratio_weights,
+    variance_of_sum,
+)
+from dpduck.recovery.intervals import ErrorLaw, SumMargin, margin, sum_margin
+from dpduck.trusted.noise import NoiseKind
 
 FloatArray = NDArray[np.float64]
 Weights = dict[tuple[int, ...], FloatArray]
@@ -45,18 +51,28 @@ def combined(releases: ReleaseStore, text: str, asker: Asker) -> str:
     covariances = _covariances(releases, release)
     answers, weights = _evaluated(releases, release, aggregate, expressions)
     sums = [_total(answers, weight) for weight in weights]
-    if len(sums) == 1:
-        estimate, combination = sums[0], weights[0]
-    elif sums[1] == 0:
-        raise Refusal("the denominator's estimate is 0", accepted="a denominator that is not")
-    else:
-        estimate = sums[0] / sums[1]
-        combination = ratio_weights(weights[0], weights[1], estimate, sums[1])
-    variance = variance_of_sum(covariances, combination)
     noise = NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE
-    largest = max(float(np.abs(table).max(initial=0.0)) for table in combination.values())
+    if len(sums) == 2:
+        return rows_sql(_COLUMNS, [_ratio(covariances, sums, weights, sum_margin(noise, level))])
+    variance = variance_of_sum(covariances, weights[0])
+    largest = max(float(np.abs(table).max(initial=0.0)) for table in weights[0].values())
     half = margin(ErrorLaw(noise, None, variance, largest), level)
-    return rows_sql(_COLUMNS, [[estimate, sqrt(variance), estimate - half, estimate + half]])
+    return rows_sql(_COLUMNS, [[sums[0], sqrt(variance), sums[0] - half, sums[0] + half]])
+
+
+def _ratio(
+    covariances: Covariances, sums: Sequence[float], weights: Sequence[Weights], margins: SumMargin
+) -> list[float | None]:
+    """A ratio, its standard error to first order in the noise, and its interval.
+
+    Where the denominator may be 0 the interval is everything, and there is no standard error.
+    """
+    if sums[1] == 0:
+        return [None, None, -inf, inf]
+    low, high = ratio_interval(covariances, (sums[0], weights[0]), (sums[1], weights[1]), margins)
+    ratio = sums[0] / sums[1]
+    variance = variance_of_sum(covariances, ratio_weights(weights[0], weights[1], ratio, sums[1]))
+    return [ratio, sqrt(variance) if isfinite(high) else None, low, high]
 
 
 def _confidence(value: object) -> Fraction:
@@ -81,7 +97,8 @@ def _covariances(releases: ReleaseStore, release: StoredRelease) -> Covariances:
     if kept is None or not release.laws:
         raise Refusal(
             "no covariances are kept for this release",
-            accepted="a release without nonnegative, integer, PREFIXES and RANGES, of at most 20000 grouping sets",
+            accepted="a release by consistency 'l2' or 'none', without nonnegative, integer, PREFIXES and RANGES, of "
+            "at most 20000 grouping sets",
         )
     return covariances_from_text(kept)
 

@@ -14,8 +14,9 @@ from dpduck.edges.engine import Engine
 from dpduck.edges.functions import engine_of, install_macros, require_free_names, serve
 from dpduck.edges.roots import OpenCursor, Roots
 from dpduck.edges.store import STORE_NAME, StoreFiles, attach_store, database_file, detach_store, store_files
-from dpduck.errors import StoreError
+from dpduck.errors import Refusal, StoreError
 from dpduck.trusted.ledger import Ledger
+from dpduck.trusted.plain_plans import keep_plans_plain
 from dpduck.trusted.secrets_file import Steps, no_step
 from dpduck.trusted.witness import state_directory
 
@@ -43,6 +44,8 @@ def load(
             else:
                 engine.roots.add(connection)
             install_macros(connection)
+            with suppress(Refusal), connection.cursor() as cursor:  # where it is refused, so is every new release
+                keep_plans_plain(cursor)
         except BaseException:
             if attached:
                 with suppress(duckdb.Error):

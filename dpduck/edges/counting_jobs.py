@@ -80,6 +80,9 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         attributes=attributes,
         aggregates=tuple(contributions),
         lookup=request.lookup,
+        source=request.rows,
+        unit_type=request.unit_type,
+        copies=request.unit_bound if request.unit_sql is None else 1,
     )
 
 
@@ -93,16 +96,12 @@ def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJo
 
 def _last_key(found: Planned, measured: MeasurePlan) -> KeyColumn:
     """Values that are counted once each, or buckets of a value; what is outside the bounds is in the outermost ones."""
-    measure, request = measured.measure, found.request
+    measure = measured.measure
     if measure.distinct is not None:
         return KeyColumn(measure.distinct.sql, measure.distinct.domain)
     if measure.operand is None:
         raise InternalError("a tree over nothing")
-    buckets = tree_buckets(request, measure)
+    buckets = tree_buckets(found.request, measure)
     edges = tuple(repr(float(edge)) for edge in buckets.edges)
     domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
-    value = measure.operand.sql
-    if "try(" in value:  # see contribution_sql.row_columns
-        first = request.content_sql[0] if request.content_sql else "0"
-        value = f"(CASE WHEN hash({first}) IS NULL THEN NULL ELSE {value} END)"
-    return KeyColumn(value, domain)
+    return KeyColumn(measure.operand.sql, domain)

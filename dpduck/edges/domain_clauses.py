@@ -16,6 +16,7 @@ from dpduck.frontend.names import quote_text
 from dpduck.frontend.policy import Clamp
 from dpduck.frontend.statements import ClampClause, DomainClause
 from dpduck.frontend.token_reader import exact_number
+from dpduck.frontend.value_grid import Grid, decimal_step, divisor
 
 MAX_DOMAIN = 10_000_000
 INTEGERS = frozenset(
@@ -120,9 +121,12 @@ def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
     if clause.unit:
         raise Refusal("an INTERVAL step on a column of numbers", accepted="STEP and a number")
     low, high, step = (_number(text) for text in (clause.low, clause.high, clause.step))
-    if step <= 0 or high <= low or (high - low) % step != 0:
+    if step <= 0:
+        raise Refusal(f"STEP {clause.step} is not above 0", accepted="a step above 0")
+    if high <= low or (high - low) % step != 0:
+        ends = f": {clause.low} TO {_decimal_text(low + ((high - low) // step + 1) * step)}" if high > low else ""
         raise Refusal(
-            "RANGE low TO high is not a whole number of steps", accepted="high = low + k * step, k at least 1"
+            "RANGE low TO high is not a whole number of steps", accepted=f"high = low + k * step, k at least 1{ends}"
         )
     if type_name in INTEGERS and (low.denominator != 1 or step.denominator != 1):
         raise Refusal(f"the column {clause.column} holds whole numbers", accepted="whole numbers in RANGE and STEP")
@@ -181,27 +185,78 @@ def _temporal_edges(clause: DomainClause, type_name: str) -> tuple[tuple[str, ..
             f"SELECT CAST(CAST(edge AS {type_name}) AS VARCHAR), CAST(edge AS VARCHAR) FROM (SELECT unnest("
             f"generate_series({bounds}, {step})) AS edge LIMIT {MAX_DOMAIN + 2})"
         ).fetchall()
+        beyond = _next_edge(connection, rows[-1][1], step, type_name) if rows else ""
     edges = [row[0] for row in rows]
     if len(edges) < 2 or edges[-1] != high or len(edges) > MAX_DOMAIN or len(set(edges)) != len(edges):
         raise Refusal(
-            "RANGE low TO high is not a whole number of steps", accepted="high = low + k * step, k at least 1"
+            "RANGE low TO high is not a whole number of steps",
+            accepted=f"high = low + k * step, k at least 1{f': {low} TO {beyond}' if beyond > high else ''}",
         )
     return tuple(edges[:-1]), edges[-1], int(count)
 
 
+def _next_edge(connection: duckdb.DuckDBPyConnection, edge: str, step: str, type_name: str) -> str:
+    """The end that a range of dates would have with one step more."""
+    query = f"SELECT CAST(CAST(TIMESTAMP {quote_text(edge)} + {step} AS {type_name}) AS VARCHAR)"
+    row = connection.execute(query).fetchone()
+    return "" if row is None else str(row[0])
+
+
 def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
     """The clamp of a numeric column; its step divides the range, so that sums are integers."""
-    low, high, step = (exact_number(text) for text in (clause.low, clause.high, clause.step))
+    low, high = (exact_number(text) for text in (clause.low, clause.high))
     if not is_numeric(type_name):
         raise Refusal(
             f"CLAMP needs a column of numbers, and {clause.column} is of type {type_name}",
             accepted="a numeric column",
             position=clause.position,
         )
-    if step <= 0 or high <= low or (high - low) % step != 0:
+    if high <= low:
         raise Refusal(
-            "CLAMP low AND high is not a whole number of steps",
-            accepted="high = low + k * step, k at least 1",
+            f"CLAMP {clause.column}: the bounds are in the wrong order",
+            accepted=f"BETWEEN {clause.high} AND {clause.low}" if high < low else "a low bound below the high one",
             position=clause.position,
         )
-    return Clamp(clause.column, clause.low, clause.high, clause.step)
+    step = exact_number(clause.step) if clause.step else _usual_step(low, high, type_name)
+    if step <= 0:
+        raise Refusal(f"STEP {clause.step} is not above 0", accepted="a step above 0", position=clause.position)
+    if (high - low) % step != 0:
+        raise Refusal(
+            "CLAMP low AND high is not a whole number of steps",
+            accepted=f"high = low + k * step, k at least 1: BETWEEN {clause.low} AND "
+            f"{_decimal_text(low + ((high - low) // step + 1) * step)}",
+            position=clause.position,
+        )
+    return Clamp(clause.column, clause.low, clause.high, clause.step or _decimal_text(step))
+
+
+def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
+    """The step of a clamp that names none: the type's own, of floats a decimal one that is fine for these bounds.
+
+    Policies that are in a store keep the step that they were stored with.
+    """
+    if type_name in INTEGERS:
+        return Fraction(1)
+    scale = type_name.rstrip(")").rpartition(",")[2] if type_name.startswith("DECIMAL") else ""
+    step = Fraction(1, 10 ** int(scale)) if scale else decimal_step(high - low)
+    return divisor(divisor(step, low), high)
+
+
+def rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
+    """What the owner is told where values are rounded to a step that nobody wrote; '' where none is lost."""
+    grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).settled()
+    written = exact_number(clause.step) if clause.step else None
+    exact = type_name not in FLOATS and grid.step == exact_number(clamp.step)
+    if grid.step == written or (written is None and exact):
+        return ""
+    shown = _decimal_text(grid.step) if _is_decimal(grid.step) else str(grid.step)
+    return f"values of {clamp.column} are rounded to multiples of {shown}"
+
+
+def _is_decimal(value: Fraction) -> bool:
+    """Whether a decimal writes it exactly."""
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1

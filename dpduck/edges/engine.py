@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import duckdb
@@ -26,6 +27,7 @@ from dpduck.edges.strategy_table import with_matrix
 from dpduck.edges.synthetic_plan import explained_synthetic, mechanisms
 from dpduck.edges.synthetic_release import SyntheticRecipe
 from dpduck.edges.synthetic_tables import SyntheticTables
+from dpduck.edges.view_scope import scope_of
 from dpduck.errors import PermissionRefusal, Refusal
 from dpduck.frontend.analyse import Analysis, analyse
 from dpduck.frontend.limits import bounded_tokens
@@ -39,9 +41,11 @@ from dpduck.frontend.statements import Ask, DropPrivateView
 from dpduck.frontend.synthetic_request import SyntheticRequest, analyse_synthetic
 from dpduck.frontend.synthetic_statements import CreateSynthetic, SampleRelease
 from dpduck.frontend.token_reader import TokenReader
+from dpduck.privacy import Charge
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.owner_check import check_table
+from dpduck.trusted.workers import Workers
 
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
@@ -58,25 +62,30 @@ class Engine:
         self._answered = Answered()
         self._ledger = ledger
         self._policies = PolicyStore(roots.cursor, store, ledger.budget, roots.home)
-        self._releases = ReleaseStore(roots.cursor, store)
+        self._releases = ReleaseStore(roots.cursor, store, steps)
         self._policies.create_tables()
         self._releases.create_tables()
         self._carriers = Carriers(roots.cursor)
+        self._workers = Workers()
         self._releaser = Releaser(
-            roots.cursor, ledger, self._releases, self._carriers, operating_system_entropy(), steps
+            roots.cursor, ledger, self._releases, self._carriers, operating_system_entropy(), steps, self._workers
         )
         self._changes = OwnerChanges(roots.cursor, self._policies, ledger)
         self._views = PrivateViews(self._releases, store)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
             roots.cursor, self._policies, self._releases, self._releaser, self._views, ledger,
-            SparseStore(roots.cursor, store), steps,
+            SparseStore(roots.cursor, store), steps, self._workers,
         )  # fmt: skip
 
     @property
     def ledger(self) -> Ledger:
         """The ledger of the store."""
         return self._ledger
+
+    def kept_by(self, principal: str) -> tuple[int, int]:
+        """How many releases and views of a principal the store holds, and how many rows they have."""
+        return self._releases.kept_by(principal)
 
     def run(self, text: str, asker: Asker) -> str:
         """SQL whose result is the answer to a statement of dp()."""
@@ -100,7 +109,7 @@ class Engine:
         """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
         statement = parse_statement(text)
         if isinstance(statement, CreateSynthetic):
-            synthetic = self._synthetic_request(statement)
+            synthetic = self._synthetic_request(statement, asker)
             asker.require_tables(synthetic.base.asked_tables)
             return explained_synthetic(synthetic)
         if isinstance(statement, CreateSparse):
@@ -111,7 +120,7 @@ class Engine:
                 accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or CREATE PRIVATE .. OPTIONS (..)",
             )
         with Sandbox(self._answered) as box:
-            request = self._analysis(statement, box).request
+            request = self._analysis(statement, box, asker).request
         asker.require_tables(request.asked_tables)
         return explained(request)
 
@@ -121,7 +130,7 @@ class Engine:
         if not isinstance(statement, Ask) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
         with Sandbox(self._answered) as box:
-            analysis = self._analysis(statement, box)
+            analysis = self._analysis(statement, box, asker)
             asker.require_tables(analysis.request.asked_tables)
             with self._open_cursor() as cursor:
                 columns = Catalog(cursor, self._policies, box).bind(check_sql(analysis), analysis.outer.tables)
@@ -129,7 +138,8 @@ class Engine:
 
     def budget(self, asker: Asker) -> str:
         """SQL that lists budgets, what was spent and what remains."""
-        return listings.budgets(self._policies.policies(), self._ledger)
+        dropped = self._policies.dropped() if asker.owner else []
+        return listings.budgets(self._policies.policies(), dropped, self._ledger, asker)
 
     def ledger_entries(self, asker: Asker) -> str:
         """SQL that lists charges: all for the owner, their own for others."""
@@ -178,15 +188,15 @@ class Engine:
         """SQL that lists private histograms and sessions."""
         return self._sparse.list_sessions(asker)
 
-    def _analysis(self, statement: Ask, box: Sandbox) -> Analysis:
+    def _analysis(self, statement: Ask, box: Sandbox, asker: Asker) -> Analysis:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
-            catalog = Catalog(cursor, self._policies, box)
+            catalog = Catalog(cursor, self._policies, box, asker)
             return with_matrix(analyse(statement, catalog), catalog)
 
     def _ask(self, statement: Ask, text: str, asker: Asker) -> str:
         with Sandbox(self._answered) as box:
-            analysis = self._analysis(statement, box)
+            analysis = self._analysis(statement, box, asker)
             asker.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
             if statement.view is not None and self._views.is_ready(statement, text, asker, digest):
@@ -196,15 +206,16 @@ class Engine:
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
-        return listings.status(self._views.put(statement, text, asker, release, select_sql))
+        scoped = replace(release, scope=scope_of(analysis.request))
+        return listings.status(self._views.put(statement, text, asker, scoped, select_sql))
 
-    def _synthetic_request(self, statement: CreateSynthetic) -> SyntheticRequest:
+    def _synthetic_request(self, statement: CreateSynthetic, asker: Asker) -> SyntheticRequest:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            return analyse_synthetic(statement, Catalog(cursor, self._policies))
+            return analyse_synthetic(statement, Catalog(cursor, self._policies, None, asker))
 
     def _synthetic(self, statement: CreateSynthetic, text: str, asker: Asker) -> str:
-        request = self._synthetic_request(statement)
+        request = self._synthetic_request(statement, asker)
         asker.require_tables(request.base.asked_tables)
         if self._tables.is_ready(statement, text, asker, request):
             return listings.status(self._views.ready(statement.name))
@@ -245,7 +256,11 @@ class Engine:
     def _released_sql(self, release: StoredRelease, analysis: Analysis) -> str:
         """The released table with half-widths of intervals for the confidence that was asked."""
         table = self._carriers.table_sql(release.name) or self._releases.table_sql(release.name)
-        return margins_sql(table, release.laws, analysis)
+        request = analysis.request
+        aside = request.treatment.moves or request.summary is not None
+        known = self._releases.column_names(release.name) if aside else None
+        price = Charge(release.epsilon, release.rho, release.delta)
+        return margins_sql(table, release.laws, analysis, known, price)
 
 
 def _require_owner(asker: Asker) -> None:

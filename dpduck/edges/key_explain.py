@@ -10,8 +10,7 @@ from dpduck.errors import InternalError
 from dpduck.frontend.request import Request
 from dpduck.planning.joint_threshold import calibrate_jointly
 from dpduck.planning.key_selection import KeyPlan, queries
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind, noise_variance
 
 SIZES = (1, 10, 50, 100, 500)
 """Privacy units of the groups whose chances are shown."""

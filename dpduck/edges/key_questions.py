@@ -19,8 +19,8 @@ from dpduck.errors import Refusal
 from dpduck.frontend.names import fold
 from dpduck.frontend.public_selection import ALIAS, read_selection
 from dpduck.frontend.sparse_keys import KeyPart, canonical_sql, split_netstrings
+from dpduck.trusted.ask import UNITS
 from dpduck.trusted.key_counts import KeyDigests
-from dpduck.trusted.session_gate import UNITS
 
 MOST_KEYS = 5_000_000
 _OUTPUT = "CAST(md5_number(k) >> 64 AS UBIGINT) AS high, CAST(md5_number(k) & 18446744073709551615 AS UBIGINT) AS low"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import sqrt
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,19 +15,16 @@ from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.released_rows import label_array, released_columns
 from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.edges.sandbox import sandbox
-from dpduck.errors import InternalError, Refusal
+from dpduck.errors import InternalError
 from dpduck.frontend.private_keys import counts_units
 from dpduck.frontend.released_columns import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.frontend.request import KeySelection, Request
-from dpduck.planning.key_selection import GroupBounds, KeyPlan, plan_keys
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import NoiseKind
+from dpduck.planning.key_selection import KeyPlan, plan_keys
 from dpduck.recovery.intervals import ErrorLaw
-from dpduck.trusted.discrete_gaussian import LARGEST_VARIANCE
-from dpduck.trusted.discrete_laplace import LARGEST_SCALE
-from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.ask import Ask, GroupBounds, PublishedKeys, Scan, Threshold
+from dpduck.trusted.door import Door
 from dpduck.trusted.key_job import KeyedJob
-from dpduck.trusted.publish_keys import PublishedKeys, publish_keys, selection_cost
+from dpduck.trusted.noise import Noise, NoiseKind, noise_variance
 
 OTHER_SET = 1
 """The grouping set of the row for all groups that are not published; its columns are NULL, its GROUPING(..) is 1."""
@@ -41,6 +39,7 @@ class KeyRecipe:
     def __init__(self, request: Request, recheck: Callable[[duckdb.DuckDBPyConnection], None]) -> None:
         self._request = request
         self._plan = planned_keys(request)
+        self._ask = key_ask(request, self._plan)
         self._recheck = recheck
         self.terms = Terms(
             unit_key=request.unit_key,
@@ -49,31 +48,20 @@ class KeyRecipe:
             mechanism=f"{self._plan.noise.value}, {self._plan.strategy}",
             strategy=self._plan.strategy,
             laws=key_laws(self._plan),
+            shapes=request.shapes,
         )
 
-    def check(self) -> None:
-        """Noise that can be drawn, and the price computed a second time from what will run."""
-        plan, charge = self._plan, self._request.charge
-        largest = LARGEST_SCALE if plan.noise is NoiseKind.LAPLACE else LARGEST_VARIANCE
-        if max(plan.selection_spread, plan.answer_spread) > largest:
-            raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
-        cost = selection_cost(keyed_job(self._request), plan)
-        within = cost.rho <= charge.rho and cost.delta <= charge.delta
-        if charge.epsilon is not None:
-            within = within and cost.epsilon is not None and cost.epsilon <= charge.epsilon
-        if not within:
-            raise InternalError("the compiled measurement costs more than the statement; nothing was charged")
+    def asks(self) -> Sequence[Ask[Any]]:
+        """The selection, with all answers."""
+        return [self._ask]
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Facts as analysed, and SQL around the release that binds."""
         self._recheck(cursor)
 
-    def produce(
-        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
-    ) -> Product:
+    def produce(self, door: Door, steps: Steps) -> Product:
         """Published groups with their answers; a table without rows where none is."""
-        published = publish_keys(cursor, keyed_job(self._request), self._plan, bounding_key, entropy)
-        steps("after the noise")
+        published = door.answer(self._ask)
         return Product(
             released_columns(self._request, [True] * len(self._request.aggregates)),
             _rows(self._request, self._plan, published),
@@ -120,6 +108,13 @@ def keyed_job(request: Request) -> KeyedJob:
         conditions=tuple(aggregate.condition for aggregate in request.aggregates),
         groups=selection.groups if request.unit_sql is not None else request.unit_bound,
     )
+
+
+def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
+    """What will leave; refuses noise that cannot be drawn."""
+    selecting, answers = Noise(plan.noise, plan.selection_spread), Noise(plan.noise, plan.answer_spread)
+    query = Threshold(plan.bounds, plan.least, plan.excess, answers, plan.aggregates, plan.reused, plan.other)
+    return Ask(Scan(keyed_job(request), plan.bounds.l1), query, selecting)
 
 
 def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:

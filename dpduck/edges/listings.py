@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from datetime import UTC
 from fractions import Fraction
 
+from dpduck.accounting import epsilon_of
 from dpduck.domain import Domain, RangeDomain
+from dpduck.edges.asker import Asker
 from dpduck.edges.release_store import StoredRelease
 from dpduck.frontend.names import quote_identifier, quote_text
 from dpduck.frontend.policy import Policy
+from dpduck.privacy import Budget, Charge
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.ledger_values import LedgerEntry
 from dpduck.trusted.owner_check import Finding
+
+SMALLEST_RHO = Fraction(1, 10**12)
+"""What is left of a rho below this is shown as no epsilon at all."""
 
 Value = str | int | float | bool | Fraction | None
 EXPLAINED = (
@@ -49,31 +55,61 @@ def status(text: str) -> str:
     return rows_sql([("status", "VARCHAR")], [[text]])
 
 
-def budgets(policies: Sequence[Policy], ledger: Ledger) -> str:
-    """dp_budget: a line per table and measure."""
+def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, asker: Asker) -> str:
+    """dp_budget: a line per table and measure, of dropped policies too where their unit has spent something.
+
+    A principal with a share sees that share, what they have spent of it, and what they may still spend: no more than
+    everybody together has left. declared: the budget as its owner wrote it. epsilon_left: of a budget that adds up rho,
+    the largest epsilon that a statement may still ask for at the budget's own delta.
+    """
     rows: list[list[Value]] = []
-    for policy in policies:
+    for policy, state in [*((one, "in force") for one in policies), *((one, "dropped") for one in dropped)]:
         spent, budget = ledger.spent(policy.unit.key), policy.budget
-        table = policy.table.table
-        if budget.pure:
-            used, whole = spent.epsilon or Fraction(0), budget.epsilon or Fraction(0)
-            rows.append([table, "epsilon", whole, used, whole - used])
-        else:
-            whole = budget.rho or Fraction(0)
-            rows.append([table, "rho", whole, spent.rho, whole - spent.rho])
-            if budget.delta_keys > 0:
-                rows.append([table, "delta", budget.delta_keys, spent.delta, budget.delta_keys - spent.delta])
+        if state == "dropped" and not (spent.rho or spent.delta):
+            continue
+        mine = spent if asker.share is None else ledger.spent(policy.unit.key, asker.name)
+        for measure, whole, used, own in _measures(budget, spent, mine):
+            total = whole if asker.share is None else whole * asker.share
+            left = max(Fraction(0), min(whole - used, total - own))
+            most = left if measure == "epsilon" else _epsilon_left(budget, left) if measure == "rho" else None
+            rows.append([policy.table.table, measure, total, own, left, asker.share, _declared(budget), most, state])
     columns = [
         ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
-        ("remaining", "DOUBLE"),
+        ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
+        ("policy", "VARCHAR"),
     ]  # fmt: skip
     return rows_sql(columns, rows)
+
+
+def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fraction, Fraction, Fraction]]:
+    """Of each measure that adds up: the budget, what everybody has spent of it, and what one has."""
+    none = Fraction(0)
+    if budget.pure:
+        return [("epsilon", budget.epsilon or none, spent.epsilon or none, mine.epsilon or none)]
+    rho = ("rho", budget.rho or none, spent.rho, mine.rho)
+    keys = ("delta", budget.delta_keys, spent.delta, mine.delta)
+    return [rho, keys] if budget.delta_keys > 0 else [rho]
+
+
+def _epsilon_left(budget: Budget, left: Fraction) -> Fraction | None:
+    """The largest epsilon at the budget's delta whose rho is left; None for a budget that was declared as rho."""
+    delta = budget.delta - budget.delta_keys
+    if budget.epsilon is None or delta <= 0 or left <= SMALLEST_RHO:
+        return None if budget.epsilon is None else Fraction(0)
+    return epsilon_of(left, delta) * (1 - Fraction(1, 10**9))  # so that it may be asked for as it is shown
+
+
+def _declared(budget: Budget) -> str:
+    if budget.epsilon is None:
+        return f"rho = {float(budget.rho or 0):g}"
+    parts = [("epsilon", budget.epsilon), ("delta", budget.delta), ("delta_keys", budget.delta_keys)]
+    return ", ".join(f"{name} = {float(amount):g}" for name, amount in parts if amount)
 
 
 def entries(listed: Sequence[LedgerEntry]) -> str:
     """dp_ledger: every charge."""
     columns = [
-        ("id", "BIGINT"), ("at", "TIMESTAMP"), ("principal", "VARCHAR"), ("table_name", "VARCHAR"),
+        ("id", "BIGINT"), ("charged_at", "TIMESTAMP"), ("principal", "VARCHAR"), ("table_name", "VARCHAR"),
         ("statement", "VARCHAR"), ("mechanism", "VARCHAR"), ("epsilon", "DOUBLE"), ("rho", "DOUBLE"),
         ("delta", "DOUBLE"), ("privacy_unit", "VARCHAR"),
     ]  # fmt: skip
@@ -92,6 +128,7 @@ def policies(listed: Sequence[Policy]) -> str:
     columns = [
         ("table_name", "VARCHAR"), ("privacy_unit", "VARCHAR"), ("max_rows", "BIGINT"), ("domains", "VARCHAR"),
         ("clamps", "VARCHAR"), ("expect_rows", "BIGINT"), ("revision", "BIGINT"), ("epoch", "BIGINT"),
+        ("min_epsilon", "DOUBLE"), ("max_epsilon", "DOUBLE"),
     ]  # fmt: skip
     rows: list[list[Value]] = [
         [
@@ -103,6 +140,8 @@ def policies(listed: Sequence[Policy]) -> str:
             policy.expect_rows,
             policy.revision,
             policy.epoch,
+            None if policy.min_epsilon is None else float(policy.min_epsilon),
+            None if policy.max_epsilon is None else float(policy.max_epsilon),
         ]
         for policy in listed
     ]
@@ -144,5 +183,6 @@ def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) ->
 
 def check(findings: Sequence[Finding]) -> str:
     """dp_check: exact facts for the owner."""
-    columns = [("finding", "VARCHAR"), ("value", "DOUBLE"), ("advice", "VARCHAR")]
-    return rows_sql(columns, [[finding.what, finding.value, finding.advice] for finding in findings])
+    columns = [("finding", "VARCHAR"), ("value", "DOUBLE"), ("advice", "VARCHAR"), ("percent", "DOUBLE")]
+    listed = [[finding.what, finding.value, finding.advice, finding.percent] for finding in findings]
+    return rows_sql(columns, listed)

@@ -46,4 +46,6 @@ class OwnerChanges:
 
 
 def _happens_once(statement: OwnerStatement) -> bool:
-    return isinstance(statement, DropPolicy) or (isinstance(statement, AlterPolicy) and statement.new_epoch)
+    if isinstance(statement, AlterPolicy):
+        return statement.new_epoch or statement.drop_domain is not None or statement.drop_clamp is not None
+    return isinstance(statement, DropPolicy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,15 @@ from dpduck.frontend.request import Key, Request, Target, Treatment
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.distinct_plan import DISTINCT, plan_distinct
 from dpduck.planning.measures import Measure, Measures, Use, choose_measures
-from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.planning.plan import Plan
 from dpduck.planning.quantile_buckets import Buckets, buckets_for, tree_workload
 from dpduck.planning.range_sets_plan import RangeSetsPlan, plan_own_matrix, plan_range_sets
 from dpduck.planning.target import price_for, raised
 from dpduck.privacy import Charge
 from dpduck.recovery.range_recovery import recover_sets
-from dpduck.recovery.recover import recover
+from dpduck.recovery.recover import recover, recover_linearly
 from dpduck.recovery.treatment import treated
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.kronecker import IdentityFactor
 from dpduck.workload.marginals import MarginalWorkload
 from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
@@ -95,7 +97,7 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
     """Plans of every measure that together may cost this epsilon or rho."""
     found = measures_of(request, noise)
     prices = [
-        (measure, amount * measure.share, measure.unit_bound(request.unit_bound, request.base_cells))
+        (measure, amount * measure.share, measure.unit_bound(request.unit_bound, _cells_of(request, measure)))
         for measure in found.measures
     ]
     different = len({(price, bound) for measure, price, bound in prices if measure.added})
@@ -113,6 +115,13 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
             )
         measures.append(MeasurePlan(measure, bound, known[alike]))
     return Planned(request, tuple(measures), found.uses)
+
+
+def _cells_of(request: Request, measure: Measure) -> int:
+    """Cells that a unit's rows may fall into; of values present, which are measured set by set, in the largest set."""
+    if measure.distinct is None:
+        return request.base_cells
+    return max(prod(request.sizes[key] for key in grouping_set) for grouping_set in request.grouping_sets)
 
 
 def _candidates(
@@ -204,7 +213,7 @@ def _priced(request: Request, target: Target) -> Planned:
     def plan_at(price: Fraction) -> AnyPlan:
         return plans_at(request, noise, price * parts).measures[0].plan
 
-    amount = max(price_for(wanted, noise, plan_at, searched), SMALLEST_PRICE)
+    amount = max(price_for(wanted, noise, plan_at, searched), SMALLEST_PRICE, target.least / parts)
     while True:
         _require_within(amount * parts, target)
         found = plans_at(request, noise, amount * parts)
@@ -235,8 +244,14 @@ def measured_plan(plan: AnyPlan) -> Plan:
 def recovered(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
     """One table's answers, an array per grouping set."""
     if isinstance(plan, RangeSetsPlan):
-        return recover_sets(plan, noisy, treatment.integer)
+        answers = recover_sets(plan, noisy)
+        return [np.rint(one) for one in answers] if treatment.integer else answers
     return treated(plan, recover(plan, noisy), nonnegative=treatment.nonnegative, integer=treatment.integer)
+
+
+def measured_answers(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
+    """The same before anything moves them that no formula describes: linear programs, and the option nonnegative."""
+    return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)
 
 
 def single_spread(plan: Plan, number: int) -> Fraction | None:

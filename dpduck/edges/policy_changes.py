@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 from dpduck.accounting import rho_of
 from dpduck.edges.catalog import Catalog
-from dpduck.edges.domain_clauses import build_clamp, build_domain
+from dpduck.edges.domain_clauses import build_clamp, build_domain, rounding_note
 from dpduck.edges.policy_store import PolicyStore
 from dpduck.errors import Refusal
 from dpduck.frontend.names import TableName, fold
+from dpduck.frontend.option_names import nearest
 from dpduck.frontend.policy import Policy
 from dpduck.frontend.private_relation import comparable, require_key, require_plain_unit
 from dpduck.frontend.public_facts import Column
@@ -81,7 +82,8 @@ class OwnerDesk:
         unit = self._unit(table, statement.clauses.unit, columns)
         epoch = self.policies.last_revision(table)[1]
         bare = Policy(table, unit, self._budget(statement.clauses.budget, unit), (), (), None, None, 0, epoch)
-        return self._put(self._changed(bare, statement.clauses, columns))
+        done = self._put(self._changed(bare, statement.clauses, columns)) + _notes(statement.clauses, columns)
+        return f"{done}; dp_check('{table.table}') tells what its answers leave out"
 
     def _alter(self, statement: AlterPolicy) -> str:
         table = self._table(statement.table)
@@ -103,7 +105,7 @@ class OwnerDesk:
             policy = replace(policy, unit=self._unit(table, statement.changes.unit, columns))
         if statement.changes.budget is not None:
             policy = replace(policy, budget=self._budget(statement.changes.budget, policy.unit))
-        return self._put(self._changed(policy, statement.changes, columns))
+        return self._put(self._changed(policy, statement.changes, columns)) + _notes(statement.changes, columns)
 
     def _drop(self, statement: DropPolicy) -> str:
         table = self.catalog.resolve(statement.table)
@@ -120,6 +122,7 @@ class OwnerDesk:
             raise Refusal(f"there is no table {str(written)!r}", accepted="an existing table")
         if self.catalog.is_view(table):
             raise Refusal(f"{str(written)!r} is a view", accepted="the table that it reads")
+        self.catalog.require_stored(table)
         return table
 
     def _required_policy(self, table: TableName) -> Policy:
@@ -130,22 +133,23 @@ class OwnerDesk:
 
     def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
         if clause.column is None:
-            return PrivacyUnit(f"{table}.ROW", None, 1)
+            return PrivacyUnit(self.policies.unit_key(f"{table}.ROW"), None, 1)
         column = _column(clause.column, columns, clause)
         require_plain_unit(table, column.name, self.catalog)
         if clause.references is None:
-            return PrivacyUnit(f"{table}.{column.name}", column.name, clause.max_rows)
+            return PrivacyUnit(self.policies.unit_key(f"{table}.{column.name}"), column.name, clause.max_rows)
         written, referenced = clause.references
         target = self._table(written)
         key_column = _column(referenced, self.catalog.columns(target), clause)
         parent = self.policies.policy(target)
         if parent is None or target == table:
-            return PrivacyUnit(f"{target}.{key_column.name}", column.name, clause.max_rows)
+            key = self.policies.unit_key(f"{target}.{key_column.name}")
+            return PrivacyUnit(key, column.name, clause.max_rows)
         return self._unit_through(parent, column, key_column, clause.max_rows)
 
     def _unit_through(self, parent: Policy, column: Column, key_column: Column, max_rows: int) -> PrivacyUnit:
         """The unit of a table that refers to one with a policy: to its unit, or to a key whose row belongs to one."""
-        if parent.unit.column == key_column.name:
+        if parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name):
             return PrivacyUnit(parent.unit.key, column.name, max_rows)
         if parent.unit.column is None:
             raise Refusal(
@@ -179,12 +183,17 @@ class OwnerDesk:
         for clamp in clauses.clamps:
             column = _column(clamp.column, columns, clamp)
             clamps[column.name.lower()] = build_clamp(replace(clamp, column=column.name), column.type_name)
+        largest = clauses.max_epsilon or policy.max_epsilon
+        smallest = clauses.min_epsilon or policy.min_epsilon
+        if largest is not None and smallest is not None and smallest > largest:
+            raise Refusal("MIN EPSILON is above MAX EPSILON", accepted="one statement's smallest price first")
         return replace(
             policy,
             domains=tuple(domains.values()),
             clamps=tuple(clamps.values()),
             expect_rows=clauses.expect_rows or policy.expect_rows,
-            max_epsilon=clauses.max_epsilon or policy.max_epsilon,
+            max_epsilon=largest,
+            min_epsilon=smallest,
         )
 
     def _put(self, policy: Policy) -> str:
@@ -215,7 +224,7 @@ class OwnerDesk:
         """A table that others refer to for its key as the unit cannot have another unit itself: two budgets."""
         for other in self.policies.policies():
             table, _, _ = other.unit.key.rpartition(".")
-            refers = table == str(policy.table) and other.table != policy.table
+            refers = fold(table) == fold(str(policy.table)) and other.table != policy.table
             reference = other.unit.reference
             leads_here = reference is not None and reference.parent == policy.table.parts
             if (refers or leads_here) and other.unit.key != policy.unit.key:
@@ -225,12 +234,22 @@ class OwnerDesk:
                 )
 
 
+def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
+    """What is said beside the outcome: every clamp that rounds values to a step that was not asked for."""
+    noted = []
+    for clause in clauses.clamps:
+        column = _column(clause.column, columns, clause)
+        clamp = build_clamp(replace(clause, column=column.name), column.type_name)
+        noted.append(rounding_note(clause, clamp, column.type_name))
+    return "".join(f"; {note}" for note in noted if note)
+
+
 def _column(name: str, columns: tuple[Column, ...], clause: object) -> Column:
     found = next((column for column in columns if column.name.lower() == name.lower()), None)
     if found is None:
         raise Refusal(
             f"there is no column {name!r}",
-            accepted=", ".join(column.name for column in columns[:20]),
+            accepted=nearest(name, [column.name for column in columns]),
             position=getattr(clause, "position", None),
         )
     return found

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from dpduck.edges.policy_text import policy_from_text, policy_to_text
 from dpduck.edges.roots import OpenCursor
 from dpduck.edges.shadows import Shadows
-from dpduck.frontend.names import TableName, quote_identifier, quote_text
+from dpduck.frontend.names import TableName, fold, quote_identifier, quote_text
 from dpduck.frontend.policy import Policy
 from dpduck.privacy import Budget
+
+_PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
 
 
 class PolicyStore:
@@ -54,6 +57,16 @@ class PolicyStore:
         """Every policy in force, in the order of their tables' names."""
         return self._active("")
 
+    def dropped(self) -> list[Policy]:
+        """The last policy of every table that has none any more, in the order of the tables' names."""
+        query = (
+            f"SELECT arg_max(definition, revision) FROM {self._schema}.policies GROUP BY table_name "
+            "HAVING NOT bool_or(active) ORDER BY table_name"
+        )
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(query).fetchall()
+        return [self._with_budget(policy_from_text(row[0])) for row in rows]
+
     def _active(self, condition: str) -> list[Policy]:
         query = f"SELECT definition FROM {self._schema}.policies WHERE active {condition} ORDER BY table_name"
         with self._open_cursor() as cursor:
@@ -62,6 +75,30 @@ class PolicyStore:
 
     def _with_budget(self, policy: Policy) -> Policy:
         return replace(policy, budget=self._budget_of(policy.unit.key) or policy.budget)
+
+    def known_as(self, table: TableName) -> TableName:
+        """The table as policies and declarations spell it, which is how budgets and releases know it.
+
+        DuckDB's names are one whatever their case, and ALTER TABLE .. RENAME TO may change that.
+        """
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(
+                f"SELECT table_name FROM (SELECT table_name, changed_at AS known_at FROM {self._schema}.policies "
+                f"UNION ALL SELECT table_name, declared_at FROM {self._schema}.public_tables) "
+                "WHERE lower(table_name) = lower(?) GROUP BY table_name ORDER BY min(known_at), table_name",
+                [table.sql],
+            ).fetchall()
+        known = [row[0] for row in rows if fold(row[0]) == fold(table.sql)]
+        if not known or table.sql in known:
+            return table
+        return TableName(tuple(part.replace('""', '"') for part in _PART.findall(known[0])))
+
+    def unit_key(self, key: str) -> str:
+        """The key of a privacy unit as the first policy with that unit spells it."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY changed_at").fetchall()
+        known = [policy_from_text(row[0]).unit.key for row in rows]
+        return key if key in known else next((one for one in known if fold(one) == fold(key)), key)
 
     def last_policy(self, table: TableName) -> Policy | None:
         """The policy a table has, or had last before it was dropped."""

@@ -28,6 +28,7 @@ def policy_to_text(policy: Policy) -> str:
             "clamps": [[clamp.column, clamp.low, clamp.high, clamp.step] for clamp in policy.clamps],
             "expect_rows": policy.expect_rows,
             "max_epsilon": _rational(policy.max_epsilon),
+            "min_epsilon": _rational(policy.min_epsilon),
             "revision": policy.revision,
             "epoch": policy.epoch,
         },
@@ -49,6 +50,7 @@ def policy_from_text(text: str) -> Policy:
         max_epsilon=_amount(fields["max_epsilon"]),
         revision=fields["revision"],
         epoch=fields["epoch"],
+        min_epsilon=_amount(fields.get("min_epsilon")),
     )
 
 

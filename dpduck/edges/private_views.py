@@ -47,6 +47,8 @@ class PrivateViews:
         require_view_name(name)
         existing = self._releases.view(name)
         if existing is None:
+            if self._releases.means_something(name):
+                raise Refusal(f"the name {name!r} is one of DuckDB's own tables", accepted="another name")
             if not self._releases.taken(name):
                 return False
             existing = self._releases.view(name)  # it may have been made between the two looks

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from dpduck.edges.releaser import Product, Steps, Terms
-from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.sparse_request import SparseRequest
-from dpduck.planning.plan import NoiseKind
-from dpduck.privacy import Charge
 from dpduck.sparsequeries.projection_plan import (
     INDEPENDENCE,
     ProjectionPlan,
     guessed_second_moment,
     plan_projection,
 )
-from dpduck.trusted.discrete_gaussian import LARGEST_VARIANCE
-from dpduck.trusted.discrete_laplace import LARGEST_SCALE
-from dpduck.trusted.entropy import Entropy
-from dpduck.trusted.key_counts import KeyJob, count_keys
-from dpduck.trusted.projection import draw_coefficients, measure_projection, projection_cost
+from dpduck.trusted.ask import Ask, Projection, Scan
+from dpduck.trusted.door import Door
+from dpduck.trusted.key_counts import KeyJob
+from dpduck.trusted.noise import Noise
 from dpduck.workload.sign_hash import SIGNS
 
 Recheck = Callable[[duckdb.DuckDBPyConnection], None]
@@ -47,18 +44,22 @@ def key_job(sparse: SparseRequest) -> KeyJob:
     """What trusted code is to count by key."""
     request = sparse.request
     return KeyJob(
-        request.from_sql, request.filters, request.unit_sql, request.max_rows, request.content_sql, sparse.key_sql
+        request.from_sql,
+        request.filters,
+        request.unit_sql,
+        request.max_rows,
+        request.content_sql,
+        sparse.key_sql,
+        request.rows,
+        request.unit_type,
+        request.lookup,
     )
 
 
-def require_within(cost: Charge, charge: Charge) -> None:
-    """The second computation of the price must not exceed the first."""
-    if charge.epsilon is None:
-        within = cost.rho <= charge.rho
-    else:
-        within = cost.epsilon is not None and cost.epsilon <= charge.epsilon
-    if not within:
-        raise InternalError("the compiled measurement costs more than the statement; nothing was charged")
+def key_scan(sparse: SparseRequest) -> Scan:
+    """The rows by key, and what one unit adds to them."""
+    bound = sparse.request.unit_bound
+    return Scan(key_job(sparse), bound)
 
 
 class ProjectionRecipe:
@@ -66,7 +67,9 @@ class ProjectionRecipe:
 
     def __init__(self, sparse: SparseRequest, recheck: Recheck) -> None:
         self._sparse = sparse
-        self._plan = projection_plan(sparse)
+        self._plan = plan = projection_plan(sparse)
+        query = Projection(plan.rows, plan.words, INDEPENDENCE)
+        self._ask = Ask(key_scan(sparse), query, Noise(plan.noise, plan.spread))
         self._recheck = recheck
         self.terms = Terms(
             unit_key=sparse.request.unit_key,
@@ -74,31 +77,21 @@ class ProjectionRecipe:
             charge=sparse.request.charge,
             mechanism=f"{self._plan.noise.value}, projection of {self._plan.rows} rows",
             strategy="projection",
+            shapes=sparse.request.shapes,
         )
 
-    def check(self) -> None:
-        """Noise that can be drawn; the price from the rows that will be measured."""
-        plan = self._plan
-        largest = LARGEST_SCALE if plan.noise is NoiseKind.LAPLACE else LARGEST_VARIANCE
-        if plan.spread > largest:
-            raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
-        cost = projection_cost(plan.rows, self._sparse.request.unit_bound, plan.noise, plan.spread)
-        require_within(cost, self._sparse.request.charge)
+    def asks(self) -> Sequence[Ask[Any]]:
+        """The projected rows."""
+        return [self._ask]
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Facts as analysed."""
         self._recheck(cursor)
 
-    def produce(
-        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
-    ) -> Product:
-        """Coefficients, exact counts, projection, noise."""
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """Coefficients, and the noisy projection of the counts."""
         plan = self._plan
-        counts = count_keys(cursor, key_job(self._sparse), bounding_key)
-        steps("after the count")
-        coefficients = draw_coefficients(plan.words, INDEPENDENCE, entropy)
-        values = measure_projection(counts, coefficients, plan.rows, plan.noise, plan.spread, entropy)
-        steps("after the noise")
+        coefficients, values = door.answer(self._ask)
         blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
         rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
         whole = pa.list_(pa.int64())

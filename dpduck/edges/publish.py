@@ -29,31 +29,48 @@ class Published:
 
 
 def publish(
-    store: str | Path, target: str | Path, *, schema: str = "public", with_ledger: bool = False, steps: Steps = no_step
+    store: str | Path | duckdb.DuckDBPyConnection,
+    target: str | Path,
+    *,
+    schema: str = "public",
+    with_ledger: bool = False,
+    views: Sequence[str] = (),
+    steps: Steps = no_step,
 ) -> Published:
     """Writes the private views of a store to FILE.duckdb, a directory (Parquet) or postgresql://..; all or nothing.
 
-    schema: in PostgreSQL. with_ledger: tell who asked and the numbers of ledger entries too. steps: called before the
-    last step; for tests that stop the process there.
+    store: its file, or a connection with its views and what is known about them attached as `store`, which is closed.
+    schema: in PostgreSQL. with_ledger: tell who asked and the numbers of ledger entries too. views: names of those to
+    publish; all if none is given. steps: called before the last step; for tests that stop the process there.
     """
-    with open_store(Path(store)) as connection:
-        views = published_views(connection, with_ledger=with_ledger)
-        metadata = metadata_sql(with_ledger=with_ledger)
-        names = tuple(view.name for view in views)
-        if is_postgres(str(target)):
-            to_postgres(connection, views, metadata, str(target), schema, steps)
-            return Published(names, shown_target(str(target)))
-        path = Path(target)
-        if path.suffix == ".duckdb":
-            _to_duckdb(connection, views, metadata, path, steps)
-        elif path.suffix or "://" in str(target):
-            raise Refusal(
-                f"the target {path.name} is neither",
-                accepted="FILE.duckdb, a directory for Parquet files, or postgresql://..",
-            )
-        else:
-            _to_parquet(connection, views, metadata, path, steps)
-        return Published(names, str(path))
+    with store if isinstance(store, duckdb.DuckDBPyConnection) else open_store(Path(store)) as connection:
+        found = published_views(connection, with_ledger=with_ledger, wanted=views)
+        return _published(connection, found, target, schema, metadata_sql(with_ledger=with_ledger, wanted=views), steps)
+
+
+def _published(
+    connection: duckdb.DuckDBPyConnection,
+    views: Sequence[PublishedView],
+    target: str | Path,
+    schema: str,
+    metadata: str,
+    steps: Steps,
+) -> Published:
+    names = tuple(view.name for view in views)
+    if is_postgres(str(target)):
+        to_postgres(connection, views, metadata, str(target), schema, steps)
+        return Published(names, shown_target(str(target)))
+    path = Path(target)
+    if path.suffix == ".duckdb":
+        _to_duckdb(connection, views, metadata, path, steps)
+    elif path.suffix or "://" in str(target):
+        raise Refusal(
+            f"the target {path.name} is neither",
+            accepted="FILE.duckdb, a directory for Parquet files, or postgresql://..",
+        )
+    else:
+        _to_parquet(connection, views, metadata, path, steps)
+    return Published(names, str(path))
 
 
 def _to_duckdb(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
 from dpduck.errors import Refusal, StoreError
-from dpduck.frontend.names import quote_text
+from dpduck.frontend.names import fold, quote_text
 
 METADATA = "dpduck_releases"
-_LEDGER_ENTRY = re.compile(r"; ledger entry \d+")
+LEDGER_ENTRY = re.compile(r"; ledger entry \d+")
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,10 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def published_views(connection: duckdb.DuckDBPyConnection, *, with_ledger: bool) -> tuple[PublishedView, ...]:
-    """The private views of the attached store, by name."""
+def published_views(
+    connection: duckdb.DuckDBPyConnection, *, with_ledger: bool, wanted: Sequence[str] = ()
+) -> tuple[PublishedView, ...]:
+    """The private views of the attached store, by name. wanted: names of some; all if none is given."""
     try:
         names = connection.execute(
             "SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
@@ -62,7 +65,12 @@ def published_views(connection: duckdb.DuckDBPyConnection, *, with_ledger: bool)
         raise StoreError("the file is not a dpduck store; accepted: the file <name>_private.duckdb") from None
     if not names:
         raise Refusal("the store has no private view", accepted="CREATE PRIVATE VIEW .. first")
-    return tuple(_view(connection, name, with_ledger) for (name,) in names)
+    present = {fold(name): name for (name,) in names}
+    missing = [name for name in wanted if fold(name) not in present]
+    if missing:
+        raise Refusal(f"there is no private view {missing[0][:80]!r}", accepted=", ".join(present.values())[:400])
+    chosen = {fold(name) for name in wanted} or set(present)
+    return tuple(_view(connection, name, with_ledger) for folded, name in present.items() if folded in chosen)
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, with_ledger: bool) -> PublishedView:
@@ -76,18 +84,20 @@ def _view(connection: duckdb.DuckDBPyConnection, name: str, with_ledger: bool) -
     comment = "" if row is None or row[0] is None else str(row[0])
     return PublishedView(
         name,
-        comment if with_ledger else _LEDGER_ENTRY.sub("", comment),
+        comment if with_ledger else LEDGER_ENTRY.sub("", comment),
         tuple(PublishedColumn(*map(str, column)) for column in columns),
     )
 
 
-def metadata_sql(*, with_ledger: bool) -> str:
+def metadata_sql(*, with_ledger: bool, wanted: Sequence[str] = ()) -> str:
     """A SELECT of one row per private view; who asked and its ledger entry are told only where that is wanted."""
     ledger = ", principal, ledger_id" if with_ledger else ""
+    listed = ", ".join(quote_text(fold(name)) for name in wanted)
+    named = f" AND lower(name) IN ({listed})" if listed else ""
     prices = ", ".join(f"{_number(column)} AS {column}" for column in ("epsilon", "delta", "rho"))
     return (
         f"SELECT name, statement, strategy, {prices}, released_at, rows{ledger} "
-        "FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
+        f"FROM store.dpduck.releases WHERE kind = 'view'{named} ORDER BY name"
     )
 
 

@@ -15,12 +15,14 @@ from dpduck.edges.roots import OpenCursor
 from dpduck.errors import Refusal
 from dpduck.frontend.names import quote_identifier, quote_text
 from dpduck.frontend.sparse_statements import PROJECTION
-from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.intervals import ErrorLaw
+from dpduck.trusted.noise import NoiseKind
+from dpduck.trusted.secrets_file import Steps, no_step
 
 SEED = "_seed"
 """What the name of a projection's second table ends with."""
 
+BEFORE_STORING = "before it is stored"
 _VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
 
@@ -30,6 +32,7 @@ class StoredRelease:
     """A released table. kind: 'answer' (read through dp()) or 'view' (a private view).
 
     laws: for each aggregate and grouping set, how its noise is distributed. epsilon: None for a Gaussian release.
+    scope: of a view that is being made, what its comment says beside the price.
     """
 
     name: str
@@ -44,6 +47,7 @@ class StoredRelease:
     ledger_id: int
     laws: tuple[tuple[ErrorLaw, ...], ...]
     kind: str
+    scope: str = ""
 
     @property
     def guarantee(self) -> str:
@@ -57,10 +61,13 @@ class StoredRelease:
 class ReleaseStore:
     """Reads and writes released tables of a store attached under a name."""
 
-    def __init__(self, open_cursor: OpenCursor, store: str) -> None:
+    def __init__(self, open_cursor: OpenCursor, store: str, steps: Steps = no_step) -> None:
+        """steps: called before a new release is stored, so that others can see that it is there."""
         self._open_cursor = open_cursor
+        self._steps = steps
         self._store = quote_identifier(store)
         self._table = f"{self._store}.dpduck.releases"
+        self._failures = f"{self._store}.dpduck.failures"
 
     def create_tables(self) -> None:
         """The table of releases, where it is not there yet."""
@@ -72,6 +79,7 @@ class ReleaseStore:
                 "rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR, covariances VARCHAR)"
             )
             cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS covariances VARCHAR")
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._failures} (digest VARCHAR, ledger_id BIGINT)")
 
     def table_sql(self, name: str) -> str:
         """A released table's full name."""
@@ -81,6 +89,17 @@ class ReleaseStore:
         """The release of a request, None where it has not been released."""
         found = self._select("WHERE digest = ? AND kind = 'answer'", [digest])
         return found[0] if found else None
+
+    def failure(self, digest: str) -> int | None:
+        """The ledger entry of a request that failed after its charge, None where none did."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(f"SELECT ledger_id FROM {self._failures} WHERE digest = ?", [digest]).fetchone()
+        return None if row is None else int(row[0])
+
+    def put_failure(self, digest: str, ledger_id: int) -> None:
+        """Records that a request failed after its charge: it is said again, not charged for again."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"INSERT INTO {self._failures} VALUES (?, ?)", [digest, ledger_id])
 
     def view(self, name: str) -> StoredRelease | None:
         """A private view by name."""
@@ -99,6 +118,11 @@ class ReleaseStore:
                 f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'", [digest]
             ).fetchone()
         return None if row is None or row[0] is None else str(row[0])
+
+    def column_names(self, name: str) -> list[str]:
+        """The columns of a released table."""
+        with self._open_cursor() as cursor:
+            return [str(row[0]) for row in cursor.execute(f"DESCRIBE {self.table_sql(name)}").fetchall()]
 
     def rows(self, name: str) -> pa.Table:
         """All rows of a released table."""
@@ -128,6 +152,24 @@ class ReleaseStore:
             ).fetchone()
         return row is not None
 
+    def kept_by(self, principal: str) -> tuple[int, int]:
+        """How many releases and views of a principal are in the store, and how many rows they have."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?", [principal]
+            ).fetchone()
+        return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+    def means_something(self, name: str) -> bool:
+        """Whether DuckDB itself has a table of this name: it would be read where no view of the name is any more."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                "SELECT 1 FROM duckdb_views() WHERE internal AND schema_name IN ('main', 'pg_catalog') "
+                "AND lower(view_name) = lower(?)",
+                [name],
+            ).fetchone()
+        return row is not None
+
     def put_table(
         self,
         release: StoredRelease,
@@ -136,6 +178,7 @@ class ReleaseStore:
         covariances: str | None = None,
     ) -> None:
         """Stores a new release with its rows; all of it or nothing."""
+        self._steps(BEFORE_STORING)
         listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
         with self._open_cursor() as cursor:
             cursor.register("dpduck_released_rows", table)
@@ -194,7 +237,8 @@ class ReleaseStore:
         cursor.execute(f"DROP TABLE IF EXISTS {self.table_sql(name)}")
 
     def _insert(self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease) -> None:
-        comment = f"{release.guarantee}; strategy {release.strategy}; ledger entry {release.ledger_id}"
+        scope = f"; {release.scope}" if release.scope else ""
+        comment = f"{release.guarantee}{scope}; strategy {release.strategy}; ledger entry {release.ledger_id}"
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")
         names = cursor.execute(f"DESCRIBE {self.table_sql(release.name)}").fetchall()
         for row in names:

@@ -19,6 +19,7 @@ from dpduck.frontend.released_columns import (
     answer_column,
     highs_column,
     lows_column,
+    raw_column,
     stderr_column,
 )
 from dpduck.frontend.request import Key, Request
@@ -34,6 +35,8 @@ def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str
     for number, aggregate in enumerate(request.aggregates):
         type_name = "BIGINT" if whole[number] else "DOUBLE"
         answers += [(answer_column(number), type_name), (stderr_column(number), "DOUBLE")]
+        if request.treatment.moves and not aggregate.curved:
+            answers += [(raw_column(number), "DOUBLE")]
         if aggregate.curved:
             answers += [(lows_column(number), "DOUBLE[]"), (highs_column(number), "DOUBLE[]")]
     return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answers)
@@ -61,6 +64,8 @@ def released_rows(found: Planned, answers: Sequence[Answer], box: Sandbox) -> pa
         estimates = answer.estimates.astype(np.int64) if is_whole(found, number) else answer.estimates
         columns[answer_column(number)] = pa.array(estimates, from_pandas=True)
         columns[stderr_column(number)] = pa.array(answer.stderrs, from_pandas=True)
+        if answer.raw is not None:
+            columns[raw_column(number)] = pa.array(answer.raw)
         if answer.lows is not None and answer.highs is not None:
             columns[lows_column(number)] = _listed(answer.lows)
             columns[highs_column(number)] = _listed(answer.highs)

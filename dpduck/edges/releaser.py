@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
 
 from dpduck.edges.asker import Asker
 from dpduck.edges.carriers import Carriers
+from dpduck.edges.rehearsal import Shapes, rehearsed
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.roots import OpenCursor
+from dpduck.edges.sandbox import Answered
 from dpduck.edges.turns import Turns
 from dpduck.errors import Refusal, ReleaseFailed
 from dpduck.privacy import Charge
 from dpduck.recovery.intervals import ErrorLaw
+from dpduck.trusted.ask import Ask
+from dpduck.trusted.door import Bill, Door, opened
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.ledger import Ledger
+from dpduck.trusted.workers import Workers
 
 Steps = Callable[[str], None]
 
@@ -36,7 +42,7 @@ class Product:
 class Terms:
     """What is public about a release before anything is counted.
 
-    unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease.
+    unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease. shapes: the columns of its tables.
     """
 
     unit_key: str
@@ -45,6 +51,7 @@ class Terms:
     mechanism: str
     strategy: str
     laws: tuple[tuple[ErrorLaw, ...], ...] = ()
+    shapes: Shapes = ()
 
 
 class Recipe(Protocol):
@@ -52,15 +59,13 @@ class Recipe(Protocol):
 
     terms: Terms
 
-    def check(self) -> None:
-        """Refuses what public facts forbid; computes the price a second time from what will be measured."""
+    def asks(self) -> Sequence[Ask[Any]]:
+        """What will leave, declared before anything is looked at."""
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """The last look at public facts, in the transaction that will count."""
 
-    def produce(
-        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
-    ) -> Product:
+    def produce(self, door: Door, steps: Steps) -> Product:
         """The release itself, after the charge; anything that it raises is hidden, because it could quote data."""
 
 
@@ -75,6 +80,7 @@ class Releaser:
         carriers: Carriers,
         entropy: Entropy,
         steps: Steps,
+        workers: Workers,
     ) -> None:
         self._open_cursor = open_cursor
         self._ledger = ledger
@@ -82,6 +88,8 @@ class Releaser:
         self._carriers = carriers
         self._entropy = entropy
         self._steps = steps
+        self._workers = workers
+        self._answered = Answered()
         self._turns = Turns()
         self._failed: dict[str, int] = {}
 
@@ -98,45 +106,45 @@ class Releaser:
                         accepted="OPTIONS (refresh = '..') for a new release, which is charged for",
                     )
                 return found
-            if digest in self._failed:  # a statement is bound more than once: one failure is charged once
-                raise ReleaseFailed(self._failed[digest])
+            failed = self._failed.get(digest) or self._releases.failure(digest)
+            if failed is not None:  # a statement is bound more than once, and sent again: one failure is charged once
+                raise ReleaseFailed(failed)
             return self._new(digest, recipe(), asker, statement)
 
     def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str) -> StoredRelease:
-        recipe.check()
         terms = recipe.terms
         asker.require_table(terms.table)
-        self._ledger.check(terms.unit_key, terms.charge, principal=asker.name, allotment=asker.share)
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            recipe.recheck(cursor)
-            self._steps("before the charge")
-            ledger_id = self._charge(terms, asker, statement)
-            release = self._produced(cursor, recipe, _described(terms, digest, asker, statement, ledger_id))
+        asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
+        bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
+        asks = recipe.asks()
+        rehearsed(asks, terms.shapes, self._answered, self._workers)
+        with opened(
+            asks,
+            bill,
+            self._ledger,
+            self._open_cursor,
+            recipe.recheck,
+            self._entropy,
+            self._steps,
+            self._workers,
+        ) as door:
+            release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
         if release is None:  # raised here, so that no error that quotes data is its context
-            self._failed[digest] = ledger_id
-            raise ReleaseFailed(ledger_id)
+            self._failed[digest] = door.entry
+            with suppress(duckdb.Error):  # where the store cannot be written, it is known until the process ends
+                self._releases.put_failure(digest, door.entry)
+            raise ReleaseFailed(door.entry)
         self._carriers.carry(release.name, self._releases.table_sql(release.name), release.rows)
         return release
 
-    def _charge(self, terms: Terms, asker: Asker, statement: str) -> int:
-        return self._ledger.charge(
-            terms.unit_key,
-            terms.table,
-            terms.charge,
-            asker.name,
-            statement,
-            terms.mechanism,
-            allotment=asker.share,
-        )
-
-    def _produced(
-        self, cursor: duckdb.DuckDBPyConnection, recipe: Recipe, release: StoredRelease
-    ) -> StoredRelease | None:
+    def _produced(self, door: Door, recipe: Recipe, release: StoredRelease) -> StoredRelease | None:
         """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
         try:
             self._steps("after the charge")
-            product = recipe.produce(cursor, self._ledger.bounding_key, self._entropy, self._steps)
+            door.count()
+            self._steps("after the count")
+            product = recipe.produce(door, self._steps)
+            self._steps("after the noise")
             release = replace(release, rows=product.rows.num_rows)
             self._releases.put_table(release, product.columns, product.rows, product.covariances)
             self._steps("after the release")

@@ -124,6 +124,10 @@ class Sandbox:
         with self.cursor() as connection:
             return _image(connection, expression_sql, columns)
 
+    def copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
+        """Copies of tables, each with one row of NULLs."""
+        self._copy(connection, tables)
+
     def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
         """Copies of tables that are not there yet, or are there with other columns."""
         for table, columns in tables.items():

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from dpduck.accounting import sigma2_of
-from dpduck.edges.projection_release import key_job, require_within
+from dpduck.edges.projection_release import key_scan
 from dpduck.edges.releaser import Product, Steps, Terms
-from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.sparse_request import SparseRequest
-from dpduck.planning.plan import NoiseKind
 from dpduck.sparsequeries.projection_plan import USUAL_ROWS_OF_TABLE
-from dpduck.sparsequeries.session_plan import Declared, SessionPlan, plan_session, total_margin, total_spread
-from dpduck.trusted.discrete_gaussian import LARGEST_VARIANCE
-from dpduck.trusted.discrete_laplace import LARGEST_SCALE
-from dpduck.trusted.entropy import Entropy
-from dpduck.trusted.key_counts import count_keys
-from dpduck.trusted.lazy_histogram import histogram_cost, open_histogram
+from dpduck.sparsequeries.session_plan import Declared, SessionPlan, plan_session, total_margin
+from dpduck.trusted.ask import Ask, EveryKey, Gate, Within
+from dpduck.trusted.door import Door
+from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.trusted.secrets_file import Secrets
-from dpduck.trusted.session_gate import GateLaw, draw_thresholds, gate_cost, measure_total
+from dpduck.trusted.session_gate import GateLaw
 
 Recheck = Callable[[duckdb.DuckDBPyConnection], None]
 FACTS = (("facts", "VARCHAR"),)
@@ -38,6 +35,11 @@ class HistogramLaw:
 
     noise: NoiseKind
     spread: Fraction
+
+    @property
+    def law(self) -> Noise:
+        """The noise to be drawn; refused where it cannot be."""
+        return Noise(self.noise, self.spread)
 
     @property
     def stderr(self) -> float:
@@ -69,7 +71,7 @@ def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPl
 
 def _terms(sparse: SparseRequest, mechanism: str) -> Terms:
     request = sparse.request
-    return Terms(request.unit_key, str(request.table), request.charge, mechanism, sparse.kind)
+    return Terms(request.unit_key, str(request.table), request.charge, mechanism, sparse.kind, shapes=request.shapes)
 
 
 def _facts(values: dict[str, object]) -> Product:
@@ -83,26 +85,20 @@ class HistogramRecipe:
     def __init__(self, sparse: SparseRequest, recheck: Recheck, secrets: Secrets) -> None:
         self._sparse, self._recheck, self._secrets = sparse, recheck, secrets
         self._law = histogram_law(sparse)
+        self._ask = Ask(key_scan(sparse), EveryKey(), self._law.law)
         self.terms = _terms(sparse, f"{self._law.noise.value}, lazy histogram; {COMPUTATIONAL}")
 
-    def check(self) -> None:
-        """Noise that can be drawn; the price from the noise that will be drawn."""
-        _require_drawable(self._law.noise, self._law.spread)
-        cost = histogram_cost(self._sparse.request.unit_bound, self._law.noise, self._law.spread)
-        require_within(cost, self._sparse.request.charge)
+    def asks(self) -> Sequence[Ask[Any]]:
+        """The noisy counts of all keys."""
+        return [self._ask]
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Facts as analysed."""
         self._recheck(cursor)
 
-    def produce(
-        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
-    ) -> Product:
-        """Exact counts, noise of the keys that have rows, a fresh secret for all others."""
-        counts = count_keys(cursor, key_job(self._sparse), bounding_key)
-        steps("after the count")
-        histogram = open_histogram(counts, self._law.noise, self._law.spread, entropy)
-        self._secrets.put(secret_name(self._sparse.digest()), histogram.to_bytes())
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """Noise of the keys that have rows, a fresh secret for all others."""
+        self._secrets.put(secret_name(self._sparse.digest()), door.answer(self._ask))
         steps("after the secret")
         return _facts({"noise": self._law.noise.name, "spread": self._law.spread})
 
@@ -113,46 +109,39 @@ class SessionRecipe:
     def __init__(self, sparse: SparseRequest, recheck: Recheck, secrets: Secrets) -> None:
         self._sparse, self._recheck, self._secrets = sparse, recheck, secrets
         self._plan = session_plan(sparse)
-        noise = self._plan.law.noise.value
+        law, scan = self._plan.law, key_scan(sparse)
+        law.gate_ask(scan)  # refused here where its noise cannot be drawn: after the total, that would tell of it
+        self._total = law.total_ask(scan)
+        self._gates = gates_within(sparse, self._total)
+        noise = law.noise.value
         self.terms = _terms(sparse, f"{noise}, session: sparse vector and multiplicative weights")
 
-    def check(self) -> None:
-        """Noise that can be drawn; the price of a plan for the guessed number of rows, as of any other."""
-        law = self._plan.law
-        _require_gate_drawable(law)
-        require_within(gate_cost(law), self._sparse.request.charge)
+    def asks(self) -> Sequence[Ask[Any]]:
+        """The noisy number of rows, and a gate that is planned for it, within what is left of the price."""
+        return [self._total, self._gates]
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Facts as analysed."""
         self._recheck(cursor)
 
-    def produce(
-        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
-    ) -> Product:
+    def produce(self, door: Door, steps: Steps) -> Product:
         """The noisy number of rows, the plan for it, the noise of all thresholds."""
         request, beta = self._sparse.request, float(self._sparse.options.beta)
-        counts = count_keys(cursor, key_job(self._sparse), bounding_key)
-        steps("after the count")
-        if self._plan.law.total_spread != total_spread(request.charge, request.unit_bound):
-            raise InternalError("the number of rows is not measured as planned")
-        noisy = measure_total(counts, self._plan.law, entropy)
+        noisy = door.answer(self._total)
         plan = session_plan(self._sparse, max(1.0, noisy + total_margin(request.charge, request.unit_bound, beta)))
-        _require_gate_drawable(plan.law)
-        require_within(gate_cost(plan.law), request.charge)
-        self._secrets.put(secret_name(self._sparse.digest()), draw_thresholds(plan.law, entropy))
+        gate = plan.law.gate_ask(self._total.scan)
+        door.admit(gate, self._gates)
+        self._secrets.put(secret_name(self._sparse.digest()), door.answer(gate))
         steps("after the secret")
         return _facts(plan_to_facts(plan, noisy))
 
 
-def _require_gate_drawable(law: GateLaw) -> None:
-    """Everything a session will ever draw: a measured answer that cannot be drawn would tell that it was due."""
-    _require_drawable(NoiseKind.LAPLACE, law.threshold_scale, law.question_scale)
-    _require_drawable(law.noise, law.spread, law.total_spread)
-
-
-def _require_drawable(noise: NoiseKind, *spreads: Fraction) -> None:
-    if max(spreads) > (LARGEST_SCALE if noise is NoiseKind.LAPLACE else LARGEST_VARIANCE):
-        raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
+def gates_within(sparse: SparseRequest, total: Ask[int]) -> Ask[None]:
+    """A gate that costs what the noisy number of rows leaves of the price."""
+    charge, paid = sparse.request.charge, total.cost
+    if charge.epsilon is None or paid.epsilon is None:
+        return Ask(total.scan, Within(charge.rho - paid.rho, pure=False, kinds=(Gate,)))
+    return Ask(total.scan, Within(charge.epsilon - paid.epsilon, pure=True, kinds=(Gate,)))
 
 
 def plan_to_facts(plan: SessionPlan, noisy_total: int) -> dict[str, object]:

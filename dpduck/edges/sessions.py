@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 
 from dpduck.edges.key_questions import Asked
-from dpduck.edges.projection_release import key_job
+from dpduck.edges.projection_release import key_scan
 from dpduck.edges.releaser import Steps
 from dpduck.edges.roots import OpenCursor
 from dpduck.edges.session_release import plan_from_facts, secret_name
@@ -19,11 +19,13 @@ from dpduck.errors import Refusal, StoreError
 from dpduck.frontend.sparse_request import SparseRequest
 from dpduck.sparsequeries.hypothesis import Hypothesis
 from dpduck.sparsequeries.session_plan import SessionPlan
+from dpduck.trusted.ask import UNITS
+from dpduck.trusted.door import reopened
 from dpduck.trusted.entropy import Entropy
-from dpduck.trusted.key_counts import KeyDigests, count_keys
+from dpduck.trusted.key_counts import KeyDigests
 from dpduck.trusted.ledger import Ledger
-from dpduck.trusted.secrets_file import required
-from dpduck.trusted.session_gate import UNITS, SessionGate
+from dpduck.trusted.session_gate import SessionGate
+from dpduck.trusted.workers import Workers
 
 Recheck = Callable[[duckdb.DuckDBPyConnection], None]
 Analysed = Callable[[], tuple[SparseRequest, Recheck]]
@@ -54,8 +56,15 @@ class Sessions:
     """Every open session of an engine; askers of one session come one after the other."""
 
     def __init__(
-        self, open_cursor: OpenCursor, ledger: Ledger, store: SparseStore, entropy: Entropy, steps: Steps
+        self,
+        open_cursor: OpenCursor,
+        ledger: Ledger,
+        store: SparseStore,
+        entropy: Entropy,
+        steps: Steps,
+        workers: Workers,
     ) -> None:
+        self._workers = workers
         self._open_cursor = open_cursor
         self._ledger = ledger
         self._store = store
@@ -181,12 +190,10 @@ class Sessions:
                 f"the policy of {named.table} changed since {named.name!r} was made: it repeats its answers alone",
                 accepted="DROP PRIVATE SESSION and CREATE PRIVATE SESSION, which pays",
             )
-        thresholds = required(self._ledger.secrets, secret_name(named.digest))
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            recheck(cursor)
-            counts = count_keys(cursor, key_job(sparse), self._ledger.bounding_key)
-        return SessionGate(plan.law, thresholds, counts, self._entropy)
+        return reopened(
+            plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),
+            self._ledger, self._open_cursor, recheck, self._entropy, self._workers,
+        )  # fmt: skip
 
 
 def _fence(digest: str) -> str:

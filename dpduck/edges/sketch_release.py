@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,14 +15,13 @@ from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.edges.sandbox import sandbox
 from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.request import Request
-from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.intervals import ErrorLaw
 from dpduck.summaries.design import SketchDesign
+from dpduck.trusted.ask import Ask, IntegerArray, Scan, Sketch
 from dpduck.trusted.contribution import Contribution
-from dpduck.trusted.count_sketch import PRIME, SketchHashes, draw_hashes, draw_sketch, sketch_cost
-from dpduck.trusted.counting import count_exactly
-from dpduck.trusted.discrete_laplace import LARGEST_SCALE
-from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.count_sketch import PRIME, SketchHashes
+from dpduck.trusted.door import Door
+from dpduck.trusted.noise import Noise, NoiseKind
 
 SKETCH_COLUMNS = (
     ("sketch_row", "INTEGER"), ("bucket", "BIGINT"), ("n", "BIGINT"), ("buckets", "BIGINT"),
@@ -39,6 +39,7 @@ class SketchRecipe:
             raise Refusal("a sketch has no ranges", accepted="columns, or another summary")
         self._request = request
         self._design = design
+        self._ask = sketch_ask(request, design)
         self._recheck = recheck
         self.terms = Terms(
             unit_key=request.unit_key,
@@ -47,34 +48,29 @@ class SketchRecipe:
             mechanism=f"{NoiseKind.LAPLACE.value}, count sketch",
             strategy="sketch",
             laws=((ErrorLaw(NoiseKind.LAPLACE, design.scale, design.variance),),),
+            shapes=request.shapes,
         )
 
-    def check(self) -> None:
-        """The price, computed a second time from the sketch that will be drawn."""
-        if self._design.scale > LARGEST_SCALE:
-            raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon")
-        cost = sketch_cost(self._design.scale, self._design.rows, self._request.unit_bound)
-        if self._request.charge.epsilon is None or cost > self._request.charge.epsilon:
-            raise InternalError("the sketch costs more than the statement; nothing was charged")
+    def asks(self) -> Sequence[Ask[Any]]:
+        """The buckets."""
+        return [self._ask]
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Facts as analysed, and SQL around the release that binds."""
         self._recheck(cursor)
 
-    def produce(
-        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
-    ) -> Product:
-        """Exact counts, their noisy sketch."""
-        request, design = self._request, self._design
-        numbers = label_numbers(request)
-        hashes = draw_hashes(design.rows, design.width, len(request.keys), entropy)
-        counts = count_exactly(
-            cursor, counting_job(request, [Contribution(request.aggregates[0].condition)]), bounding_key
-        )
-        steps("after the count")
-        table = draw_sketch(counts, hashes, numbers, design.scale, entropy)
-        steps("after the noise")
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """The noisy sketch of the counts."""
+        hashes, table = door.answer(self._ask)
         return Product(SKETCH_COLUMNS, _rows(table, hashes))
+
+
+def sketch_ask(request: Request, design: SketchDesign) -> Ask[tuple[SketchHashes, IntegerArray]]:
+    """What will leave; refuses noise that cannot be drawn."""
+    noise = Noise(NoiseKind.LAPLACE, design.scale)
+    bound = request.unit_bound
+    scan = Scan(counting_job(request, [Contribution(request.aggregates[0].condition)]), bound)
+    return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), noise)
 
 
 def label_numbers(request: Request) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:

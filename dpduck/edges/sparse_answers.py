@@ -12,9 +12,9 @@ from dpduck.edges.listings import Value, rows_sql
 from dpduck.edges.session_release import HistogramLaw
 from dpduck.edges.sessions import HYPOTHESIS, MEASURED
 from dpduck.edges.sparse_store import Answered, Named
-from dpduck.planning.plan import NoiseKind
 from dpduck.sparsequeries.session_plan import SessionPlan
-from dpduck.trusted.session_gate import UNITS
+from dpduck.trusted.ask import UNITS
+from dpduck.trusted.noise import NoiseKind
 
 COLUMNS = (
     ("question", "VARCHAR"), ("answer", "DOUBLE"), ("margin", "DOUBLE"), ("source", "VARCHAR"), ("updated", "BOOLEAN"),

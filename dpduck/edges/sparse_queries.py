@@ -40,6 +40,7 @@ from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.lazy_histogram import LazyHistogram
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.secrets_file import required
+from dpduck.trusted.workers import Workers
 
 OWNER_NAME = "owner"
 LISTED = (
@@ -62,6 +63,7 @@ class SparseQueries:
         ledger: Ledger,
         store: SparseStore,
         steps: Steps,
+        workers: Workers,
     ) -> None:
         self._open_cursor = open_cursor
         self._policies = policies
@@ -71,7 +73,7 @@ class SparseQueries:
         self._ledger = ledger
         self._store = store
         self._steps = steps
-        self._sessions = Sessions(open_cursor, ledger, store, operating_system_entropy(), steps)
+        self._sessions = Sessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
         self._last_drop: tuple[str, str] | None = None
@@ -79,7 +81,7 @@ class SparseQueries:
 
     def create(self, statement: CreateSparse, text: str, asker: Asker) -> str:
         """Releases what the statement asks for, under its name."""
-        sparse = self._analysed(statement)
+        sparse = self._analysed(statement, asker)
         asker.require_tables(sparse.request.asked_tables)
         if statement.kind == PROJECTION:
             return listings.status(self._create_projection(sparse, statement, text, asker))
@@ -115,7 +117,7 @@ class SparseQueries:
 
     def explain(self, statement: CreateSparse, asker: Asker) -> str:
         """SQL that compares the ways of answering what is declared; it spends nothing and opens no private row."""
-        sparse = self._analysed(statement)
+        sparse = self._analysed(statement, asker)
         asker.require_tables(sparse.request.asked_tables)
         return explained(sparse)
 
@@ -125,7 +127,7 @@ class SparseQueries:
         named = self._askable(name, asker)
         with self._open_cursor() as cursor:
             if isinstance(keys, str):
-                asked = selected_questions(cursor, named.keys, keys, Catalog(cursor, self._policies))
+                asked = selected_questions(cursor, named.keys, keys, Catalog(cursor, self._policies, None, asker))
             else:
                 asked = listed_questions(cursor, named.keys, keys, weights)
         if named.kind == HISTOGRAM:
@@ -161,7 +163,7 @@ class SparseQueries:
         if histogram is None:
             histogram = LazyHistogram.from_bytes(required(self._ledger.secrets, secret_name(named.digest)))
             self._histograms[named.digest] = histogram
-        values = histogram.values(asked.digests, law.noise, law.spread).tolist()
+        values = histogram.values(asked.digests, law.law).tolist()
         self._steps("values computed")
         with self._lock:
             released = self._store.released(named.digest, asked.keys(), values)
@@ -260,10 +262,10 @@ class SparseQueries:
     def _rechecking(self, sparse: SparseRequest) -> Callable[[duckdb.DuckDBPyConnection], None]:
         return lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request)
 
-    def _analysed(self, statement: CreateSparse) -> SparseRequest:
+    def _analysed(self, statement: CreateSparse, asker: Asker | None = None) -> SparseRequest:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies)), cursor)
+            return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies, None, asker)), cursor)
 
 
 def may_ask(named: Named, asker: Asker) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from dpduck.edges.roots import OpenCursor
+from dpduck.errors import InternalError
 from dpduck.frontend.names import quote_identifier
 from dpduck.frontend.sparse_keys import KeyPart
 from dpduck.frontend.sparse_request import SparseRequest
@@ -107,6 +108,16 @@ class SparseStore:
         """Takes a name away; state and answers stay."""
         with self._open_cursor() as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.sparse_names WHERE lower(name) = lower(?)", [name])
+
+    def paid_by(self, named: Named) -> int:
+        """The entry of the ledger that paid for it."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT ledger_id FROM {self._schema}.releases WHERE name = ? AND kind = 'answer'", [named.release]
+            ).fetchone()
+        if row is None:
+            raise InternalError("a session of no release")
+        return int(row[0])
 
     def facts(self, named: Named) -> str:
         """The public facts of a release."""

@@ -55,6 +55,7 @@ def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bo
         if row[1]:
             raise StoreError("the store is attached read-only, so nothing can be charged; accepted: DETACH it first")
         return False
+    new = files.store is not None and not files.store.exists()
     place = quote_text(":memory:" if files.store is None else str(files.store))
     # READ_WRITE even where the database is read-only: a release writes to the store alone
     options = "READ_WRITE" if files.store is None else f"READ_WRITE, STORAGE_VERSION '{STORAGE_VERSION}'"
@@ -65,6 +66,8 @@ def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bo
             "the store cannot be opened: it is no DuckDB file, or another process has it open; "
             "accepted: the file that dpduck made, in one process at a time"
         ) from None
+    if new and files.store is not None:
+        files.store.chmod(0o600)  # its ledger says who asked what
     return True
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import duckdb
 
@@ -12,23 +13,21 @@ from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.releaser import Product, Recipe, Steps, Terms
 from dpduck.edges.sketch_release import SketchRecipe
 from dpduck.edges.summary_rows import summary_columns, summary_rows
-from dpduck.errors import InternalError, Refusal
+from dpduck.errors import InternalError
 from dpduck.frontend.request import Request
 from dpduck.frontend.summary import Summary
-from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.intervals import ErrorLaw
 from dpduck.summaries.consistency import with_parents
 from dpduck.summaries.design import SketchDesign, SummaryDesign, candidates, designed_sketch
-from dpduck.summaries.estimators import EstimatedSummary, estimated, with_priorities
-from dpduck.summaries.moments import empty_moments
+from dpduck.summaries.estimators import EstimatedSummary, estimated, with_loss, with_priorities
+from dpduck.summaries.moments import empty_moments, noise_variance
+from dpduck.trusted.ask import Ask, Layers, Scan, Total
 from dpduck.trusted.contribution import Contribution
-from dpduck.trusted.counting import count_exactly
-from dpduck.trusted.discrete_laplace import LARGEST_SCALE
-from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.door import Door
 from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.range_nodes import node_sensitivity, sparse_counts
-from dpduck.trusted.row_total import noisy_total, total_cost
-from dpduck.trusted.summary_sampler import NoisySummary, draw_summary, summary_cost
+from dpduck.trusted.noise import Noise, NoiseKind
+from dpduck.trusted.range_nodes import node_sensitivity
+from dpduck.trusted.summary_sampler import NoisySummary
 from dpduck.workload.dyadic import Axis
 
 Recheck = Callable[[duckdb.DuckDBPyConnection], None]
@@ -110,6 +109,12 @@ class SummaryRecipe:
         self._radix = radix_of(request, self._axes)
         self._design = summary_candidates(request)[0]
         self._total_scale = total_scale(request)
+        bound = request.unit_bound
+        job = counting_job(plain_keys(request), [Contribution(request.aggregates[0].condition)])
+        scan = Scan(job, bound)
+        laplace, total = NoiseKind.LAPLACE, self._total_scale
+        self._layers = Ask(scan, Layers(self._axes, self._radix), Noise(laplace, self._design.plan.scale))
+        self._total = None if total is None else Ask(scan, Total(), Noise(laplace, total))
         counted = "" if self._total_scale is None else ", noisy total"
         self.terms = Terms(
             unit_key=request.unit_key,
@@ -118,40 +123,43 @@ class SummaryRecipe:
             mechanism=f"{NoiseKind.LAPLACE.value}, {self._design.method} summary{counted}",
             strategy=self._design.method,
             laws=((summary_law(self._design),),),
+            shapes=request.shapes,
         )
 
-    def check(self) -> None:
-        """The price, computed a second time from the layers that will be drawn."""
-        if max(self._design.plan.scale, self._total_scale or 0) > LARGEST_SCALE:
-            raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon")
-        cost = summary_cost(self._design.plan, self._request.unit_bound * node_sensitivity(self._axes))
-        if self._total_scale is not None:
-            cost += total_cost(self._total_scale, self._request.unit_bound)
-        if self._request.charge.epsilon is None or cost > self._request.charge.epsilon:
-            raise InternalError("the summary costs more than the statement; nothing was charged")
+    def asks(self) -> Sequence[Ask[Any]]:
+        """The noisy number of rows where it is asked for, and the layers."""
+        return [self._layers] if self._total is None else [self._total, self._layers]
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Facts as analysed, and SQL around the release that binds."""
         self._recheck(cursor)
 
-    def produce(
-        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
-    ) -> Product:
-        """Exact counts of occupied cells, the noisy summary, its estimates."""
-        request = self._request
-        counts = count_exactly(
-            cursor, counting_job(plain_keys(request), [Contribution(request.aggregates[0].condition)]), bounding_key
-        )
-        steps("after the count")
-        design = self._design
-        if self._total_scale is not None:
-            design = self._for_total(noisy_total(counts, self._total_scale, entropy))
-        drawn = draw_summary(sparse_counts(counts, self._axes, self._radix), design.plan, entropy)
-        steps("after the noise")
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """The noisy summary of occupied cells, its estimates."""
+        request, design = self._request, self._design
+        total = None
+        if self._total is not None:
+            total = door.answer(self._total)
+            design = self._for_total(total)
+        drawn = door.answer(self._layers, design.plan)
         if has_parents(asked_summary(request), self._axes) and design.method in CHECKED:
             drawn = with_parents(drawn, self._radix, self._axes)
-        rows = summary_rows(request, self._estimated(design, drawn), self._radix, self._axes)
-        return Product(summary_columns(request), rows)
+        estimates = self._with_loss(self._estimated(design, drawn), design, total)
+        return Product(summary_columns(request), summary_rows(request, estimates, self._radix, self._axes))
+
+    def _with_loss(self, estimates: EstimatedSummary, design: SummaryDesign, total: int | None) -> EstimatedSummary:
+        """What sums over filtered rows miss, by the noisy number of rows, or by EXPECT ROWS where all are asked."""
+        request, summary = self._request, asked_summary(self._request)
+        if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in self._axes):
+            return estimates
+        nodes = node_sensitivity(self._axes)
+        gained = design.cells * empty_moments(design.scale, design.theta, estimates.tau, design.sides).mean
+        if total is not None and self._total_scale is not None:
+            return with_loss(estimates, total * nodes, noise_variance(float(self._total_scale)) * nodes**2, gained)
+        narrowed = request.filters or request.aggregates[0].condition or request.public_digests
+        everything = not narrowed and len(request.reads) <= 1
+        guess = summary.expect_rows if everything else None
+        return with_loss(estimates, None if guess is None else guess * nodes, 0.0, gained)
 
     def _for_total(self, total: int) -> SummaryDesign:
         """The design for a noisy total: the method and the noise, and so the price, are those that were checked."""

@@ -13,6 +13,7 @@ from dpduck.frontend.released_columns import (
     GROUPING_ID,
     GROUPING_SET,
     answer_column,
+    chance_column,
     raw_column,
     stderr_column,
     variance_column,
@@ -33,7 +34,7 @@ def summary_columns(request: Request) -> tuple[tuple[str, str], ...]:
         level, node = node_columns(key)
         keys += [(level, "INTEGER"), (node, "BIGINT")]
     numbers = ((answer_column(0), "DOUBLE"), (stderr_column(0), "DOUBLE"))
-    more = ((raw_column(0), "BIGINT"), (variance_column(0), "DOUBLE"))
+    more = ((raw_column(0), "BIGINT"), (variance_column(0), "DOUBLE"), (chance_column(0), "DOUBLE"))
     return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *numbers, *more)
 
 
@@ -68,6 +69,7 @@ def summary_rows(
             answer_column(0): pa.array(summary.weights),
             stderr_column(0): pa.array(np.sqrt(summary.variances)),
             raw_column(0): pa.array(summary.counts),
-            variance_column(0): pa.array(summary.variances),
+            variance_column(0): pa.array(summary.sums, from_pandas=True),
+            chance_column(0): pa.array(summary.chances),
         }
     )

@@ -12,7 +12,7 @@ from dpduck.frontend.request import Request
 from dpduck.frontend.synthetic_options import SyntheticOptions
 from dpduck.frontend.synthetic_request import SyntheticRequest
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.planning.plan import Plan
 from dpduck.synthetic.distribution import LARGEST_TABLE
 from dpduck.synthetic.mwem import Method, Pool
 from dpduck.synthetic.schedule import (
@@ -26,8 +26,7 @@ from dpduck.synthetic.schedule import (
 )
 from dpduck.synthetic.tables import largest_table
 from dpduck.synthetic.workloads import LARGEST_HISTOGRAM, pool_of
-from dpduck.trusted.discrete_gaussian import LARGEST_VARIANCE
-from dpduck.trusted.discrete_laplace import LARGEST_SCALE
+from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 MOST_ROUNDS = 64
@@ -156,8 +155,8 @@ def _mwem(request: SyntheticRequest) -> Mechanism:
 
 
 def _require_drawable(pure: bool, spreads: list[Fraction]) -> None:
-    if max(spreads) > (LARGEST_SCALE if pure else LARGEST_VARIANCE):
-        raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
+    """Noise that the samplers cannot draw is refused when it is made, here from public numbers."""
+    Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(spreads))
 
 
 def explained_synthetic(request: SyntheticRequest) -> str:

@@ -5,28 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from dpduck.edges.counting_jobs import counting_job
+from dpduck.edges.interview import Interview
 from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.edges.synthetic_plan import Mechanism
 from dpduck.errors import InternalError
 from dpduck.frontend.synthetic_request import SyntheticRequest
-from dpduck.privacy import Charge
+from dpduck.planning.plan import noisy_queries
 from dpduck.recovery.recover import recover
 from dpduck.synthetic.distribution import Component, Distribution
 from dpduck.synthetic.mwem import synthesise
 from dpduck.synthetic.observations import Observation
 from dpduck.synthetic.tables import fit_tables
+from dpduck.trusted.ask import Ask, IntegerArray, Scan, Table
 from dpduck.trusted.contribution import Contribution
-from dpduck.trusted.counting import count_exactly
-from dpduck.trusted.entropy import Entropy
-from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.interrogation import Interrogation, interrogation_cost
-from dpduck.trusted.measure import compiled_cost, measure
+from dpduck.trusted.door import Door
 
 COLUMNS = (("component", "INTEGER"), ("cell", "INTEGER"), ("probability", "DOUBLE"))
 
@@ -49,7 +48,14 @@ class SyntheticRecipe:
         recheck: Callable[[duckdb.DuckDBPyConnection], None],
     ) -> None:
         self._request, self._mechanism, self._recheck = request, mechanism, recheck
-        base = request.base
+        base, bound = request.base, request.base.unit_bound
+        scan = Scan(counting_job(base, (Contribution(""),)), bound)
+        self._interview: Interview | None = None
+        self._tables: list[Ask[tuple[IntegerArray, ...]]] = []
+        if mechanism.pool is not None and mechanism.schedule is not None:
+            self._interview = Interview(mechanism.pool, mechanism.schedule, scan)
+        elif mechanism.plan is not None:
+            self._tables = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(mechanism.plan)]
         noise = "discrete Gaussian" if base.charge.epsilon is None else "discrete Laplace"
         choices = {"mwem": "exact exponential mechanism and "}.get(mechanism.name, "")
         self.terms = Terms(
@@ -58,59 +64,34 @@ class SyntheticRecipe:
             charge=base.charge,
             mechanism=f"{choices}{noise}, {mechanism.name}",
             strategy=mechanism.name,
+            shapes=base.shapes,
         )
 
-    def check(self) -> None:
-        """The price, computed a second time from what will be asked; more than the request's is a defect."""
-        base, schedule, plan = self._request.base, self._mechanism.schedule, self._mechanism.plan
-        pure = base.charge.epsilon is not None
-        if schedule is not None:
-            asked = ((question.chooses, question.parameter) for question in schedule.questions())
-            total = interrogation_cost(asked, base.unit_bound, pure)
-            cost = Charge.pure(total) if pure else Charge.concentrated(total)
-        elif plan is not None:
-            cost = compiled_cost([plan], base.unit_bound)
-        else:
-            raise InternalError("a mechanism that measures nothing")
-        price, limit = (cost.epsilon, base.charge.epsilon) if pure else (cost.rho, base.charge.rho)
-        if price is None or limit is None or price > limit:
-            raise InternalError("the questions cost more than the statement; nothing was charged")
+    def asks(self) -> Sequence[Ask[Any]]:
+        """MWEM's questions, or the tables of a plan."""
+        return self._interview.asks if self._interview is not None else self._tables
 
     def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Facts as analysed."""
         self._recheck(cursor)
 
-    def produce(
-        self, cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, entropy: Entropy, steps: Steps
-    ) -> Product:
-        """Exact counts, questions about them, the fit."""
-        counts = count_exactly(cursor, counting_job(self._request.base, (Contribution(""),)), bounding_key)
-        steps("after the count")
-        model = self._asked(counts, entropy) if self._mechanism.schedule else self._measured(counts, entropy)
-        steps("after the noise")
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """Questions about the counts, the fit."""
+        model = self._measured(door) if self._interview is None else self._questioned(self._interview, door)
         return Product(COLUMNS, model_rows(model), model_text(model))
 
-    def _asked(self, counts: ExactCounts, entropy: Entropy) -> Model:
-        base, one = self._request.base, self._mechanism
+    def _questioned(self, interview: Interview, door: Door) -> Model:
+        one = self._mechanism
         if one.pool is None or one.schedule is None or one.method is None:
             raise InternalError("MWEM without a schedule")
-        interviewer = Interrogation(
-            counts,
-            one.pool.families,
-            whole=one.pool.whole,
-            pure=one.schedule.pure,
-            limit=one.schedule.amount,
-            unit_bound=base.unit_bound,
-            entropy=entropy,
-        )
-        found = synthesise(one.pool, one.schedule, one.method, interviewer)
+        found = synthesise(one.pool, one.schedule, one.method, interview.through(door))
         return Model(found.distribution, found.records)
 
-    def _measured(self, counts: ExactCounts, entropy: Entropy) -> Model:
+    def _measured(self, door: Door) -> Model:
         plan = self._mechanism.plan
         if plan is None:
             raise InternalError("tables without a plan")
-        answers = recover(plan, measure(counts, plan, 0, self._request.base.unit_bound, entropy))
+        answers = recover(plan, [noisy[0] for noisy in door.tables(self._tables)])
         observations = [
             Observation(marginal, np.asarray(answer, np.float64), max(variance, 1e-9))
             for marginal, answer, variance in zip(plan.workload.marginals, answers, plan.variances, strict=True)

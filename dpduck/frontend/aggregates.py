@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpduck.domain import ValueDomain
+from dpduck.domain import RangeDomain, ValueDomain
 from dpduck.frontend.allowlist import check_row_local
 from dpduck.frontend.conditions import safe_sql, sql_of
 from dpduck.frontend.dialect import BOUNDS
@@ -19,7 +19,7 @@ from dpduck.frontend.request import Aggregate, Operand, SourceColumn
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import resolve
 from dpduck.frontend.value_grid import Grid
-from dpduck.frontend.value_ranges import grid_of, literal, with_clamped_columns
+from dpduck.frontend.value_ranges import ClampOf, grid_of, literal, with_clamped_columns
 
 PER_ROW, PER_GROUP = "contribution_bounds_per_row", "contribution_bounds_per_group"
 FARTHEST = Fraction(10**15)
@@ -121,7 +121,7 @@ class AggregateReader:
             return None
         grid = grid_of(column, self._clamp)
         certain = self.types.get(sql_of(column)) not in _FLOATS
-        return self._settled(column, column, grid, "") if certain and grid is not None else None
+        return self._settled(column, column, grid, "", self._clamp) if certain and grid is not None else None
 
     def _distinct(self, node: exp.Expr, argument: exp.Expr) -> Aggregate:
         column = resolve(argument, self.source.scope).unnest()
@@ -132,6 +132,8 @@ class AggregateReader:
                 present = self._safe(exp.Is(this=column, expression=exp.Null()).not_())
                 once = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
                 return Aggregate(present, sql_of(node), "count", once)
+        if isinstance(domain, RangeDomain) and domain.type_name in _INTEGERS and domain.step == "1":
+            domain = None if domain.with_edges else ValueDomain(domain.type_name, domain.edges)
         if not isinstance(domain, ValueDomain) or domain.other is not None:
             raise refusal(
                 node,
@@ -158,11 +160,13 @@ class AggregateReader:
             raise refusal(node, f"{PER_GROUP} does not apply to {_name(node)}", f"{PER_ROW} => (0, 100)")
         per_group = by_group if PER_GROUP in bounds else ""
         given = bounds.get(PER_GROUP) or bounds.get(PER_ROW)
-        grid = (
-            grid_of(expression, self._clamp) if not bounds or not isinstance(expression.unnest(), exp.Column) else None
-        )
+        clamp_of, grid = self._clamp, None
+        if not bounds or not isinstance(expression.unnest(), exp.Column):
+            grid = grid_of(expression, self._clamp)
         if given is not None:
             grid = Grid(given[0], given[1], self._step(expression, given))
+        elif grid is None:
+            clamp_of, grid = self._declared, grid_of(expression, self._declared)
         if grid is None:
             raise refusal(
                 argument,
@@ -170,11 +174,12 @@ class AggregateReader:
                 f"CLAMP .. BETWEEN .. AND .. in the policy, {_name(node)}(least(greatest(x, 0), 100)), or "
                 f"{PER_ROW} => (0, 100)",
             )
-        return self._settled(argument, expression, grid, per_group, bounded=given is not None)
+        return self._settled(argument, expression, grid, per_group, None if given is not None else clamp_of)
 
     def _settled(
-        self, place: exp.Expr, expression: exp.Expr, grid: Grid | None, per_group: str, bounded: bool = False
+        self, place: exp.Expr, expression: exp.Expr, grid: Grid | None, per_group: str, clamp_of: ClampOf | None
     ) -> Operand:
+        """clamp_of: the bounds of columns, None where those of the whole expression were given."""
         if grid is None or max(abs(grid.low), abs(grid.high)) > FARTHEST or 0 < grid.high - grid.low < NARROWEST:
             raise refusal(place, "these bounds are too far from 0 or too close", "bounds from -1e15 to 1e15")
         settled = grid.settled()
@@ -184,7 +189,7 @@ class AggregateReader:
         if plain:
             sql = f"CAST({sql_of(column)} AS DOUBLE)"
         else:
-            inner = expression if bounded else with_clamped_columns(expression, self._clamp, self.types)
+            inner = expression if clamp_of is None else with_clamped_columns(expression, clamp_of, self.types)
             sql = f"try(CAST(({sql_of(inner)}) AS DOUBLE))"
         certain = plain and type_name not in _FLOATS
         return Operand(sql, settled.low, settled.high, settled.step, per_group, certain)
@@ -250,6 +255,19 @@ class AggregateReader:
     def _clamp(self, column: exp.Column) -> Clamp | None:
         relation = self.source.relation(column.table)
         return None if relation is None else relation.policy.clamp(column.name)
+
+    def _declared(self, column: exp.Column) -> Clamp | None:
+        """The clamp of a column, or else the bounds of the RANGE that is its domain; values outside count as a bound.
+
+        Of integers the last value inside is the upper bound, and other types get a step as clamps without one do.
+        """
+        clamp, relation = self._clamp(column), self.source.relation(column.table)
+        domain = None if relation is None or clamp is not None else relation.domain(column.name)
+        if not isinstance(domain, RangeDomain) or domain.unit:
+            return clamp
+        if domain.type_name in _INTEGERS:
+            return Clamp(column.name, domain.edges[0], str(int(domain.upper) - 1), "1")
+        return Clamp(column.name, domain.edges[0], domain.upper, "0")
 
     def _boolean(self, node: exp.Expr) -> str:
         expression = resolve(node, self.source.scope)

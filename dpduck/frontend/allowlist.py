@@ -9,8 +9,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpduck.errors import Refusal
-from dpduck.frontend.argument_rules import check_arguments, check_size
+from dpduck.frontend.argument_rules import check_arguments
 from dpduck.frontend.positions import refusal, word_of
+from dpduck.frontend.row_costs import check_size
 
 STRUCTURE: tuple[type[exp.Expr], ...] = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Tuple, exp.Var, exp.Interval,

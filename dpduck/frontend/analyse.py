@@ -16,6 +16,7 @@ from dpduck.frontend.answers import AnswerReader, has_aggregate
 from dpduck.frontend.binding import check_binding, check_shadowing
 from dpduck.frontend.conditions import safe_sql
 from dpduck.frontend.dialect import DifferentialPrivacy
+from dpduck.frontend.excluded_cells import possible_cells
 from dpduck.frontend.grouping import RANGE_END, Grouping, range_text, read_grouping
 from dpduck.frontend.interval_filters import with_intervals
 from dpduck.frontend.keys import KeyBuilder
@@ -28,7 +29,15 @@ from dpduck.frontend.private_keys import require_counts, require_selectable, sel
 from dpduck.frontend.public_facts import Column, PublicFacts
 from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
 from dpduck.frontend.row_source import read_row_source
-from dpduck.frontend.row_sql import column_types, content_sql, from_sql, unit_lookup, unit_sql
+from dpduck.frontend.row_sql import (
+    column_types,
+    content_sql,
+    from_sql,
+    source_of,
+    unit_lookup,
+    unit_sql,
+    unit_type,
+)
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import resolve
 from dpduck.frontend.statements import Ask
@@ -93,11 +102,15 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
         ),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
+        moved=options.treatment.moves or options.summary is not None,
     )
     sets, repeated = _grouping_sets(grouping, keys)
     if options.selection is not None:
         require_selectable(keys, sets, clause or select)
-    released = with_summary_columns(released_select(select, items, answers, repeated), items, keys, options.summary)
+    plain = options.summary is None and options.selection is None
+    possible = _possible_cells(select, keys, builder.sources, source, facts) if plain else None
+    around = released_select(select, items, answers, repeated, possible)
+    released = with_summary_columns(around, items, keys, options.summary)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
@@ -110,9 +123,21 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     request = with_intervals(request, source.policy)
     request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
     check_shadowing(select, facts)
-    check_binding(request, source, [*answers.reader.expressions, *builder.written], facts)
+    check_binding(request, source, answers.reader.expressions, builder.written, facts)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     return Analysis(request, outer, require_confidence(options))
+
+
+def _possible_cells(
+    select: exp.Select,
+    keys: tuple[Key, ...],
+    columns: tuple[SourceColumn, ...],
+    source: RowSource,
+    facts: PublicFacts,
+) -> exp.Expr | None:
+    where = select.args.get("where")
+    collated = any(facts.has_collations(table) for table in source.every_table)
+    return possible_cells(None if where is None else where.this, keys, columns, source.scope, collated)
 
 
 def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
@@ -243,6 +268,7 @@ def _request(
         raise refusal(
             select, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
         )
+    lookup = unit_lookup(source)
     return Request(
         table=source.table,
         revision=policy.revision,
@@ -267,8 +293,10 @@ def _request(
         target=target_of(options, policy, place),
         selection=selection_of(options, policy, unit_bound, place),
         reads=source.reads,
-        lookup=unit_lookup(source),
+        lookup=lookup,
         shapes=_shapes(source, facts),
+        rows=source_of(source, parents=lookup is None),
+        unit_type=unit_type(source),
     )
 
 

@@ -14,6 +14,8 @@ from dpduck.frontend.names import fold
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.released_columns import (
     GROUPING_ID,
+    PRICE_EPSILON,
+    PRICE_RHO,
     RELEASED,
     answer_column,
     high_column,
@@ -35,6 +37,8 @@ ERROR_BARS = {
     "dp_interval_low": margin_column,
     "dp_interval_high": margin_column,
 }
+PRICES = {"dp_epsilon": PRICE_EPSILON, "dp_rho": PRICE_RHO}
+"""What the whole answer cost; NULL for the epsilon of Gaussian noise."""
 
 
 @dataclass
@@ -44,6 +48,7 @@ class AnswerReader:
     keys: name of the released column by canonical SQL of the key. aliases: select items by lower-case alias.
     reader: of the aggregates.
     enums: the ENUM type of each key of one, by the name of the key.
+    moved: whether answers are moved after the noise, so that their intervals are not about them.
     """
 
     scope: Scope
@@ -53,6 +58,7 @@ class AnswerReader:
     aliases: Mapping[str, exp.Expr]
     aggregates: list[Aggregate] = field(default_factory=list)
     enums: Mapping[str, str] = field(default_factory=dict)
+    moved: bool = False
 
     def rewrite(self, node: exp.Expr, use_aliases: bool = False) -> exp.Expr:
         """The expression over the released table."""
@@ -65,6 +71,10 @@ class AnswerReader:
             return self._answer(node)
         if isinstance(node, (exp.Grouping, exp.GroupingId)):
             return self._grouping(node)
+        if isinstance(node, exp.Anonymous) and _name(node) in PRICES:
+            if node.expressions:
+                raise refusal(node, f"{_name(node)} takes no arguments", f"{_name(node)}()")
+            return released(PRICES[_name(node)])
         if isinstance(node, exp.Anonymous) and _name(node) in ERROR_BARS:
             return self._error_bar(node, use_aliases)
         if isinstance(node, exp.Window):
@@ -152,7 +162,7 @@ class AnswerReader:
                 node, f"{name} takes an aggregate or the alias of one", f"{name}(n) where count(*) AS n is selected"
             )
         number = self._aggregates(answered)[0]
-        if name != "dp_stderr" and self.aggregates[number].curved:
+        if name != "dp_stderr" and (self.moved or self.aggregates[number].curved):
             return released(low_column(number) if name == "dp_interval_low" else high_column(number))
         column = released(ERROR_BARS[name](number))
         if name == "dp_stderr":

@@ -1,26 +1,16 @@
-"""What a row function may be given, so that no private row decides how long a query takes or how much it stores.
+"""What a row function may be given, so that no private row decides how long a query takes or which error it raises.
 
-Matching by LIKE with several wildcards takes time exponential in their number, replacing one character by many
-multiplies a text, and a specifier that is read from a row decides which error is raised. So patterns and specifiers
-are literals, wildcards are few and texts grow by a small factor at most.
+Patterns and specifiers that were read from a row would decide that: they are literals. What they may cost is in
+row_costs.
 """
 
 from __future__ import annotations
 
-from math import ceil
-
 from sqlglot import exp
 
 from dpduck.frontend.positions import refusal
+from dpduck.frontend.row_costs import MATCHES, REGULAR, check_pattern
 
-MAX_WILDCARDS = 3
-MAX_GROWTH = 64
-MAX_NODES = 20_000
-_MATCHES = (exp.Like, exp.ILike, exp.Glob)
-_PATTERNS = (
-    exp.Like, exp.ILike, exp.Glob, exp.SimilarTo, exp.RegexpLike, exp.RegexpILike, exp.RegexpFullMatch,
-    exp.RegexpExtract, exp.RegexpReplace,
-)  # fmt: skip
 _LITERAL_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Replace: ("expression", "replacement"),
     exp.RegexpReplace: ("replacement", "modifiers"),
@@ -44,14 +34,11 @@ _NAMED_TEMPORAL = _SPECIFIED | {"decade", "century", "weekday"}
 
 def check_arguments(node: exp.Expr) -> None:
     """Refuses a function or operator whose arguments could make a row expensive."""
-    if isinstance(node, _PATTERNS):
+    if isinstance(node, (*MATCHES, *REGULAR)):
         _require_literal(node, node.args.get("expression"), "the pattern")
-    if isinstance(node, _MATCHES):
-        _check_wildcards(node)
-    if isinstance(node, exp.Escape) and not (
-        isinstance(node.expression, exp.Literal) and node.expression.is_string and len(node.expression.name) == 1
-    ):
-        raise refusal(node, "ESCAPE takes one character", "LIKE 'pattern' ESCAPE '\\'")
+        check_pattern(node)
+    if isinstance(node, exp.Escape):
+        _check_escape(node)
     for part in _LITERAL_PARTS.get(type(node), ()):
         _require_literal(node, node.args.get(part), f"the {part}")
     if isinstance(node, exp.Anonymous) and str(node.this).lower() in _SPECIFIED:
@@ -88,47 +75,20 @@ def _require_literal(node: exp.Expr, part: exp.Expr | None, what: str) -> None:
         raise refusal(node, f"{what} is not a literal: it would be read from private rows", "a quoted text")
 
 
-def _check_wildcards(node: exp.Expr) -> None:
-    """DuckDB matches % alone in linear time; with _, ESCAPE, ILIKE or GLOB it tries every way to split the text."""
-    pattern = node.args["expression"].name
-    if isinstance(node, exp.Like) and "_" not in pattern and not isinstance(node.parent, exp.Escape):
-        return
-    if pattern.count("*" if isinstance(node, exp.Glob) else "%") > MAX_WILDCARDS:
-        raise refusal(
-            node,
-            f"a pattern with more than {MAX_WILDCARDS} wildcards, whose time would depend on private rows",
-            "LIKE with % alone, or fewer wildcards",
-        )
+def _check_escape(node: exp.Escape) -> None:
+    """DuckDB raises what TRY does not catch where a text is matched up to an escape with nothing behind it.
 
-
-def check_size(expression: exp.Expr) -> None:
-    """Refuses an expression of too many parts, or one that multiplies the length of a text too often."""
-    if sum(1 for _ in expression.walk()) > MAX_NODES:
-        raise refusal(expression, "the expression is too long", f"at most {MAX_NODES} parts")
-    if _growth(expression) > MAX_GROWTH:
-        raise refusal(
-            expression,
-            f"this makes texts more than {MAX_GROWTH} times as long",
-            "fewer concatenations, shorter replacements",
-        )
-
-
-def _growth(node: exp.Expr) -> float:
-    """How many times as long as its longest column a text may become; literals count for little."""
-    if isinstance(node, exp.Column):
-        return 1
-    parts = node.flatten() if isinstance(node, exp.Connector) else node.iter_expressions()
-    inner = [_growth(part) for part in parts]
-    if isinstance(node, (exp.DPipe, exp.Concat)):
-        return sum(inner)
-    longest = max(inner, default=0.0)
-    if isinstance(node, exp.Replace):
-        added, removed = _length(node.args.get("replacement")), _length(node.args.get("expression"))
-        return longest * max(1, ceil(added / max(1, removed)))
-    if isinstance(node, exp.RegexpReplace):
-        return longest * (1 + _length(node.args.get("replacement")))
-    return longest
-
-
-def _length(literal: object) -> int:
-    return len(literal.name) if isinstance(literal, exp.Expr) else 0
+    So it does for each row with a text where the escape is longer than one byte.
+    """
+    escape, matched = node.expression, node.this
+    if not isinstance(escape, exp.Literal) or not escape.is_string or len(escape.name) != 1:
+        raise refusal(node, "ESCAPE takes one character", "LIKE 'pattern' ESCAPE '\\'")
+    if not escape.name.isascii():
+        raise refusal(node, "ESCAPE takes one ASCII character", "LIKE 'pattern' ESCAPE '\\'")
+    if not isinstance(matched, (exp.Like, exp.ILike)):
+        raise refusal(node, "ESCAPE belongs to LIKE and ILIKE", "LIKE 'pattern' ESCAPE '\\'")
+    pattern, place = matched.args["expression"].name, 0
+    while place < len(pattern):
+        place += 2 if pattern[place] == escape.name else 1
+    if place > len(pattern):
+        raise refusal(node, "the pattern ends with its ESCAPE", "a character behind it, or the escape twice")

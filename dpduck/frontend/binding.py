@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dpduck.errors import Refusal
 from dpduck.frontend.argument_rules import temporal_arguments
+from dpduck.frontend.computed_types import check_types
 from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.names import TableName
 from dpduck.frontend.positions import position_of, refusal
@@ -30,16 +31,25 @@ def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
         )
 
 
-def check_binding(request: Request, source: RowSource, conditions: Sequence[exp.Expr], facts: PublicFacts) -> None:
+def check_binding(
+    request: Request,
+    source: RowSource,
+    conditions: Sequence[exp.Expr],
+    keys: Sequence[exp.Expr],
+    facts: PublicFacts,
+) -> None:
     """Types, functions and constants are checked before anything is charged.
 
-    conditions: those of the aggregates, and the numbers that they are over. They and the filters run once over a row
-    of NULLs, without TRY: a constant that does not convert would otherwise raise, or count nothing, depending on
-    whether there are rows.
+    conditions: those of the aggregates, and the numbers that they are over. keys: those that rows are read for. They
+    and the filters run once over a row of NULLs, without TRY: a constant that does not convert would otherwise raise,
+    or count nothing, depending on whether there are rows.
     """
     for branch in source.all_branches:
+        check_types(written_conditions(branch), branch, ())
         _check_rows(None, written_conditions(branch), branch, facts)
-    _check_rows(_row_sql(request), [*written_conditions(source), *conditions], source, facts)
+    written = [*written_conditions(source), *conditions, *keys]
+    check_types(written, source, keys)
+    _check_rows(_row_sql(request), written, source, facts)
 
 
 def _check_rows(row_sql: str | None, written: Sequence[exp.Expr], source: RowSource, facts: PublicFacts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import chain
 from math import prod
@@ -26,6 +27,8 @@ MAX_RANGE = {"prefixes": 16_384, "ranges": 2048}
 MAX_NODES = 1 << 20
 MAX_IMAGE = 1_000_000
 MAX_DOMAIN = 10_000_000
+_NO_LABELS = re.compile(r"\b(VARIANT|GEOMETRY)\b")
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")  # labels of ENUM, names of fields
 
 
 class KeyBuilder:
@@ -153,8 +156,14 @@ class KeyBuilder:
                 )
             return domain
         join = self.source.public_join(column.table)
-        values = self.facts.public_values(join.table, join.own_name(column.name))
         type_name = next(item.type_name for item in join.columns if fold(item.name) == fold(column.name))
+        if _NO_LABELS.search(_QUOTED.sub("", type_name)):
+            raise refusal(
+                column,
+                f"a key of type {type_name.partition('(')[0]}, whose values are not read back from their texts",
+                "a column of another type, such as a text for each value",
+            )
+        values = self.facts.public_values(join.table, join.own_name(column.name))
         if len(values) > MAX_DOMAIN:
             raise refusal(column, f"{len(values)} public values", f"at most {MAX_DOMAIN}")
         if not values and not join.outer:

@@ -75,6 +75,12 @@ def _check_each(text: str, tokens: list[Token]) -> None:
             raise Refusal(
                 "two statements in one text", accepted="one statement", position=position_in(text, token.start)
             )
+        if token.token_type not in _QUOTED and "`" in token.text:
+            raise Refusal(
+                "DuckDB has no backticks",
+                accepted='double quotes around a name: "name"',
+                position=position_in(text, token.start),
+            )
         if token.token_type not in _QUOTED and any(map(_is_invisible, token.text)):
             raise Refusal(
                 "an invisible character outside quotes",

@@ -14,6 +14,18 @@ NEAREST = 0.6
 """The least similarity (difflib's ratio, from 0 to 1) of a name that may have been meant."""
 
 
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The names that there are, the one that may have been meant first.
+
+    >>> nearest("carier", ["origin", "carrier"])
+    'carrier (did you mean that?); all are origin, carrier'
+    """
+    near = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=NEAREST)
+    meant = next((one for one in known if near and one.lower() == near[0]), "")
+    shown = ", ".join(known[:20]) + (", .." if len(known) > 20 else "")
+    return f"{meant} (did you mean that?); all are {shown}" if meant and meant != name else shown
+
+
 def unknown_option(
     place: exp.Expr, name: str, known: Sequence[str], whose: str = "", older: Mapping[str, str] | None = None
 ) -> Refusal:

@@ -78,9 +78,16 @@ def _default_name(expression: exp.Expr, scope: Scope) -> str:
 
 
 def released_select(
-    select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader, repeated_sets: Sequence[int] | None
+    select: exp.Select,
+    items: Sequence[SelectItem],
+    answers: AnswerReader,
+    repeated_sets: Sequence[int] | None,
+    possible: exp.Expr | None = None,
 ) -> exp.Select:
-    """The annotated SELECT over the released table. repeated_sets: where a grouping set is listed more than once."""
+    """The annotated SELECT over the released table. repeated_sets: where a grouping set is listed more than once.
+
+    possible: what cells meet that WHERE does not rule out, where it rules out some.
+    """
     outer = exp.Select()
     outer.set(
         "expressions",
@@ -91,8 +98,11 @@ def released_select(
     if repeated_sets is not None:
         _repeat(outer, repeated_sets)
     having = select.args.get("having")
+    conditions = [] if possible is None else [possible]
     if having is not None:
-        outer.set("where", exp.Where(this=answers.rewrite(having.this, use_aliases=True)))
+        conditions.append(exp.Paren(this=answers.rewrite(having.this, use_aliases=True)))
+    if conditions:
+        outer.set("where", exp.Where(this=exp.and_(*conditions, wrap=False)))
     qualify = select.args.get("qualify")
     if qualify is not None:
         outer.set("qualify", exp.Qualify(this=answers.rewrite(qualify.this, use_aliases=True)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
@@ -21,6 +22,10 @@ from dpduck.frontend.synthetic_statements import CreateSynthetic, SampleRelease,
 from dpduck.frontend.token_reader import TokenReader
 from dpduck.frontend.wrapped_calls import refuse_wrapped
 
+KEYWORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SELECT", "UNION", "JOIN")
+"""Words that are looked for where a statement does not parse after a word that is nearly one of them."""
+
+_WORD = re.compile(r"[A-Za-z_]+")
 _IN_OPTIONS = re.compile(r"\bOPTIONS\s*\([^()]*$", re.IGNORECASE)
 
 ANNOTATION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) .."
@@ -203,6 +208,10 @@ def _parse_refusal(error: ParseError) -> Refusal:
     near = f" near {highlight!r}" if highlight else ""
     said = str(first.get("description") or "")
     accepted = said.removeprefix("Expecting ").rstrip(".") if said.startswith("Expecting ") else "DuckDB's SQL"
+    before = _WORD.findall(str(first.get("start_context") or ""))[-1:]
+    meant = get_close_matches(before[0].upper(), KEYWORDS, n=1, cutoff=0.7) if before else []
+    if meant and meant[0] != before[0].upper():
+        accepted = f"{meant[0]} in place of {before[0][:20]}"
     if said == MISSPELT:
         accepted = ANNOTATION
     elif _IN_OPTIONS.search(str(first.get("start_context") or "")):

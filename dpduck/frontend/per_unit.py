@@ -15,7 +15,8 @@ from dpduck.frontend.policy import Clamp
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.private_relation import PrivateRelation, Reading
 from dpduck.frontend.public_facts import Column
-from dpduck.frontend.row_sql import base, column_types, from_sql, unit_sql
+from dpduck.frontend.row_parts import Units
+from dpduck.frontend.row_sql import base, column_types, from_sql, source_of, unit_sql
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import Relation, Scope, base_column, resolve
 from dpduck.privacy import PrivacyUnit
@@ -27,12 +28,18 @@ _LARGEST_COUNT = 10_000
 
 @dataclass(frozen=True)
 class _Output:
-    """A selected column: its SQL over the rows, and the public domain of its values."""
+    """A selected column: its SQL over the rows, and the public domain of its values.
+
+    counted: what must not be NULL in the rows that are counted; None for all rows, and for the unit's column.
+    condition: the same as SQL, "" for all rows.
+    """
 
     column: Column
     sql: str
     domain: Domain | None
     counts: bool
+    counted: exp.Expr | None = None
+    condition: str = ""
 
 
 def read_per_unit(query: exp.Select, source: RowSource, reading: Reading) -> RowSource:
@@ -62,9 +69,11 @@ def read_per_unit(query: exp.Select, source: RowSource, reading: Reading) -> Row
         (PER_UNIT,),
         source.reads,
         unit_names=tuple(name for relation in source.relations for name in relation.unit_columns),
+        nested=_units(source, outputs, alias),
     )
     shown = tuple((column.name, base_column(alias, column.name)) for column in columns)
-    return RowSource(relation, (), Scope((Relation("", shown),)), (), ((relation,),), (source,))
+    branch = replace(source, counted=tuple(output.counted for output in outputs if output.counted is not None))
+    return RowSource(relation, (), Scope((Relation("", shown),)), (), ((relation,),), (branch,))
 
 
 def _most(source: RowSource) -> int:
@@ -80,7 +89,10 @@ def _outputs(query: exp.Select, source: RowSource, unit: exp.Column) -> list[_Ou
     for item in query.expressions:
         name, expression = item.alias_or_name or sql_of(item), item.unalias()
         if not isinstance(expression, exp.Column):
-            found.append(_Output(Column(name, "BIGINT"), _count_sql(expression, source, types), counts, counts=True))
+            counted = _counted(expression, source)
+            condition = _present_sql(counted, types)
+            sql = f"count(CASE WHEN {condition} THEN 1 END)" if condition else "count(*)"
+            found.append(_Output(Column(name, "BIGINT"), sql, counts, True, counted, condition))
         elif sql_of(resolve(expression, source.scope)) == sql_of(unit):
             column = Column(name, types[sql_of(unit)])
             found.append(_Output(column, sql_of(unit), source.domain(unit), counts=False))
@@ -103,15 +115,28 @@ def _unit_column(query: exp.Select, source: RowSource) -> exp.Column:
     return column
 
 
-def _count_sql(node: exp.Expr, source: RowSource, types: Mapping[str, str]) -> str:
+def _counted(node: exp.Expr, source: RowSource) -> exp.Expr | None:
     if not isinstance(node, exp.Count) or node.expressions or isinstance(node.this, exp.Distinct):
         raise refusal(node, "this is refused in a subquery with a row for each privacy unit", _ACCEPTED)
     if node.this is None or isinstance(node.this, (exp.Star, exp.Literal)):
-        return "count(*)"
+        return None
     expression = resolve(node.this, source.scope)
     check_row_local(expression)
-    present = safe_sql(exp.Is(this=exp.Paren(this=expression), expression=exp.Null()).not_(), types)
-    return f"count(CASE WHEN {present} THEN 1 END)"
+    return expression
+
+
+def _present_sql(counted: exp.Expr | None, types: Mapping[str, str]) -> str:
+    """The condition of the rows that a count counts, "" for all."""
+    if counted is None:
+        return ""
+    return safe_sql(exp.Is(this=exp.Paren(this=counted.copy()), expression=exp.Null()).not_(), types)
+
+
+def _units(source: RowSource, selected: list[_Output], alias: str) -> Units:
+    outputs = tuple((one.sql, quote_identifier(one.column.name)) for one in selected if not one.counts)
+    counts = tuple((one.condition, quote_identifier(one.column.name)) for one in selected if one.counts)
+    unit = str(unit_sql(source))
+    return Units(source_of(source, filtered=True), unit, (*outputs, (unit, PER_UNIT)), counts, alias)
 
 
 def _sql(source: RowSource, selected: list[_Output]) -> str:

@@ -25,6 +25,7 @@ class Policy:
     """The policy of one table.
 
     revision: counts every change of the policy. epoch: moves only by NEW EPOCH; both are part of a release's key.
+    max_epsilon, min_epsilon: what one statement may cost at most, and must cost at least.
     """
 
     table: TableName
@@ -36,6 +37,7 @@ class Policy:
     max_epsilon: Fraction | None
     revision: int
     epoch: int
+    min_epsilon: Fraction | None = None
 
     def domain(self, column: str) -> Domain | None:
         """The domain of a column, by DuckDB's case-insensitive names."""

@@ -22,7 +22,7 @@ from dpduck.frontend.statements import (
 from dpduck.frontend.token_reader import TokenReader
 
 MAX_ROWS_LIMIT = 1_000_000
-ITEMS = "PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS or MAX EPSILON"
+ITEMS = "PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
 ZERO = Fraction(0)
 
 
@@ -205,7 +205,7 @@ def _read_clamp(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     low = reader.number_text("a number")
     reader.expect_words("AND")
     high = reader.number_text("a number")
-    step = reader.number_text("a step") if reader.take_words("STEP") else "1"
+    step = reader.number_text("a step") if reader.take_words("STEP") else ""
     return replace(clauses, clamps=(*clauses.clamps, ClampClause(column, low, high, step, position)))
 
 
@@ -223,6 +223,12 @@ def _read_max_epsilon(reader: TokenReader, clauses: PolicyClauses) -> PolicyClau
     return replace(clauses, max_epsilon=amount)
 
 
+def _read_min_epsilon(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.min_epsilon, "MIN EPSILON")
+    reader.expect_words("MIN", "EPSILON")
+    return replace(clauses, min_epsilon=reader.amount("MIN EPSILON"))
+
+
 _ITEM_READERS: tuple[tuple[tuple[str, ...], Callable[[TokenReader, PolicyClauses], PolicyClauses]], ...] = (
     (("PRIVACY", "UNIT"), _read_unit),
     (("BUDGET",), _read_budget),
@@ -230,4 +236,5 @@ _ITEM_READERS: tuple[tuple[tuple[str, ...], Callable[[TokenReader, PolicyClauses
     (("CLAMP",), _read_clamp),
     (("EXPECT", "ROWS"), _read_expect),
     (("MAX", "EPSILON"), _read_max_epsilon),
+    (("MIN", "EPSILON"), _read_min_epsilon),
 )

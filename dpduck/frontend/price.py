@@ -35,21 +35,39 @@ def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
         raise refusal(place, "the price of one statement is limited", f"epsilon of at most {float(policy.max_epsilon)}")
     if charge.rho <= 0:
         raise refusal(place, "this epsilon and delta allow no noise scale", "a larger epsilon or delta")
+    _require_least(options, policy, charge, place)
     return charge
+
+
+def least_rho(epsilon: Fraction) -> Fraction:
+    """The smallest price in rho under a MIN EPSILON: what that epsilon costs by itself (DESIGN 5)."""
+    return epsilon * epsilon / 2
+
+
+def _require_least(options: Options, policy: Policy, charge: Charge, place: exp.Expr) -> None:
+    """Refuses a price so small that a statement that tells one bit would cost next to nothing."""
+    least = policy.min_epsilon
+    if least is None:
+        return
+    if options.epsilon is not None and options.epsilon < least:
+        raise refusal(place, "one statement has a smallest price", f"epsilon of at least {float(least):g}")
+    if options.epsilon is None and charge.rho < least_rho(least):
+        raise refusal(place, "one statement has a smallest price", f"rho of at least {float(least_rho(least)):g}")
 
 
 def target_of(options: Options, policy: Policy, place: exp.Expr) -> Target | None:
     """The standard error that is to be bought; under an approximate budget, MAX EPSILON holds at the budget's delta."""
     if options.target_stderr is None:
         return None
-    limit, pure = policy.max_epsilon, policy.budget.pure
+    limit, pure, least = policy.max_epsilon, policy.budget.pure, policy.min_epsilon or Fraction(0)
+    least = least if pure else least_rho(least)
     if limit is None:
-        return Target(options.target_stderr, pure, LARGEST_EPSILON)
+        return Target(options.target_stderr, pure, LARGEST_EPSILON, least)
     if not pure:
         if policy.budget.delta <= 0:
             raise refusal(place, "the price of one statement is limited", f"epsilon of at most {float(limit):g}")
         limit = _rho(limit, policy.budget.delta, place)
-    return Target(options.target_stderr, pure, limit)
+    return Target(options.target_stderr, pure, limit, least)
 
 
 def charge_of_keys(options: Options, selection: SelectionOptions, policy: Policy, place: exp.Expr) -> Charge:

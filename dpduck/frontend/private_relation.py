@@ -17,6 +17,7 @@ from dpduck.frontend.policy import Policy
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.public_facts import Column, PublicFacts
 from dpduck.frontend.request import PrivateTable
+from dpduck.frontend.row_parts import Union, Units
 from dpduck.privacy import Reference
 
 PRIVATE_ALIAS = "r0"
@@ -26,6 +27,12 @@ _CONVERTING = re.compile(
     r"VARCHAR|BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|ENUM\(.*", re.DOTALL
 )
 """Types whose values DuckDB's TRY_CAST takes to any type without raising; that of moments, bits and others raises."""
+_UNITS = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|UUID|DATE|TIME(_NS)?|"
+    r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|ENUM\(.*\)",
+    re.DOTALL,
+)
+"""Types of units: what is equal is grouped together, and the other way round (an INTERVAL or VARIANT has neither)."""
 _NO_KEYS = ("FLOAT", "DOUBLE", "REAL", "STRUCT", "MAP", "UNION", "VARIANT")
 
 
@@ -45,6 +52,7 @@ class Parent:
 
     table: TableName
     reference: Reference
+    columns: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class PrivateRelation:
     links: (folded column, name): rows of any relations with equal values under one such name are of one unit.
     unit_names: further columns that a statement may call its privacy_unit_column.
     row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
+    nested: what `sql` is, taken apart; None for a stored table.
     """
 
     alias: str
@@ -72,6 +81,7 @@ class PrivateRelation:
     parents: tuple[Parent, ...] = ()
     unit_of_parent: str = ""
     unit_names: tuple[str, ...] = ()
+    nested: Union | Units | None = None
 
     def link(self, column: str) -> str | None:
         """The name under which equal values of a column prove one unit."""
@@ -179,7 +189,7 @@ def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], st
             )
         require_key(table, reference.parent_column, facts)
         require_plain_reference(current.table, reference.column, table, reference.parent_column, facts)
-        parents.append(Parent(table, reference))
+        parents.append(Parent(table, reference, facts.columns(table)))
         current = found
     if parents and not current.unit.column:
         raise Refusal(
@@ -201,9 +211,18 @@ def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
 
 
 def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> None:
-    """Refuses units that are texts under a COLLATION: rows of several would be bounded as if they were one's."""
-    texts = any(item.type_name == "VARCHAR" and fold(item.name) == fold(column) for item in facts.columns(table))
-    if texts and facts.has_collations(table):
+    """Refuses units of types in which one unit has several values that are equal, or counts as several.
+
+    So it does texts under a COLLATION: rows of several units would be bounded as if they were one's.
+    """
+    types = {fold(item.name): item.type_name for item in facts.columns(table)}
+    type_name = types.get(fold(column), "")
+    if type_name and not _UNITS.fullmatch(type_name):
+        raise Refusal(
+            f"{column!r} is {type_name.partition('(')[0]}, of which equal values may be grouped apart: no privacy unit",
+            accepted="a unit of whole or decimal numbers, VARCHAR, UUID, dates, times, BOOLEAN, ENUM or BLOB",
+        )
+    if type_name == "VARCHAR" and facts.has_collations(table):
         raise Refusal(
             "a COLLATION makes privacy units equal that are different texts", accepted=f"{table} without COLLATE"
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+PRICE_EPSILON, PRICE_RHO = "price_epsilon", "price_rho"
 HOLE = "dpduck_released_table"
 RELEASED = "released"
 GROUPING_ID = "grouping_id"
 GROUPING_SET = "grouping_set"
 _RESERVED = re.compile(
-    r"grouping_(id|set)|(answer|stderr|margin|raw|variance|lows?|highs?)_\d+", re.IGNORECASE | re.ASCII
+    r"grouping_(id|set)|price_(epsilon|rho)|(answer|stderr|margin|raw|variance|chance|lows?|highs?)_\d+",
+    re.IGNORECASE | re.ASCII,
 )
 
 
@@ -49,13 +51,18 @@ def high_column(aggregate: int) -> str:
 
 
 def raw_column(aggregate: int) -> str:
-    """Of a summary, the noisy count before the estimator's weight."""
+    """The noisy count before it was moved: by a summary's estimator, or by the option nonnegative."""
     return f"raw_{aggregate + 1}"
 
 
 def variance_column(aggregate: int) -> str:
     """Of a summary, what a row adds to the variance of a sum."""
     return f"variance_{aggregate + 1}"
+
+
+def chance_column(aggregate: int) -> str:
+    """Of a summary, the chance that a row of an empty cell is as far from 0."""
+    return f"chance_{aggregate + 1}"
 
 
 def is_reserved(name: str) -> bool:

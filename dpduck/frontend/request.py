@@ -11,6 +11,7 @@ from math import prod
 from dpduck.domain import Domain
 from dpduck.frontend.names import TableName
 from dpduck.frontend.public_facts import Column
+from dpduck.frontend.row_parts import Source
 from dpduck.frontend.summary import Summary
 from dpduck.frontend.unit_lookup import UnitLookup
 from dpduck.privacy import Charge
@@ -131,17 +132,24 @@ class Treatment:
     strategy_table: str = ""
     aggregate_weights: tuple[Fraction, ...] = ()
 
+    @property
+    def moves(self) -> bool:
+        """Whether answers are moved as no formula describes: their intervals are about what was measured."""
+        return self.nonnegative or self.consistency in ("l1", "linf")
+
 
 @dataclass(frozen=True)
 class Target:
     """A standard error in place of a price: the smallest price that reaches it is found by planning.
 
     pure: the price is an epsilon (Laplace), else a rho (Gaussian). limit: the most that it may be.
+    least: the least, which also buys a smaller error; no part of the digest, as the policy's revision is.
     """
 
     stderr: Fraction
     pure: bool
     limit: Fraction
+    least: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -173,6 +181,8 @@ class Request:
     lookup: from_sql in two parts, where its last joins do nothing but find the unit; no part of the digest.
     shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
         collation; no part of the digest.
+    rows: from_sql taken apart, without the joins that find the unit where there is a lookup; unit_type: DuckDB's type
+        of the unit; no part of the digest.
     target: where it is given, charge is empty until planning has found the price, and no part of the digest.
     """
 
@@ -204,6 +214,8 @@ class Request:
     summary: Summary | None = None
     lookup: UnitLookup | None = None
     shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...] = ()
+    rows: Source | None = None
+    unit_type: str = ""
 
     @property
     def asked_tables(self) -> tuple[TableName, ...]:
@@ -233,12 +245,13 @@ class Request:
 
     def digest(self) -> str:
         """A name for this request: equal for statements that ask for the same release."""
-        fields = asdict(self)
-        del fields["lookup"], fields["shapes"]
+        fields = asdict(replace(self, rows=None))
+        del fields["lookup"], fields["shapes"], fields["rows"], fields["unit_type"]
         for aggregate in fields["aggregates"]:
             del aggregate["text"]
         if self.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
             for found in ("charge", "stated_epsilon", "stated_delta"):
                 del fields[found]
+            del fields["target"]["least"]
         canonical = json.dumps(fields, sort_keys=True, default=str, ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()

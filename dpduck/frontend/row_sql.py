@@ -8,8 +8,10 @@ from sqlglot import exp
 
 from dpduck.frontend.conditions import safe_sql, sql_of
 from dpduck.frontend.join import ANTI, SEMI, PublicJoin
-from dpduck.frontend.names import quote_identifier
+from dpduck.frontend.names import fold, quote_identifier
 from dpduck.frontend.private_relation import PrivateRelation, comparable
+from dpduck.frontend.public_facts import Column
+from dpduck.frontend.row_parts import Join, Lookup, Source, Stored, Union, Units
 from dpduck.frontend.row_tree import PrivateJoin, RowSource
 from dpduck.frontend.unit_lookup import REFERENCE, ROWS, UnitLookup
 
@@ -92,6 +94,65 @@ def _reference(relation: PrivateRelation) -> str:
     return base(relation.alias, relation.parents[0].reference.column)
 
 
+def source_of(source: RowSource, *, filtered: bool = False, parents: bool = True) -> Source:
+    """The row source taken apart. filtered: with its conditions; parents: with the joins that find the unit."""
+    types = dict(column_types(source))
+    hidden: list[Join] = []
+    for relation in _chosen_unit(source) if parents else ():
+        reference = _reference(relation) if relation.parents else ""
+        for number, parent in enumerate(relation.parents, start=1):
+            alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
+            types |= {base(alias, column.name): column.type_name for column in parent.columns}
+            stored = Source(Stored(parent.table.sql, alias, False))
+            hidden.append(Join("JOIN", stored, (f"{reference} = {base(alias, key)}",)))
+            if number < len(relation.parents):
+                reference = base(alias, relation.parents[number].reference.column)
+    conditions = sorted({safe_sql(condition, types) for condition in source.filters}) if filtered else ()
+    joined = _joined(source, types)
+    return Source(_first(source), (*joined, *hidden), tuple(conditions), tuple(types.items()))
+
+
+def _first(source: RowSource) -> Stored | Union | Units:
+    relation = source.first
+    return relation.nested or Stored(relation.sql, relation.alias, _numbered(relation.columns))
+
+
+def _numbered(columns: tuple[Column, ...]) -> bool:
+    """Whether rowid is the number of a row, and no column has that name or one of dpduck's own."""
+    return not any(fold(column.name) == "rowid" or fold(column.name).startswith("dpduck_") for column in columns)
+
+
+def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
+    joins = []
+    for join in source.joins:
+        if isinstance(join, PublicJoin):
+            stored = Stored(join.sql, join.alias, not join.names and _numbered(join.columns))
+            pairs = (_pair(private, base(join.alias, public), types) for private, public in join.pairs)
+            copies = 0 if join.kind in (SEMI, ANTI) else join.multiplicity
+            keys = tuple(base(join.alias, public) for _, public in join.pairs)
+            joins.append(Join(join.kind, Source(stored), tuple(pairs), copies, keys))
+        else:
+            right = Source(_first(join.source), _joined(join.source, types))
+            on = tuple(_condition_sql(condition, types) for condition in join.conditions)
+            joins.append(Join(join.kind, right, on))
+    return tuple(joins)
+
+
+def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Lookup:
+    """An equality of a public column with a stored one as such, or with what an expression is cast to."""
+    own = sql_of(private)
+    known = types.get(own) if isinstance(private, exp.Column) else None
+    if known is not None and (known == types[column] or comparable(known, types[column])):
+        return f"{own} = {column}"
+    return Lookup(own, types[column], column)
+
+
+def unit_type(source: RowSource) -> str:
+    """DuckDB's type of the privacy unit, "" for PRIVACY UNIT ROW."""
+    chosen = _chosen_unit(source)[0]
+    return chosen.unit_type if chosen.parents or chosen.unit is not None else ""
+
+
 def unit_lookup(source: RowSource) -> UnitLookup | None:
     """The row source in two parts, where one relation's references alone lead to the unit."""
     chosen = _chosen_unit(source)
@@ -142,8 +203,8 @@ def places_sql(source: RowSource) -> list[str]:
 
 
 def written_conditions(source: RowSource) -> list[exp.Expr]:
-    """Everything that the statement lets run over rows while they are joined and filtered."""
-    found = list(source.filters)
+    """Everything that the statement lets run over rows while they are joined, filtered and counted for each unit."""
+    found = [*source.filters, *source.counted]
     for join in source.joins:
         if isinstance(join, PublicJoin):
             found += [private for private, _ in join.pairs]

@@ -38,7 +38,8 @@ class RowSource:
     Of every row, each private relation is absent (all NULL) or belongs to the row's unit: removing a unit removes
     its rows of this source and changes no other.
     units: choices of relations to take the unit from; of a choice, the first one that is not NULL.
-    branches: the tables of a UNION ALL, where `first` is one.
+    branches: the tables of a UNION ALL, where `first` is one, or the rows that `first` counts for each unit.
+    counted: what is counted of these rows for each unit, where they are such a branch.
     """
 
     first: PrivateRelation
@@ -47,6 +48,7 @@ class RowSource:
     filters: tuple[exp.Expr, ...]
     units: tuple[tuple[PrivateRelation, ...], ...]
     branches: tuple[RowSource, ...] = ()
+    counted: tuple[exp.Expr, ...] = ()
 
     @property
     def table(self) -> TableName:
@@ -55,10 +57,12 @@ class RowSource:
 
     @property
     def policy(self) -> Policy:
-        """The policy of the first relation, with the lowest price limit of all that are joined."""
-        limits = [relation.policy.max_epsilon for relation in self.relations]
-        known = [limit for limit in limits if limit is not None]
-        return replace(self.first.policy, max_epsilon=min(known, default=None))
+        """The policy of the first relation, with the narrowest limits of a price of all that are joined."""
+        largest = [one for one in (relation.policy.max_epsilon for relation in self.relations) if one is not None]
+        smallest = [one for one in (relation.policy.min_epsilon for relation in self.relations) if one is not None]
+        return replace(
+            self.first.policy, max_epsilon=min(largest, default=None), min_epsilon=max(smallest, default=None)
+        )
 
     @property
     def relations(self) -> tuple[PrivateRelation, ...]:
@@ -76,8 +80,10 @@ class RowSource:
 
     @property
     def all_branches(self) -> tuple[RowSource, ...]:
-        """The branches of every UNION ALL."""
-        found = list(self.branches)
+        """The sources that subqueries with SQL of their own were made of, theirs included, and of what is joined."""
+        found: list[RowSource] = []
+        for branch in self.branches:
+            found += (branch, *branch.all_branches)
         for join in self.joins:
             found += join.source.all_branches if isinstance(join, PrivateJoin) else ()
         return tuple(found)
@@ -99,7 +105,7 @@ class RowSource:
     @property
     def every_public_join(self) -> tuple[PublicJoin, ...]:
         """Joins with public tables, those inside branches of a UNION ALL included."""
-        inside = (join for branch in self.all_branches for join in branch.every_public_join)
+        inside = (join for branch in self.all_branches for join in branch.public_joins)
         return (*self.public_joins, *inside)
 
     @property

@@ -10,6 +10,7 @@ from sqlglot import exp
 from dpduck.errors import Refusal
 from dpduck.frontend.allowlist import refuse_subqueries
 from dpduck.frontend.names import fold
+from dpduck.frontend.option_names import nearest
 from dpduck.frontend.positions import copy_position, position_of, refusal
 
 MAX_SUBSTITUTED = 20_000
@@ -78,7 +79,9 @@ class Scope:
         if not found and fold(column.name) == "rowid":
             raise self._refuse(column, "rowid depends on other rows")
         if not found:
-            raise self._refuse(column, f"there is no column {column.name!r}")
+            names = [name for name, _ in self.columns()]
+            accepted = nearest(column.name, names) or "a column of FROM"
+            raise Refusal(f"there is no column {column.name!r}", accepted=accepted, position=position_of(column))
         if len(found) > 1:
             raise self._refuse(column, f"the column {column.name!r} is in more than one place")
         return found[0]

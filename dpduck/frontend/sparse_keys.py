@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpduck.errors import Refusal
+from dpduck.frontend.row_parts import text_sql
 
 _TYPES = re.compile(
     "VARCHAR|BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|DECIMAL\\([0-9, ]+\\)|DATE|TIME|"
@@ -58,7 +59,7 @@ def canonical_sql(values: Sequence[str], parts: Sequence[KeyPart]) -> str:
 
 
 def _text(value: str, part: KeyPart) -> str:
-    text = value if part.type_name == "VARCHAR" else f"CAST({value} AS VARCHAR)"
+    text = value if part.type_name == "VARCHAR" else text_sql(value, part.type_name)
     for rule in part.collation.lower().split("."):
         text = f"{_FOLDS[rule]}({text})" if rule else text
     return f"({text})"

@@ -56,7 +56,7 @@ class DomainClause:
 
 @dataclass(frozen=True)
 class ClampClause:
-    """CLAMP column BETWEEN low AND high STEP step: decimal texts."""
+    """CLAMP column BETWEEN low AND high [STEP step]: decimal texts, an empty one where no step is given."""
 
     column: str
     low: str
@@ -75,6 +75,7 @@ class PolicyClauses:
     clamps: tuple[ClampClause, ...] = ()
     expect_rows: int | None = None
     max_epsilon: Fraction | None = None
+    min_epsilon: Fraction | None = None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ _THRESHOLDED = ("threshold", "filter_threshold")
 _ONLY_OF = {
     "theta": _FILTERED,
     "tau": _THRESHOLDED,
-    "total_epsilon": _THRESHOLDED,
+    "total_epsilon": ("threshold", *_FILTERED),
     "sketch_rows": ("sketch",),
     "range_summary": tuple(method for method in METHODS if method != "sketch"),
     "summary_size": tuple(method for method in METHODS if method != "geometric"),
@@ -53,7 +53,8 @@ class Summary:
     shape: what takes the place of RANGES(column), dyadic intervals or Haar coefficients. consistent: intervals without
     their parents are dropped. expect_rows: the public guess of the policy, which choices may use.
     stated: whether the size was written, and must be of this very summary. total_epsilon: the part of the price for a
-    noisy number of rows, from which tau follows in place of the guess. ranged: whether the shape was written.
+    noisy number of rows: tau follows from it in place of the guess, and what a filter has lost. ranged: whether the
+    shape was written.
     """
 
     method: str

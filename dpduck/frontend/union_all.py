@@ -14,7 +14,8 @@ from dpduck.frontend.policy import Clamp, Policy
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.private_relation import PrivateRelation, Reading, comparable
 from dpduck.frontend.public_facts import Column
-from dpduck.frontend.row_sql import column_types, from_sql, unit_sql
+from dpduck.frontend.row_parts import Branch, Union
+from dpduck.frontend.row_sql import column_types, from_sql, source_of, unit_sql
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import Relation, Scope, base_column
 from dpduck.privacy import PrivacyUnit
@@ -46,6 +47,7 @@ def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranc
         tuple(column.name for column in columns),
         reads,
         unit_names=tuple(name for branch in branches for one in branch.relations for name in one.unit_columns),
+        nested=Union(tuple(_branch(branch, columns) for branch in branches), alias),
     )
     scope = Scope((Relation("", tuple((column.name, base_column(alias, column.name)) for column in columns)),))
     return RowSource(relation, (), scope, (), ((relation,),), tuple(branches))
@@ -118,6 +120,14 @@ def _branch_sql(branch: RowSource, columns: Sequence[Column]) -> str:
     return f"{sql} WHERE {where}" if where else sql
 
 
+def _branch(branch: RowSource, columns: Sequence[Column]) -> Branch:
+    outputs = [
+        (sql_of(expression.unnest()), quote_identifier(column.name))
+        for (_, expression), column in zip(_outputs(branch), columns, strict=True)
+    ]
+    return Branch(source_of(branch, filtered=True), (*outputs, (str(unit_sql(branch)), UNION_UNIT)))
+
+
 def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
     """The type of the first branch's unit; those of the others compare with it as keys do."""
     found = [branch.units[0][0].unit_type for branch in branches]
@@ -153,6 +163,7 @@ def _policy(branches: Sequence[RowSource], columns: Sequence[Column], unit: Priv
     domains = [(column.name, _domain(branches, position)) for position, column in enumerate(columns)]
     clamps = [_clamp(branches, position, column.name) for position, column in enumerate(columns)]
     limits = [branch.policy.max_epsilon for branch in branches]
+    least = [branch.policy.min_epsilon for branch in branches]
     expected = [branch.policy.expect_rows for branch in branches]
     known = [number for number in expected if number is not None]
     return replace(
@@ -161,6 +172,7 @@ def _policy(branches: Sequence[RowSource], columns: Sequence[Column], unit: Priv
         domains=tuple((name, domain) for name, domain in domains if domain is not None),
         clamps=tuple(clamp for clamp in clamps if clamp is not None),
         max_epsilon=min((limit for limit in limits if limit is not None), default=None),
+        min_epsilon=max((limit for limit in least if limit is not None), default=None),
         expect_rows=sum(known) if len(known) == len(expected) else None,
     )
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
 from dpduck.planning.measurement_list import Spreads
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 
 FloatArray = NDArray[np.float64]
 

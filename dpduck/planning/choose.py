@@ -15,10 +15,11 @@ from dpduck.planning.fourier_plan import plan_fourier
 from dpduck.planning.identity_plan import plan_identity
 from dpduck.planning.marginals_plan import plan_marginals
 from dpduck.planning.optimised_views_plan import plan_optimised_views
-from dpduck.planning.plan import CONSISTENCIES, NoiseKind, Plan
+from dpduck.planning.plan import CONSISTENCIES, Plan
 from dpduck.planning.residual_plan import plan_residual
 from dpduck.strategies.clustering import MOST_MARGINALS
 from dpduck.strategies.identity import base_attributes
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.lattice import MOST_STEPS, Lattice, close_downward, closure_steps
 from dpduck.workload.marginals import MarginalWorkload
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpduck.planning.budgets import optimal_spreads, safe_spreads
 from dpduck.planning.measurement_list import FamilyMeasurements
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.kronecker import Factor
 from dpduck.workload.lattice import Lattice
 

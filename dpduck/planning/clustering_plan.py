@@ -11,9 +11,10 @@ from dpduck.planning.budgets import optimal_spreads, safe_spreads, uniform_sprea
 from dpduck.planning.direct import direct_sources
 from dpduck.planning.marginal_variance import workload_variances
 from dpduck.planning.measurement_list import FamilyMeasurements, Spreads
-from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.planning.plan import Plan
 from dpduck.strategies.clustering import cluster
 from dpduck.strategies.marginals import measured_marginals
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.kronecker import IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload

@@ -32,8 +32,8 @@ from dpduck.planning.budgets import (
     simplest_between,
 )
 from dpduck.planning.measurement_list import Spreads
-from dpduck.planning.plan import NoiseKind
 from dpduck.strategies.grouping import greedy_groups
+from dpduck.trusted.noise import NoiseKind
 
 FloatArray = NDArray[np.float64]
 IntegerArray = NDArray[np.int64]

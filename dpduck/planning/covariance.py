@@ -21,9 +21,9 @@ from dpduck.planning.direct import direct_sources
 from dpduck.planning.fourier_plan import coefficient_variances, padded_lattice
 from dpduck.planning.marginal_variance import component_precisions, component_variances
 from dpduck.planning.measurement_list import measured_kinds
-from dpduck.planning.noise_variance import noise_variance
 from dpduck.planning.plan import Plan
 from dpduck.strategies.fourier import HadamardFactor
+from dpduck.trusted.noise import noise_variance
 from dpduck.workload.kronecker import IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 
@@ -74,7 +74,8 @@ class TableCovariances:
 def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
     """The covariance of any two released cells of a plan over marginals; build once, ask often.
 
-    With consistency 'l1' or 'linf' there is no closed form: the covariances are those before the linear program.
+    With consistency 'l1' or 'linf' there is no closed form: the covariances are those before the linear program, and
+    are not kept with a release.
     """
     kinds = measured_kinds(plan)
     tables = kinds <= {IdentityFactor}

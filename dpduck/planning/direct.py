@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import inf
 
 from dpduck.planning.marginal_variance import direct_variance
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import Measurement, NoiseKind
+from dpduck.planning.plan import Measurement
+from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.workload.marginals import MarginalWorkload
 
 

@@ -11,7 +11,7 @@ from math import exp, expm1, log1p, pi, sqrt
 import numpy as np
 from scipy.special import log_ndtr
 
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 
 MARGIN = 1e-9
 """Relative; a thousand times the error of the computations below."""

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from dpduck.planning.closure_plan import closure_measurements
 from dpduck.planning.marginal_variance import cell_weights, marginal_variances, workload_variances
 from dpduck.planning.measurement_list import FamilyMeasurements
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import Measurement, NoiseKind, Plan
+from dpduck.planning.plan import Measurement, Plan
 from dpduck.strategies.fourier import HadamardFactor, coefficient_weights, padded
+from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 

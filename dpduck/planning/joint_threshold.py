@@ -32,7 +32,7 @@ from dpduck.planning.discrete_tails import (
     smallest_excess,
     tail,
 )
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 
 FloatArray = NDArray[np.float64]
 

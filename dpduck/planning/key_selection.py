@@ -12,31 +12,8 @@ from fractions import Fraction
 
 from dpduck.accounting import sigma2_of
 from dpduck.planning.discrete_tails import each_of, smallest_excess, survival
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import NoiseKind
-
-
-@dataclass(frozen=True)
-class GroupBounds:
-    """What one privacy unit changes at most.
-
-    groups: C, counts that it is in. per_group: k, each of them. total: their sum. rows: of an answer, all in one cell.
-    """
-
-    groups: int
-    per_group: int
-    total: int
-    rows: int
-
-    @property
-    def l1(self) -> int:
-        """L1 norm of what a unit changes in the counts that keys are selected by."""
-        return min(self.groups * self.per_group, self.total)
-
-    @property
-    def l2_squared(self) -> int:
-        """Its squared L2 norm: the total in as few groups as hold it."""
-        return min(self.groups * self.per_group**2, self.total * self.per_group)
+from dpduck.trusted.ask import GroupBounds
+from dpduck.trusted.noise import NoiseKind, noise_variance
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.planning.measurement_list import FamilyMeasurements
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import Measurement, NoiseKind
+from dpduck.planning.plan import Measurement, Plan
 from dpduck.strategies.gram import gram
+from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.workload.kronecker import Factor
-from dpduck.workload.lattice import Lattice
+from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 
 FloatArray = NDArray[np.float64]
@@ -103,6 +103,12 @@ def workload_variances(lattice: Lattice, measurements: Sequence[Measurement], no
     precisions = component_precisions(lattice, measurements, noise)
     by_set = marginal_variances(lattice, component_variances(lattice, precisions))
     return tuple(by_set[lattice.family].tolist())
+
+
+def least_squares_variances(plan: Plan) -> tuple[float, ...]:
+    """The same for a plan's measurements, whatever recovery the plan names."""
+    lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
+    return workload_variances(lattice, plan.measurements, plan.noise)
 
 
 def cell_weights(lattice: Lattice, workload: MarginalWorkload) -> FloatArray:

@@ -9,9 +9,9 @@ import numpy as np
 from dpduck.planning.budgets import optimal_spreads, safe_spreads, uniform_spreads
 from dpduck.planning.marginal_variance import workload_variances
 from dpduck.planning.measurement_list import FamilyMeasurements
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.planning.plan import Plan
 from dpduck.strategies.marginals import measured_marginals
+from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.workload.kronecker import IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload

@@ -2,21 +2,23 @@
 
 Aggregates share a measurement wherever one gives what they need: sum, avg and count of a column come from the two
 tables of distances from its bounds, variances from three (trusted/contribution.py), all quantiles of a column from
-one tree. A part of the price for every measure is least error for the statement: with D_j the summed weighted
-relative variances that the aggregates take from measure j at the whole price, shares are proportional to D_j^(1/3)
-(Laplace, error D_j / share^2) or D_j^(1/2) (Gaussian, D_j / share). Everything here is public.
+one tree. Squares are taken of at most MOST_SQUARED_STEPS steps: where bounds have more, variances get tables of their
+own, since averages and sums from theirs would be those of rounded values. A part of the price for every measure is
+least error for the statement: with D_j the summed weighted relative variances that the aggregates take from measure j
+at the whole price, shares are proportional to D_j^(1/3) (Laplace, error D_j / share^2) or D_j^(1/2) (Gaussian,
+D_j / share). Everything here is public.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import log2
 
 from dpduck.frontend.request import Aggregate, Operand, SourceColumn
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 
 SHARES = 1 << 24
 """Parts of the price are multiples of one over this."""
@@ -71,7 +73,12 @@ class Measure:
         return int(self.steps**self.degree)
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """The most that one unit with so many rows, in a table of so many cells, adds to its tables together."""
+        """The most that one unit with so many rows, in a table of so many cells, adds to its tables together.
+
+        Of values present, in the largest of the tables: no unit changes more of them than there are.
+        """
+        if self.distinct is not None:
+            return min(rows, self.distinct.domain.size * cells)
         if self.operand is None or not self.operand.per_group:
             return rows * self.bound
         groups = min(rows, cells) * self.bound
@@ -106,7 +113,7 @@ def choose_measures(aggregates: Sequence[Aggregate], weights: Sequence[Fraction]
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = list(dict.fromkeys((one.condition, one.operand) for one in aggregates if one.function == "sum"))
-    free = [key for key in summed if not _needs_moments(aggregates, key) and key[1] is not None]
+    free = [key for key in summed if key[1] is not None and not _wanted(aggregates, key) & _serving(key[1])]
     choices: list[Measures] = []
     for moments in product((False, True), repeat=len(free)) if len(free) <= MOST_CHOICES else [(False,) * len(free)]:
         chosen = {key for key, flag in zip(free, moments, strict=True) if flag}
@@ -121,8 +128,21 @@ def _is_row_count(aggregate: Aggregate) -> bool:
     return aggregate.function == "count" and aggregate.operand is None
 
 
-def _needs_moments(aggregates: Sequence[Aggregate], key: tuple[str, Operand | None]) -> bool:
-    return key in _moment_keys(aggregates)
+def _wanted(aggregates: Sequence[Aggregate], key: tuple[str, Operand | None]) -> set[int]:
+    """The degrees of moments that averages and variances need of an operand."""
+    return {
+        _DEGREES[one.function] for one in aggregates if one.function in _DEGREES and (one.condition, one.operand) == key
+    }
+
+
+def _serving(operand: Operand) -> set[int]:
+    """The degrees of moments whose tables hold sums as finely as the bounds' steps are."""
+    return {1} if is_coarse(operand) else {1, 2}
+
+
+def is_coarse(operand: Operand) -> bool:
+    """Whether squares are taken of coarser steps than the operand has: nothing but variances is answered from them."""
+    return (operand.high - operand.low) / operand.step > MOST_SQUARED_STEPS
 
 
 def _moment_keys(aggregates: Sequence[Aggregate]) -> list[tuple[str, Operand | None]]:
@@ -135,26 +155,25 @@ _DEGREES = {"avg": 1, "var_pop": 2, "var_samp": 2, "stddev_pop": 2, "stddev_samp
 
 def _built(aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str]) -> Measures:
     """Measures where these sums are taken from moments, and counts of rows with these conditions from their rest."""
-    degrees = dict.fromkeys(as_moments, 1)
-    for one in aggregates:
-        if one.function in _DEGREES:
-            key = (one.condition, one.operand)
-            degrees[key] = max(degrees.get(key, 1), _DEGREES[one.function])
     measures: list[Measure] = []
-    blocks: dict[tuple[str, Operand | None], int] = {}
+    blocks: dict[tuple[str, Operand | None, int], int] = {}
     holders: dict[str, int] = {}
-    for (condition, operand), degree in degrees.items():
-        rest = condition in rests and condition not in holders and operand is not None and not operand.per_group
-        if rest:
-            holders[condition] = len(measures)
-        blocks[(condition, operand)] = len(measures)
-        measures.append(Measure("moments", condition, operand, degree, rest))
+    for condition, operand in dict.fromkeys([*as_moments, *_moment_keys(aggregates)]):
+        degrees = _wanted(aggregates, (condition, operand)) | ({1} if (condition, operand) in as_moments else set())
+        if operand is None or not is_coarse(operand):
+            degrees = {max(degrees)}
+        for degree in sorted(degrees):
+            rest = condition in rests and condition not in holders and operand is not None and not operand.per_group
+            if rest:
+                holders[condition] = len(measures)
+            blocks[(condition, operand, degree)] = len(measures)
+            measures.append(Measure("moments", condition, operand, degree, rest))
     uses = []
     for one in aggregates:
-        block = blocks.get((one.condition, one.operand))
+        block = _block(one, blocks)
         if _is_row_count(one) and one.condition in holders:
             number = holders[one.condition]
-        elif block is not None and one.function != "quantile":
+        elif block is not None:
             number = block
         else:
             measure = _own(one)
@@ -163,6 +182,17 @@ def _built(aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand |
             number = measures.index(measure)
         uses.append(Use(number, linear_weights(one, measures[number])))
     return Measures(tuple(measures), tuple(uses))
+
+
+def _block(one: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]) -> int | None:
+    """The moments that answer an aggregate: those of its own degree, or of a higher one whose steps are as fine."""
+    if one.function in ("quantile", "distinct") or one.operand is None:
+        return None
+    first = _DEGREES.get(one.function, 1)
+    found = [blocks.get((one.condition, one.operand, degree)) for degree in range(first, 3)]
+    if first == 1 and one.function != "count" and is_coarse(one.operand):
+        found = found[:1]
+    return next((number for number in found if number is not None), None)
 
 
 def _own(one: Aggregate) -> Measure:

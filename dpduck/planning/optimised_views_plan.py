@@ -10,10 +10,11 @@ from dpduck.errors import Refusal
 from dpduck.planning.budgets import safe_spreads
 from dpduck.planning.marginal_variance import workload_variances
 from dpduck.planning.measurement_list import FamilyMeasurements
-from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.planning.plan import Plan
 from dpduck.planning.view_objective import ViewObjective
 from dpduck.planning.view_search import FoundViews, search_views
 from dpduck.strategies.optimised_views import sets_of
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.kronecker import IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload

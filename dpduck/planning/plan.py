@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from fractions import Fraction
 from math import prod
 
+from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.workload.kronecker import KroneckerQuery
 from dpduck.workload.marginals import MarginalWorkload
-
-
-class NoiseKind(Enum):
-    """Discrete Laplace under pure budgets, discrete Gaussian under zCDP."""
-
-    LAPLACE = "discrete Laplace"
-    GAUSSIAN = "discrete Gaussian"
 
 
 @dataclass(frozen=True)
@@ -70,3 +63,15 @@ class Plan:
     def worst_stderr(self) -> float:
         """Largest predicted standard error of a released cell."""
         return float(max(self.variances) ** 0.5)
+
+
+def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
+    """What is measured, with its noise; refuses noise that cannot be drawn. One spread is one noise."""
+    known: dict[int, tuple[Fraction, Noise]] = {}
+    found = []
+    for measurement in plan.measurements:
+        spread = measurement.spread
+        if id(spread) not in known:  # the spread itself is kept, so that its number stays its own
+            known[id(spread)] = spread, Noise(plan.noise, spread)
+        found.append((measurement.query, known[id(spread)][1]))
+    return found

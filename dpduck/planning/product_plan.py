@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.planning.budgets import safe_spreads
-from dpduck.planning.plan import Measurement, NoiseKind
+from dpduck.planning.plan import Measurement
 from dpduck.planning.range_plan import norm_of
 from dpduck.strategies.one_thread import one_thread
 from dpduck.strategies.quantise import BITS
 from dpduck.strategies.range_candidates import RangeProblem, build_strategies
 from dpduck.strategies.range_strategy import RangeStrategy
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.kronecker import KroneckerQuery
 from dpduck.workload.ranges import RangeWorkload
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.planning.budgets import safe_spreads
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import Measurement, NoiseKind
+from dpduck.planning.plan import Measurement
 from dpduck.strategies.matrix_strategy import matrix_strategy
 from dpduck.strategies.one_thread import one_thread
 from dpduck.strategies.range_candidates import RangeProblem, build_strategies
 from dpduck.strategies.range_strategy import RangeStrategy
+from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.workload.kronecker import KroneckerQuery
 from dpduck.workload.ranges import RangeWorkload
 

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.errors import Refusal
-from dpduck.planning.plan import Measurement, NoiseKind, Plan
+from dpduck.planning.plan import Measurement, Plan
 from dpduck.planning.product_plan import LARGEST_NORM_BITS, ProductPlan, combine
 from dpduck.planning.range_plan import TIE, RangePlan, norm_of, plan_matrix, plan_strategy
 from dpduck.strategies.one_thread import one_thread
 from dpduck.strategies.quantise import BITS
 from dpduck.strategies.range_candidates import RangeProblem, build_strategies
 from dpduck.strategies.range_strategy import RangeStrategy
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 from dpduck.workload.ranges import RangeShape, RangeWorkload
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil, log10
 from typing import Protocol
 
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 
 FINE = Fraction(1, 10**6)
 """A price at which discrete noise is continuous to nine digits, so that the error scales as its power law says."""

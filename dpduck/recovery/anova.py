@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.planning.marginal_variance import component_precisions
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import Measurement, NoiseKind
+from dpduck.planning.plan import Measurement
 from dpduck.strategies.gram import adjoint
+from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.workload.kronecker import CentredFactor, IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload

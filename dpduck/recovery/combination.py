@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Callable, Mapping
+from math import inf, prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.planning.covariance import ComponentCovariances, TableCovariances
+from dpduck.recovery.intervals import SumMargin
 from dpduck.workload.lattice import close_downward
 
 FloatArray = NDArray[np.float64]
@@ -32,6 +33,53 @@ def ratio_weights(
         marginal: (numerator[marginal] - ratio * denominator[marginal]) / divisor
         for marginal in numerator.keys() | denominator.keys()
     }
+
+
+def ratio_interval(
+    covariances: Covariances,
+    numerator: tuple[float, Mapping[Members, FloatArray]],
+    denominator: tuple[float, Mapping[Members, FloatArray]],
+    margins: SumMargin,
+) -> tuple[float, float]:
+    """Fieller's interval of a ratio: all t for which N - t D is within the margin of its own noise.
+
+    N - t D is the noise alone at the true ratio, so that the interval covers it however near to 0 the denominator is;
+    where that cannot be told from 0 every ratio is possible. A sum and its weights are given for each.
+    """
+    (above, upper), (below, lower) = numerator, denominator
+    variances = [variance_of_sum(covariances, weights) for weights in (upper, lower)]
+    together = variance_of_sum(covariances, ratio_weights(upper, lower, -1.0, 1.0))
+    shared = (together - sum(variances)) / 2
+
+    def stderr(ratio: float) -> float:
+        return sqrt(max(variances[0] - 2 * ratio * shared + ratio**2 * variances[1], 0.0))
+
+    def step(ratio: float) -> float:
+        return max(float(np.abs(part).max(initial=0.0)) for part in ratio_weights(upper, lower, ratio, 1.0).values())
+
+    middle, largest = above / below, max(float(np.abs(table).max(initial=0.0)) for table in lower.values())
+    lows, highs = [], []
+    for times, jump in ((margins.farthest, 0.0), (margins.usual, 1.0)):
+        room = abs(below) - times * sqrt(variances[1]) - jump * largest
+        if room <= 0:
+            continue
+        farthest = (times * stderr(middle) + jump * step(middle)) / room
+
+        def outside(ratio: float, times: float = times, jump: float = jump) -> float:
+            return abs(above - ratio * below) - times * stderr(ratio) - jump * step(ratio)
+
+        ends = [_root(outside, middle, middle + side * farthest * (1 + 1e-9)) for side in (-1, 1)]
+        lows.append(ends[0])
+        highs.append(ends[1])
+    return max(lows, default=-inf), min(highs, default=inf)
+
+
+def _root(outside: Callable[[float], float], inside: float, beyond: float) -> float:
+    """Where a function that is concave from `inside` on, negative there and not at `beyond`, is 0; on the wide side."""
+    for _ in range(100):
+        middle = (inside + beyond) / 2
+        inside, beyond = (middle, beyond) if outside(middle) < 0 else (inside, middle)
+    return beyond
 
 
 def _from_tables(covariances: TableCovariances, weights: Mapping[Members, FloatArray]) -> float:

@@ -13,8 +13,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.intervals import JUMPY, sum_margin
+from dpduck.trusted.noise import NoiseKind
 
 FloatArray = NDArray[np.float64]
 
@@ -23,6 +23,9 @@ LEVELS = tuple(Fraction(text) for text in ("0.5", "0.8", "0.9", "0.95", "0.99", 
 
 FEWEST_ROWS = 1.0
 """Below so many noisy rows there is nothing to average: the answer is NULL, its interval everything between bounds."""
+
+MOST_VARIANCE, MOST_SAMPLE_VARIANCE = 0.25, 0.5
+"""Of values in [0, 1]: half of them at either end, and of a sample the two values 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Curved:
     highs: FloatArray
 
 
-def margins(noise: NoiseKind, stderrs: FloatArray, step: float) -> FloatArray:
+def margins(noise: NoiseKind, stderrs: FloatArray, step: float | FloatArray) -> FloatArray:
     """Half-widths of intervals for sums of noises with these standard errors, shape (levels, ..), as SumMargin.of."""
     jumps = np.where(stderrs < JUMPY * step, step, step / 2)
     laws = [sum_margin(noise, level) for level in LEVELS]
@@ -67,25 +70,48 @@ def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind
     return _with_nulls(Curved(mean, stderr, lows, highs), rows >= FEWEST_ROWS, 1.0)
 
 
-def variance_of(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, *, sample: bool) -> Curved:
+def variance_of(
+    tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float = 0.0, *, sample: bool
+) -> Curved:
     """E t^2 - (E t)^2 from three tables, with the delta method's error: gradient (s_i - q - 2 m (p_i - m)) / N.
 
-    p = (0, 1/2, 1) and s = (0, 0, 1) give m = E t and q = E t^2. sample: times N/(N - 1).
+    p = (0, 1/2, 1) and s = (0, 0, 1) give m = E t and q = E t^2. sample: times N/(N - 1), by the same method; its
+    interval is that of the variance times all of N/(N - 1) for which N is within its own margin, and at least 2.
+    step: what one integer of noise is worth in units of a row.
     """
-    rows = tables[0] + tables[1] + tables[2]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean, square = (tables[1] / 2 + tables[2]) / rows, tables[2] / rows
-        found = square - mean**2
-        gradients = [
-            (at_one - square - 2 * mean * (place - mean)) / rows for place, at_one in ((0, 0), (0.5, 0), (1, 1))
-        ]
-        stderr = np.sqrt(variance * sum(gradient**2 for gradient in gradients))
-        scale = np.where(rows > 1, rows / (rows - 1), np.nan) if sample else np.ones_like(rows)
-    most = 0.25 * scale
-    wide = margins(noise, stderr, 0.0)
-    lows, highs = np.clip((found - wide) * scale, 0, most), np.clip((found + wide) * scale, 0, most)
-    answered = rows >= (FEWEST_ROWS + 1 if sample else FEWEST_ROWS)
-    return _with_nulls(Curved(np.clip(found * scale, 0, most), stderr * scale, lows, highs), answered, 0.5)
+    least = FEWEST_ROWS + 1 if sample else FEWEST_ROWS
+    counted = tables[0] + tables[1] + tables[2]
+    answered = counted >= least
+    rows = np.maximum(counted, least)  # of fewer nothing is answered
+    mean, square = (tables[1] / 2 + tables[2]) / rows, tables[2] / rows
+    found = square - mean**2
+    places = ((0, 0), (0.5, 0), (1, 1))
+    gradients = [(at_one - square - 2 * mean * (place - mean)) / rows for place, at_one in places]
+    jump = step * np.max(np.abs(gradients), axis=0)
+    wide = margins(noise, np.sqrt(variance * np.sum(np.square(gradients), axis=0)), jump)
+    scale, smallest, largest, most = np.ones_like(rows), np.ones_like(wide), np.ones_like(wide), MOST_VARIANCE
+    if sample:
+        scale, most = rows / (rows - 1), MOST_SAMPLE_VARIANCE
+        around = margins(noise, np.sqrt(len(places) * variance), step)
+        smallest, largest = (n / (n - 1) for n in (rows + around, np.maximum(rows - around, least)))
+        gradients = [gradient * scale - found / (rows - 1) ** 2 for gradient in gradients]
+    stderr = np.sqrt(variance * np.sum(np.square(gradients), axis=0))
+    lows, highs = np.clip((found - wide) * smallest, 0, most), np.clip((found + wide) * largest, 0, most)
+    return _with_nulls(Curved(np.clip(found * scale, 0, most), stderr, lows, highs), answered, MOST_SAMPLE_VARIANCE)
+
+
+def of_rounded(found: Curved, step: float, *, sample: bool) -> Curved:
+    """A variance of values that were rounded to steps, as one of the values themselves.
+
+    A standard deviation is a norm of the values about their mean: those of the values and of the rounded ones differ
+    by at most that of the rounding, which is half a step, and of a sample at most sqrt(2) times that.
+    """
+    off, most = (step / 2**0.5, MOST_SAMPLE_VARIANCE) if sample else (step / 2, MOST_VARIANCE)
+    lows = np.maximum(np.sqrt(found.lows) - off, 0) ** 2
+    highs = np.maximum(np.minimum((np.sqrt(found.highs) + off) ** 2, most), found.highs)
+    usual = step / 12**0.5
+    stderrs = np.hypot(found.stderrs, usual * (2 * np.sqrt(found.estimates) + usual))
+    return Curved(found.estimates, stderrs, lows, highs)
 
 
 def deviation_of(found: Curved) -> Curved:

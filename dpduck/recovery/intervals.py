@@ -8,8 +8,8 @@ from math import ceil, log, sqrt
 
 from scipy.stats import norm
 
-from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.noise_quantiles import discrete_gaussian_quantile, discrete_laplace_quantile
+from dpduck.trusted.noise import NoiseKind
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.planning.plan import NoiseKind
 from dpduck.planning.quantile_buckets import Buckets
 from dpduck.recovery.curved import FEWEST_ROWS, LEVELS, Curved, margins
+from dpduck.trusted.noise import NoiseKind
 
 FloatArray = NDArray[np.float64]
 
@@ -22,6 +22,8 @@ EXTREME = 2.0
 
 _USUAL = LEVELS.index(Fraction(95, 100))
 _USUAL_WIDTH = 2 * 1.96
+_RESOLUTION = 12**-0.5
+"""Standard deviation within a bucket, in its width: a quantile is known no better, though its interval be one value."""
 
 
 def quantile(answers: FloatArray, variances: FloatArray, fraction: float, buckets: Buckets, noise: NoiseKind) -> Curved:
@@ -45,7 +47,7 @@ def quantile(answers: FloatArray, variances: FloatArray, fraction: float, bucket
     lowest, highest = start + width * ends[0], start + width * (buckets.count - 1 + ends[1])
     return Curved(
         np.where(answered, estimates, np.nan),
-        np.where(answered, (highs[_USUAL] - lows[_USUAL]) / _USUAL_WIDTH, np.nan),
+        np.where(answered, np.maximum((highs[_USUAL] - lows[_USUAL]) / _USUAL_WIDTH, width * _RESOLUTION), np.nan),
         np.where(answered, lows, lowest),
         np.where(answered, highs, highest),
     )

@@ -58,12 +58,12 @@ def recover_product(plan: ProductPlan, noisy: Sequence[IntegerArray]) -> FloatAr
     return pieces[()]
 
 
-def recover_sets(plan: RangeSetsPlan, noisy: Sequence[IntegerArray], integer: bool) -> tuple[FloatArray, ...]:
+def recover_sets(plan: RangeSetsPlan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
     """Answers of every grouping set, one axis per attribute, from the arrays of all parts in order."""
     answers, first = [], 0
     for part in plan.parts:
         own = noisy[first : first + len(part.measurements)]
         first += len(own)
         found = recover_ranges(part, own) if isinstance(part, RangePlan) else recover_product(part, own)
-        answers.append(np.rint(found) if integer else found)
+        answers.append(found)
     return tuple(answers)

@@ -28,6 +28,11 @@ def recover(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]
     raise TypeError(f"no recovery for the strategy {plan.strategy}")
 
 
+def recover_linearly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+    """The same, and by least squares where the plan asks for a linear program, whose errors have no formula."""
+    return _least_squares(plan, noisy) if solves_program(plan) else recover(plan, noisy)
+
+
 def _balanced(plan: Plan) -> bool:
     """Whether every factor's Gram matrix is alpha I + beta J."""
     return measured_kinds(plan) <= BALANCED
@@ -38,7 +43,7 @@ def _direct(plan: Plan) -> bool:
     return plan.consistency == "none" and _balanced(plan)
 
 
-def _program(plan: Plan) -> bool:
+def solves_program(plan: Plan) -> bool:
     """Whether answers of their own tables are to be made consistent by a linear program."""
     several = len(plan.measurements) > 1
     return plan.consistency in {"l1", "linf"} and several and measured_kinds(plan) <= {IdentityFactor}
@@ -56,7 +61,7 @@ def _nearest(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...
 
 RECOVERIES: tuple[tuple[Callable[[Plan], bool], Recovery], ...] = (
     (_direct, recover_directly),
-    (_program, _nearest),
+    (solves_program, _nearest),
     (_balanced, _least_squares),
 )
 """What each rule accepts and how it answers; the first that accepts a plan recovers it."""

@@ -17,7 +17,7 @@ SCALAR = frozenset(
      "date_trunc", "datediff", "datepart", "datesub", "datetrunc", "day", "dayname", "dayofmonth", "dayofweek",
      "dayofyear", "days_in_month", "decade", "degrees", "divide", "element_at", "ends_with", "enum_code",
      "epoch", "epoch_ms", "epoch_us", "era", "even", "exp", "factorial", "fdiv", "filter", "floor", "fmod",
-     "format", "gamma", "gcd", "greatest", "hash", "hex", "hour", "ifnull", "ilike_escape", "instr", "isfinite",
+     "gamma", "gcd", "greatest", "hash", "hex", "hour", "ifnull", "ilike_escape", "instr", "isfinite",
      "isinf", "isnan", "isodow", "isoyear", "jaccard", "jaro_similarity", "jaro_winkler_similarity",
      "json_array", "json_object", "julian", "last_day", "lcase", "lcm", "least", "left", "len", "length",
      "levenshtein", "lgamma", "like_escape", "list_aggregate", "list_any_value", "list_apply", "list_avg",
@@ -77,6 +77,25 @@ SEEDED = frozenset(("dp_project", "dp_project_all"))
 
 SEED = "_seed"
 FUNCTIONS = SCALAR | AGGREGATE | ANALYST_MACROS | SHIPPED_MACROS
+STREAMED = frozenset(
+    ("!", "!__postfix", "%", "&", "&&", "*", "+", "-", "/", "//", "<<", ">>", "@", "|", "~", "abs", "acos", "asin",
+     "atan", "atan2", "cbrt", "ceil", "ceiling", "century", "coalesce", "cos", "cot", "date_diff", "date_part",
+     "date_sub", "date_trunc", "datediff", "datepart", "datesub", "datetrunc", "day", "dayofmonth", "dayofweek",
+     "dayofyear", "decade", "degrees", "divide", "ends_with", "epoch", "exp", "fdiv", "floor", "fmod", "greatest",
+     "hash", "hour", "ifnull", "isfinite", "isinf", "isnan", "isodow", "isoyear", "last_day", "lcase", "least", "left",
+     "len", "length", "ln", "log", "log10", "log2", "lower", "ltrim", "minute", "mod", "month", "multiply", "nullif",
+     "pi", "prefix", "quarter", "radians", "right", "round", "round_even", "rtrim", "second", "sign", "sin", "sqrt",
+     "starts_with", "strlen", "struct_extract", "substr", "substring", "subtract", "suffix", "tan", "trim", "trunc",
+     "ucase", "upper", "week", "weekday", "weekofyear", "year", "yearweek",
+     "any_value", "avg", "bool_and", "bool_or", "count", "count_if", "count_star", "countif", "first", "last", "max",
+     "mean", "min", "stddev", "stddev_pop", "stddev_samp", "sum", "var_pop", "var_samp", "variance")
+)  # fmt: skip
+"""What a statement may have that streams in the window itself: constant time for a row but for the length of its text,
+and no text that is longer than what it is made of. Statements with anything else run in a runner."""
+
+CONSTANT_FUNCTIONS = frozenset(("-", "array_value", "list_value", "row"))
+"""What the arguments of dp functions may call: signs of numbers, and lists of keys and tuples."""
+
 GROWS = frozenset(("unnest",))
 """Functions with which a statement over one table may have more rows than the table."""
 

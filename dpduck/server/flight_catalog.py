@@ -138,7 +138,7 @@ def _tables(command: Message, window: Window) -> pa.Table:
 
 def _table_schema(cursor: duckdb.DuckDBPyConnection, name: str) -> bytes:
     """The Arrow schema of a private view, in the form of an IPC message."""
-    schema = cursor.execute(f"FROM memory.main.{quote_identifier(name)} LIMIT 0").to_arrow_table().schema
+    schema = cursor.sql(f"FROM memory.main.{quote_identifier(name)} LIMIT 0").to_arrow_table().schema
     return bytes(schema.serialize())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -41,10 +41,10 @@ class Statements:
 
     def __init__(self, house: House, limits: Limits) -> None:
         self._house = house
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a result that is given up may be collected while it is held
         self._admitted: OrderedDict[bytes, _Admitted] = OrderedDict()
-        self._streams = threading.BoundedSemaphore(limits.running)
-        self._most = limits.running
+        self._reading: Counter[str] = Counter()
+        self._most, self._each = limits.running, limits.running_each
 
     def text_of(self, command: Message) -> str | None:
         """The statement of a command; None where it is about the catalog. A prepared statement's handle is its text."""
@@ -74,8 +74,7 @@ class Statements:
             mine = found is not None and (found.principal, found.token_hash) == (principal.name, principal.token_hash)
             if mine:
                 del self._admitted[handle[:_HANDLE]]
-        if not self._streams.acquire(blocking=False):
-            raise Refusal("too many results are read at once", accepted=f"{self._most} at a time")
+        self._begin(principal.name)
         try:
             cursor = self._house.window.cursor()
             try:
@@ -91,21 +90,30 @@ class Statements:
                 cursor.close()
                 raise
         except BaseException:
-            self._streams.release()
+            self.ended(principal.name)
             raise
-        return reader.schema, _Rows(self, cursor, reader)
+        return reader.schema, _Rows(self, principal.name, cursor, reader)
 
     def _schema(self, sql: str) -> pa.Schema:
         with self._house.window.cursor() as cursor:
             try:
-                return cursor.execute(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table().schema
+                return cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table().schema
             except duckdb.Error as error:
                 said = str(error).strip().split("\n", 1)[0][:300].split(": ", 1)[-1]
                 raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None
 
-    def ended(self) -> None:
+    def _begin(self, name: str) -> None:
+        """A place among those who read, of which each principal has so many."""
+        with self._lock:
+            most = self._each if self._reading[name] >= self._each else self._most
+            if self._reading[name] >= self._each or self._reading.total() >= self._most:
+                raise Refusal("too many results are read at once", accepted=f"{most} at a time")
+            self._reading[name] += 1
+
+    def ended(self, name: str) -> None:
         """One reader less."""
-        self._streams.release()
+        with self._lock:
+            self._reading[name] -= 1
 
 
 def _reader(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader | None:
@@ -118,8 +126,10 @@ def _reader(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader
 class _Rows:
     """Batches of a result; its place among the readers is free again when it ends or is given up."""
 
-    def __init__(self, statements: Statements, cursor: duckdb.DuckDBPyConnection, reader: pa.RecordBatchReader) -> None:
-        self._statements = statements
+    def __init__(
+        self, statements: Statements, name: str, cursor: duckdb.DuckDBPyConnection, reader: pa.RecordBatchReader
+    ) -> None:
+        self._statements, self._name = statements, name
         self._cursor: duckdb.DuckDBPyConnection | None = cursor
         self._reader = reader
 
@@ -140,4 +150,4 @@ class _Rows:
         if self._cursor is not None:
             cursor, self._cursor = self._cursor, None
             cursor.close()
-            self._statements.ended()
+            self._statements.ended(self._name)

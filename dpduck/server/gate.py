@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from dpduck.errors import DpduckError, Refusal
+from dpduck.errors import DpduckError, Refusal, StoreError
 from dpduck.frontend.names import fold
 from dpduck.server.audit import Audit
-from dpduck.server.inspection import ANSWERS, Call, Inspected, inspect
+from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Limits
 from dpduck.server.principals import Principal
+from dpduck.server.sizes import NOTHING
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
 from dpduck.server.window import Window, answer_name
@@ -29,6 +32,8 @@ FREE = frozenset(
 DESCRIBED = {"run": "describe", "ask": "describe_ask"}
 """For actions that charge or use a round up: the one that gives their columns alone."""
 
+NO_ROOM = "the server has no room for more private views"
+_CREATES = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*CREATE\b", re.IGNORECASE | re.DOTALL)
 _QUESTIONS = ("select", "with", "from", "(")
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 20_000
 
@@ -47,9 +52,13 @@ class Gate:
         self._limits = limits
         self._syntax = Syntax()
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._ending = False
         self._running: Counter[str] = Counter()
         self._known: OrderedDict[str, Inspected] = OrderedDict()
         self._syncing = threading.Lock()
+        self._left_out: dict[str, str] = {}
+        self._owners: Counter[str] = Counter()
 
     def admit(self, principal: Principal, text: str) -> str:
         """SQL for the window that gives what the principal asked for; a DpduckError says why not. Noted either way.
@@ -61,28 +70,33 @@ class Gate:
             with self._turn(principal.name):
                 sql = self._admitted(principal, text, charged)
         except DpduckError as error:
-            self._audit.note(principal.name, "refused", text, charged=charged[-1] if charged else None, why=str(error))
+            self._note_refused(principal, text, charged, str(error))
             raise
         except Exception:
-            self._audit.note(principal.name, "refused", text, why=UNEXPECTED)
+            self._note_refused(principal, text, charged, UNEXPECTED)
             raise DpduckError(UNEXPECTED) from None
-        self._audit.note(
-            principal.name, "charged" if charged else "answered", text, charged=charged[-1] if charged else None
-        )
+        event = "charged" if charged else "answered"
+        self._audit.note(principal.name, event, text, charged=charged[-1] if charged else None)
         return sql
+
+    def _note_refused(self, principal: Principal, text: str, charged: list[int], why: str) -> None:
+        """What cannot be noted was not done: the refusal stands, and what was charged was noted as asked before."""
+        with suppress(StoreError):
+            entry = charged[-1] if charged else None
+            self._audit.note(principal.name, "refused", text, charged=entry, why=why)
 
     def probe(self, principal: Principal, text: str) -> str:
         """SQL for the window with the columns that a statement would have, and no rows: it charges nothing."""
         inspected = self.inspected(text)
         with self._turn(principal.name):
             self._require_views(inspected)
-            sql = inspected.sql
+            keys = []
             for call in inspected.calls:
                 if call.action not in DESCRIBED and call.action not in FREE:
                     raise Refusal(f"the columns of {call.function} are known once it was asked", accepted="to run it")
                 described = replace(call, action=DESCRIBED.get(call.action, call.action))
-                sql = sql.replace(call.mark, self._answered(principal, described, []))
-        return f"SELECT * FROM ({sql}) LIMIT 0"
+                keys.append(self._answered(principal, described, []))
+            return self._found(principal, inspected, keys, only_columns=True)
 
     def inspected(self, text: str) -> Inspected:
         """What the statement is made of; spends nothing and asks nobody."""
@@ -98,52 +112,120 @@ class Gate:
         return known
 
     def sync(self) -> None:
-        """Brings the window's private views to what the vault has."""
+        """Brings the window's private views to what the vault has; what does not fit is left out."""
         with self._syncing:
             present, wanted = self._window.marks(), self._vault.views()
-            for name, mark in wanted.items():
-                if present.get(fold(name)) != mark:
-                    self._window.put_view(name, mark, self._vault.view(name))
             for name in present.keys() - {fold(name) for name in wanted}:
                 self._window.drop_view(name)
+                self._left_out.clear()  # there is room again
+            for name, mark in wanted.items():
+                if present.get(fold(name)) != mark and self._left_out.get(fold(name)) != mark:
+                    self._put_view(name, mark)
+            left = {fold(name) for name in wanted}
+            self._left_out = {name: mark for name, mark in self._left_out.items() if name in left}
+            self._owners = Counter(owner_of(mark) for mark in wanted.values())
+
+    def end(self, seconds: float) -> bool:
+        """Admits nothing more, ends statements at work over released tables, and waits so long for releases.
+
+        True where nothing is at work any more.
+        """
+        with self._lock:
+            self._ending = True
+        self._window.end_statements()
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._running, seconds)
+
+    def left_out(self) -> list[str]:
+        """Private views that the window has no room for."""
+        return sorted(self._left_out)
+
+    def _put_view(self, name: str, mark: str) -> None:
+        rows = self._vault.view(name)
+        used = sum(size.bytes for other, size in self._window.sizes().items() if other != fold(name))
+        try:
+            if used + rows.table.nbytes > self._limits.view_bytes:
+                raise StoreError(NO_ROOM)
+            self._window.put_view(name, mark, rows)
+        except StoreError:
+            self._window.drop_view(name)
+            self._left_out[fold(name)] = mark
+
+    def _require_view_room(self, principal: Principal) -> None:
+        """Before a view is made and charged for: whether this principal, and the window, may have one more."""
+        marks, sizes = self._window.marks(), self._window.sizes()
+        own = sum(sizes[name].bytes for name in sizes.keys() & marks.keys() if owner_of(marks[name]) == principal.name)
+        most, bytes_each = self._limits.views_each, self._limits.view_bytes // 4
+        if self._owners[principal.name] >= most or own >= bytes_each:
+            raise Refusal(
+                f"{principal.name} has {self._owners[principal.name]} private views of {own} bytes already",
+                accepted=f"at most {most} of {bytes_each} bytes; DROP PRIVATE VIEW makes room",
+            )
+        if sum(size.bytes for size in sizes.values()) >= self._limits.view_bytes:
+            raise Refusal(NO_ROOM, accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or a server with more memory")
 
     def _admitted(self, principal: Principal, text: str, charged: list[int]) -> str:
         inspected = self.inspected(text)
-        rows = self._require_views(inspected)
-        sql = inspected.sql
-        for call in inspected.calls:
-            sql = sql.replace(call.mark, self._answered(principal, call, charged))
-        if inspected.plain and rows <= self._limits.rows:
-            return sql
-        return f"FROM {ANSWERS}.main.{answer_name(self._window.run(sql))}"
+        self._require_views(inspected)
+        if any(call.action not in FREE for call in inspected.calls):
+            self._audit.note(principal.name, "asked", text)
+        keys = [self._answered(principal, call, charged) for call in inspected.calls]
+        return self._found(principal, inspected, keys)
 
-    def _require_views(self, inspected: Inspected) -> int:
-        """How many rows the private views of a statement have; Refusal where one is not there."""
-        rows = 0
+    def _require_views(self, inspected: Inspected) -> None:
+        """Refusal where a private view of a statement is not there."""
         for view in inspected.views:
-            size = self._window.size(view)
-            if size is None:
+            if self._window.size(view) is None:
+                if view in self._left_out:
+                    raise Refusal(f"{view[:200]!r} was left out: {NO_ROOM}", accepted="a server with more memory")
                 raise Refusal(f"there is no private view {view[:200]!r}", accepted="a name of dp_releases()")
-            rows += size
-        return rows
+
+    def _found(
+        self, principal: Principal, inspected: Inspected, keys: Sequence[str], *, only_columns: bool = False
+    ) -> str:
+        """SQL over tables of the window: the statement itself where it streams, else the table of what it found."""
+        sql = inspected.sql
+        for call, key in zip(inspected.calls, keys, strict=True):
+            sql = sql.replace(call.mark, answer_name(key))
+        if only_columns:
+            sql = f"SELECT * FROM ({sql}) LIMIT 0"
+        if inspected.plain and self._work(inspected, keys) <= self._limits.work:
+            return sql
+        tables = [(OWN, view) for view in inspected.views] + [(LISTING, listing) for listing in inspected.listings]
+        tables += [(ANSWERS, answer_name(key)) for key in keys]
+        return f"FROM {ANSWERS}.main.{answer_name(self._window.run(principal.name, sql, tables))}"
+
+    def _work(self, inspected: Inspected, keys: Sequence[str]) -> float:
+        """Rows times parts of a statement over one table; without end where its rows are too many for one result."""
+        sizes = [self._window.size(view) or NOTHING for view in inspected.views]
+        sizes += [self._window.answer_size(key) for key in keys]
+        rows, columns = sum(size.rows for size in sizes), sum(size.columns for size in sizes)
+        if rows > self._limits.rows:
+            return math.inf
+        return rows * (inspected.parts + inspected.stars * columns)
 
     def _answered(self, principal: Principal, call: Call, charged: list[int]) -> str:
-        """The table that holds the answer to a dp function."""
+        """The key of the answer to a dp function, which is in the window then."""
+        creates = call.action == "run" and _CREATES.match(call.argument or "") is not None
+        if creates:
+            self._require_view_room(principal)
         reply = self._vault.ask(principal.name, call.action, call.argument, self._limits.release_seconds)
         if reply.charged is not None:
             charged.append(reply.charged)
         if reply.key is None:
             raise Told(reply.refused or UNEXPECTED)
         if not self._window.has_answer(reply.key):
-            self._window.put_answer(reply.key, self._vault.rows(reply.key, self._limits.rows))
+            self._window.put_answer(principal.name, reply.key, self._vault.rows(reply.key, self._limits.rows))
         if call.action == "run" and not (call.argument or "").lstrip().lower().startswith(_QUESTIONS):
             self.sync()
-        return answer_name(reply.key)
+        return reply.key
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
         """A place among the statements at work; refused where they are too many."""
         with self._lock:
+            if self._ending:
+                raise Refusal("the server is ending", accepted="the same statement when it is there again")
             if self._running.total() >= self._limits.running or self._running[name] >= self._limits.running_each:
                 raise Refusal(
                     "too many statements at once",
@@ -157,3 +239,14 @@ class Gate:
                 self._running[name] -= 1
                 if not self._running[name]:
                     del self._running[name]
+                if not self._running:
+                    self._idle.notify_all()
+
+
+def owner_of(mark: str) -> str:
+    """Whose a view is, from its mark.
+
+    >>> owner_of("alice|17|2026-01-01 00:00:00|ab12")
+    'alice'
+    """
+    return mark.partition("|")[0]

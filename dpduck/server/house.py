@@ -15,7 +15,7 @@ from dpduck.server.gate import Gate
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook, WatchedSecrets
 from dpduck.server.vault import Vault
-from dpduck.server.vault_client import VaultProcess
+from dpduck.server.vault_client import Keeping, VaultProcess
 from dpduck.server.window import Window
 
 Prepare = Callable[[duckdb.DuckDBPyConnection], None]
@@ -46,12 +46,13 @@ def open_house(
     *,
     prepare: Prepare | None = None,
     vault: Vault | None = None,
+    keeping: Keeping | None = None,
 ) -> House:
     """Opens the vault, in a process of its own unless one is given, and a window with its private views."""
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():
         raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
-    vault = vault or VaultProcess(database, store)
+    vault = vault or VaultProcess(database, store, keeping)
     try:
         window = Window(limits, prepare=prepare)
         gate = Gate(vault, window, audit, limits)

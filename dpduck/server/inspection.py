@@ -1,7 +1,9 @@
 """The allowlist over one parsed query: every node of DuckDB's own tree is known by name, or the statement is refused.
 
 What refers to the catalog or to a dp function is rewritten on the way, so that the text that runs reads tables alone:
-dp('..') becomes a table that will hold its answer, duckdb_tables() a view of the private views.
+dp('..') becomes a table that will hold its answer, duckdb_tables() a view of the private views. A private view is
+written with its database and schema: what was checked under a name is what the name means when the text runs, whatever
+became of the view meanwhile.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from dpduck.server import allowed
 from dpduck.server.syntax import Syntax, Tree
 from dpduck.server.trees import children_of, dicts_in, path_of
 
-ANSWERS, LISTING, PRIVATE = "answers", "listing", "private"
-"""Databases of the window: answers of dp functions, views of the catalog; and another name for its own tables."""
+ANSWERS, LISTING, PRIVATE, OWN = "answers", "listing", "private", "memory"
+"""Databases of the window: answers of dp functions, views of the catalog; and two names for its own tables."""
 
 MOST_NODES = 20_000
 DEEPEST_NODE = 400
 _REWRITTEN = "dpduck_answer_"
 _BARE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_CHARACTERS_OF_A_PART = 16
 _LESSER = allowed.MODIFIERS | allowed.TYPES
 
 
@@ -46,53 +49,92 @@ class Call:
 class Inspected:
     """A statement that may run. sql: DuckDB's text, with marks in place of answers. views: private views that it reads.
 
-    plain: a scan of one table, which can stream: its work and its rows are bounded by the table's.
+    listings: views of the catalog that it reads. plain: a scan of one table, which can stream: its work is bounded by
+    the rows of the table times parts, the parts of the statement, with all columns of the table for each of its stars.
     """
 
     sql: str
     calls: tuple[Call, ...]
     views: tuple[str, ...]
+    listings: tuple[str, ...]
     plain: bool
+    parts: int
+    stars: int
 
 
 def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
     """The statement, all of it found on the lists; PermissionRefusal or Refusal names what is not."""
     tree = syntax.tree(text, longest=longest)
-    walk = _Walk(syntax)
+    walk = _Walk(syntax, longest)
     walk.query(tree, frozenset())
     if not walk.changed:
-        return Inspected(text, (), tuple(sorted(walk.views)), walk.plain())
+        named = _with_names_in_full(text, walk.bare)
+        if not walk.bare or _is_as_inspected(walk, named, syntax, longest):
+            return walk.inspected(named)
     rewritten = syntax.text(tree)
-    again = _Walk(syntax, rewritten=True)  # what runs is what was inspected, whatever DuckDB's writer does
-    again.query(syntax.tree(rewritten, longest=4 * longest), frozenset())
-    if again.changed or again.views != walk.views or sorted(again.rewritten_tables) != sorted(walk.rewritten_tables):
+    if not _is_as_inspected(walk, rewritten, syntax, longest):
         raise Refusal("the statement cannot be rewritten", accepted="a simpler statement")
-    return Inspected(rewritten, tuple(walk.calls), tuple(sorted(walk.views)), walk.plain())
+    return walk.inspected(rewritten)
+
+
+def _is_as_inspected(walk: _Walk, sql: str, syntax: Syntax, longest: int) -> bool:
+    """Whether what will run is what was inspected, whoever wrote it: the same tables, all of them named in full."""
+    again = _Walk(syntax, longest, rewritten=True)
+    again.query(syntax.tree(sql, longest=4 * longest), frozenset())
+    same = again.views == walk.views and sorted(again.rewritten_tables) == sorted(walk.rewritten_tables)
+    return same and not again.changed and not again.bare
+
+
+def _with_names_in_full(text: str, bare: Sequence[tuple[int, str]]) -> str:
+    """The client's own text with databases and schemas put before names of views: quicker than writing it anew.
+
+    bare: where in the text's bytes a name begins that lacks what.
+
+    >>> _with_names_in_full("FROM ages, main.ages", [(5, "memory.main."), (11, "memory.")])
+    'FROM memory.main.ages, memory.main.ages'
+    """
+    written = text.encode("utf-8", "surrogatepass")
+    for place, missing in sorted(bare, reverse=True):
+        if place < len(written):  # DuckDB does not say where the name of TABLE ages is
+            written = written[:place] + missing.encode() + written[place:]
+    return written.decode("utf-8", "surrogatepass")
 
 
 @dataclass
 class _Walk:
-    """One pass over a tree. rewritten: of what this module wrote, where its own tables are known too."""
+    """One pass over a tree. rewritten: of what this module wrote, where its own tables are known too.
+
+    bare: names of views that are not in full in the text: where they begin, and what is missing before them.
+    """
 
     syntax: Syntax
+    longest: int
     rewritten: bool = False
     changed: bool = False
     calls: list[Call] = field(default_factory=list)
     views: set[str] = field(default_factory=set)
     rewritten_tables: list[str] = field(default_factory=list)
+    bare: list[tuple[int, str]] = field(default_factory=list)
     sources: int = 0
     queries: int = 0
-    grows: bool = False
+    streams: bool = True
     nodes: int = 0
+    stars: int = 0
 
-    def plain(self) -> bool:
-        return self.queries == 1 and self.sources <= 1 and not self.grows
+    def inspected(self, sql: str) -> Inspected:
+        """What was found, for the text that will run."""
+        listings = {table.partition(".")[2] for table in self.rewritten_tables if table.startswith(f"{LISTING}.")}
+        plain = self.queries == 1 and self.sources <= 1 and self.streams
+        parts = self.nodes + len(sql) // _CHARACTERS_OF_A_PART
+        calls, views = tuple(self.calls), tuple(sorted(self.views))
+        return Inspected(sql, calls, views, tuple(sorted(listings)), plain, parts, self.stars)
 
     def query(self, node: Tree, known: frozenset[str], depth: int = 0) -> None:
         """A query and all that is in it; known: names of common table expressions that it can see."""
         if node.get("type") not in allowed.QUERIES:
             raise _refused(str(node.get("type")))
         self.queries += 1
+        self.streams &= not _names_itself(node)
         for entry in node.get("cte_map", {}).get("map", []):
             value = entry["value"]
             self._extras(value, ("query", "query_node"), known, depth)
@@ -148,6 +190,8 @@ class _Walk:
             raise _refused(str(kind))
         if kind in ("FUNCTION", "WINDOW"):
             self._named(part)
+        self.streams &= kind not in ("WINDOW", "SUBQUERY", "LAMBDA")
+        self.stars += kind == "STAR"
         if kind == "SUBQUERY":
             self.query(part["subquery"].get("node", part["subquery"]), known, depth + 1)
         elif kind is None and isinstance(part.get("type"), str) and part["type"] not in _LESSER:
@@ -164,7 +208,8 @@ class _Walk:
             if name in MACROS:
                 raise _refusal(f"{name}(..) is a table function", f"FROM {name}(..)")
             raise _refusal(f"the function {name[:80]!r} is not on the list", "arithmetic, text, date and aggregates")
-        self.grows |= name in allowed.GROWS
+        several = name in allowed.AGGREGATE and len(children_of(part)) > 1  # max(n, 1000) keeps a thousand of a group
+        self.streams &= name in allowed.STREAMED and not several
 
     def _table(self, node: Tree, known: frozenset[str]) -> Tree:
         """A table by name: a common table expression, a private view, or a listing of the catalog."""
@@ -174,6 +219,9 @@ class _Walk:
             raise _refusal("AT is refused", "the table as it is")
         if self.rewritten and catalog in (ANSWERS, LISTING):
             self.rewritten_tables.append(f"{catalog}.{name}")
+            return node
+        if self.rewritten and (catalog, schema) == (OWN, "main"):
+            self.views.add(name)
             return node
         if not catalog and not schema and name in known:
             return node
@@ -186,9 +234,8 @@ class _Walk:
         self.views.add(name)
         if schema == PRIVATE:
             self.changed = True
-            columns = node.get("column_name_alias") or []
-            return self.syntax.table("", "main", node["table_name"], node["alias"] or node["table_name"], columns)
-        return node
+        self.bare.append((int(node["query_location"]), f"{OWN}." if schema else f"{OWN}.main."))
+        return self.syntax.named(node, OWN, "main", name)
 
     def _function(self, node: Tree, known: frozenset[str], depth: int) -> Tree:
         """A table function: of the catalog, of dp, or one that reads nothing."""
@@ -242,6 +289,10 @@ class _Walk:
 
     def _call(self, name: str, children: list[Tree], known: frozenset[str], depth: int) -> Call:
         self._constants(name, children, known, depth)
+        for part in dicts_in(children):  # the parser's instance evaluates them, which has neither clock nor limit
+            called = path_of(part, "function_name", "catalog", "schema")[2] if part.get("class") == "FUNCTION" else ""
+            if called and called not in allowed.CONSTANT_FUNCTIONS:
+                raise _refusal(f"an argument of {name} is computed", "texts and numbers, and lists of them")
         parameters, action = MACROS[name]
         mark = f"{_REWRITTEN}{secrets.token_hex(16)}"
         if not parameters:
@@ -255,6 +306,8 @@ class _Walk:
             names.append(parameter)
         result = SEVERAL_ARGUMENTS.get(name, f"CAST({names[0]} AS VARCHAR)")
         value = self.syntax.values(expressions, names, result)
+        if len(str(value)) > self.longest:
+            raise _refusal(f"the arguments of {name} are too long", f"at most {self.longest} characters")
         return Call(name, action, None if value is None else str(value), mark)
 
     def _replaced(self, node: Tree, database: str, table: str, alias: str, columns: Tree) -> Tree:
@@ -266,6 +319,14 @@ class _Walk:
         self.nodes += 1
         if self.nodes > MOST_NODES or depth > DEEPEST_NODE:
             raise Refusal("the statement is too large", accepted=f"at most {MOST_NODES} parts")
+
+
+def _names_itself(node: Tree) -> bool:
+    """Whether an expression of a SELECT refers to another by its alias: by aliases of aliases a short text grows."""
+    selected = node.get("select_list") or []
+    aliases = {fold(part["alias"]) for part in selected if part.get("alias")}
+    names = [part.get("column_names") or [""] for part in dicts_in(selected) if part.get("class") == "COLUMN_REF"]
+    return any(fold(str(name[-1])) in aliases for name in names)
 
 
 def _arguments(name: str, parameters: str, children: Sequence[Tree]) -> tuple[dict[str, Tree], dict[str, str]]:

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,13 +29,18 @@ _TOKEN_BYTES = 32  # 256 bits from the operating system: a fast hash is enough, 
 class Principal:
     """Someone with a token. share: of each budget, None for no limit but the budget. tables: None for every table.
 
-    token_hash: hexadecimal SHA-256 of the token.
+    token_hash: hexadecimal SHA-256 of the token. until: the last moment of the token, None for no end.
     """
 
     name: str
     share: Fraction | None
     tables: tuple[str, ...] | None
     token_hash: str
+    until: datetime | None = None
+
+    def in_force(self, now: datetime | None = None) -> bool:
+        """Whether the token has not ended."""
+        return self.until is None or (now or datetime.now(UTC)) <= self.until
 
     @property
     def asker(self) -> Asker:
@@ -51,7 +57,13 @@ class PrincipalBook:
     def __init__(self, kept: Secrets) -> None:
         self._kept = kept
 
-    def add(self, name: str, share: Fraction | None = None, tables: Sequence[str] | None = None) -> str:
+    def add(
+        self,
+        name: str,
+        share: Fraction | None = None,
+        tables: Sequence[str] | None = None,
+        until: datetime | None = None,
+    ) -> str:
         """A new principal; returns the token, which is not kept and cannot be shown again."""
         if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
             raise Refusal(
@@ -60,7 +72,7 @@ class PrincipalBook:
         if share is not None and not 0 < share <= 1:
             raise Refusal("a share is a part of the budget", accepted="more than 0 and at most 1, such as 0.5")
         token = f"dpduck_{secrets.token_urlsafe(_TOKEN_BYTES)}"
-        added = Principal(name, share, None if tables is None else tuple(tables), hashed(token))
+        added = Principal(name, share, None if tables is None else tuple(tables), hashed(token), until)
         self._change(lambda present: (*_without(present, name, missing=False), added))
         return token
 
@@ -75,9 +87,11 @@ class PrincipalBook:
     def named(self, name: str) -> Principal:
         """The principal of this name as of now; PermissionRefusal where there is none."""
         for principal in self.all():
-            if principal.name == name:
+            if principal.name == name and principal.in_force():
                 return principal
-        raise PermissionRefusal("this principal was revoked", accepted="a token that is in force")
+        raise PermissionRefusal(
+            "this principal was revoked, or the token has ended", accepted="a token that is in force"
+        )
 
     def authenticate(self, token: str) -> Principal | None:
         """Whose token this is, None for nobody's. Every hash is compared, each in constant time."""
@@ -85,7 +99,7 @@ class PrincipalBook:
         for principal in self.all():
             if hmac.compare_digest(principal.token_hash, given):
                 found = principal
-        return found
+        return found if found is None or found.in_force() else None
 
     def _change(self, change: Changed) -> None:
         while True:  # another process may write meanwhile
@@ -98,6 +112,21 @@ class PrincipalBook:
 def hashed(token: str) -> str:
     """What is kept of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def parse_until(text: str) -> datetime:
+    """The end of a day, or a moment, as people write it; without a zone it is UTC.
+
+    >>> parse_until("2027-01-31").isoformat(), parse_until("2027-01-31T12:00:00+01:00").isoformat()
+    ('2027-01-31T23:59:59+00:00', '2027-01-31T12:00:00+01:00')
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise Refusal(f"{text[:80]!r} is no date", accepted="2027-01-31 or 2027-01-31T12:00:00+00:00") from None
+    if len(text) == len("2027-01-31"):
+        found = found.replace(hour=23, minute=59, second=59)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def parse_share(text: str) -> Fraction:
@@ -128,6 +157,7 @@ def _plain(principal: Principal) -> dict[str, object]:
         "share": None if principal.share is None else str(principal.share),
         "tables": principal.tables,
         "token_hash": principal.token_hash,
+        "until": None if principal.until is None else principal.until.isoformat(),
     }
 
 
@@ -140,6 +170,7 @@ def _read(record: bytes | None) -> tuple[Principal, ...]:
                 share=None if entry["share"] is None else Fraction(entry["share"]),
                 tables=None if entry["tables"] is None else tuple(entry["tables"]),
                 token_hash=entry["token_hash"],
+                until=None if entry.get("until") is None else datetime.fromisoformat(entry["until"]),
             )
             for entry in listed
         ]

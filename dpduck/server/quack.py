@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
 
 import duckdb
 from duckdb.func import SPECIAL
@@ -28,29 +30,53 @@ from dpduck.server.window import Window
 
 AUTHENTICATE, AUTHORIZE = "dpduck_authenticate", "dpduck_authorize"
 EXTENSIONS = ("httpfs", "quack")
-INSTALL = "pip install '.[server]' in dpduck's folder"
+INSTALL = (
+    "pip install '.[server]' in dpduck's folder, which puts DuckDB 1.5.5 in the place of this one: "
+    "what a newer one wrote is then not read"
+)
 LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
+_MINUTE = 60.0
 _ADDRESS = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
 
 
 class Sessions:
-    """Whose connection is whose; the longest unused are forgotten first."""
+    """Whose connection is whose; of too many a principal's own go first, the longest unused before others.
 
-    def __init__(self, book: PrincipalBook, most: int) -> None:
-        self._book = book
-        self._most = most
+    Quack keeps something of every connection that was ever opened: so each principal may open so many in a minute.
+    """
+
+    def __init__(self, book: PrincipalBook, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._book, self._limits, self._clock = book, limits, clock
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._own: dict[str, OrderedDict[str, None]] = {}
+        self._opened: dict[str, deque[float]] = {}
 
     def begin(self, session: str, token: str) -> Principal | None:
-        """Notes a connection if the token is somebody's."""
+        """Notes a connection if the token is somebody's; Refusal where that principal opens too many."""
         principal = self._book.authenticate(token)
-        if principal is not None:
-            with self._lock:
-                self._known[session] = (principal.name, principal.token_hash)
-                while len(self._known) > self._most:
-                    self._known.popitem(last=False)
+        if principal is None:
+            return None
+        with self._lock:
+            self._require_few(principal.name)
+            own = self._own.setdefault(principal.name, OrderedDict())
+            self._known[session] = (principal.name, principal.token_hash)
+            own[session] = None
+            while len(own) > self._limits.sessions_each:
+                oldest, _ = own.popitem(last=False)
+                self._known.pop(oldest, None)
+            while len(self._known) > self._limits.sessions:
+                oldest, (name, _) = self._known.popitem(last=False)
+                self._own[name].pop(oldest, None)
         return principal
+
+    def _require_few(self, name: str) -> None:
+        now, opened = self._clock(), self._opened.setdefault(name, deque())
+        while opened and now - opened[0] >= _MINUTE:
+            opened.popleft()
+        if len(opened) >= self._limits.connections:
+            raise Refusal(f"{name} opens too many connections", accepted=f"{self._limits.connections} in a minute")
+        opened.append(now)
 
     def principal(self, session: str) -> Principal:
         """Whose connection this is, as long as its token is in force."""
@@ -58,6 +84,7 @@ class Sessions:
             known = self._known.get(session)
             if known is not None:
                 self._known.move_to_end(session)
+                self._own[known[0]].move_to_end(session)
         if known is None:
             raise PermissionRefusal("this connection is not known any longer", accepted="ATTACH again")
         principal = self._book.named(known[0])
@@ -69,12 +96,18 @@ class Sessions:
 class QuackListener:
     """Serves one window over Quack. prepare is called before the window is locked, open afterwards."""
 
-    def __init__(self, address: str, audit: Audit, limits: Limits) -> None:
+    def __init__(self, address: str, audit: Audit, limits: Limits, in_the_clear: bool = False) -> None:
+        """in_the_clear: whether tokens may travel beyond this machine without TLS."""
         parts = _ADDRESS.fullmatch(address)
         if parts is None:
             raise Refusal(f"{address[:200]!r} is no address", accepted="quack:localhost:9494")
         self.address = address
         self._local = parts["host"].lower() in LOCAL
+        if not self._local and not in_the_clear:
+            raise Refusal(
+                "tokens would travel in the clear: Quack listens without TLS",
+                accepted="quack:localhost:PORT behind a proxy that speaks TLS (docs/shell.md), or --in-the-clear",
+            )
         self._audit = audit
         self._limits = limits
         self._sessions: Sessions | None = None
@@ -98,7 +131,7 @@ class QuackListener:
 
     def open(self, window: Window, gate: Gate, book: PrincipalBook) -> str:
         """Listens; returns the address. The server's own token is drawn and forgotten: nobody may use it."""
-        self._sessions, self._gate, self._window = Sessions(book, self._limits.sessions), gate, window
+        self._sessions, self._gate, self._window = Sessions(book, self._limits), gate, window
         options = "" if self._local else ", allow_other_hostname := true, disable_ssl := true"
         with window.cursor() as cursor:
             token = quote_text(secrets.token_hex(32))
@@ -120,7 +153,11 @@ class QuackListener:
         try:
             if session is None or token is None or self._sessions is None:
                 return False
-            principal = self._sessions.begin(session, token)
+            try:
+                principal = self._sessions.begin(session, token)
+            except Refusal as refusal:
+                self._audit.note(None, "turned away", why=str(refusal))
+                return False
             if principal is None:
                 self._audit.note(None, "turned away", why="no such token")
                 return False

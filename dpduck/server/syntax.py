@@ -60,6 +60,13 @@ class Syntax:
                 raise Refusal("the statement cannot be rewritten", accepted="a simpler statement") from None
         return "" if row is None else str(row[0])
 
+    def named(self, table: Tree, catalog: str, schema: str, name: str) -> Tree:
+        """The same source of rows, its sample and aliases included, with its table's name in full."""
+        made = table | {"catalog_name": catalog, "schema_name": schema, "table_name": name}
+        if "qualified_name" in made:  # of DuckDB 2.0
+            made["qualified_name"] = {"path": [catalog, schema, name]}
+        return made
+
     def table(self, catalog: str, schema: str, name: str, alias: str, columns: Sequence[str]) -> Tree:
         """A named table as a source of rows."""
         made = dict(self._table)

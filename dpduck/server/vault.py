@@ -7,7 +7,7 @@ import hmac
 import secrets
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -15,15 +15,26 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.edges.connection import load
-from dpduck.edges.functions import UNEXPECTED, called, engine_of
+from dpduck.edges.functions import OWNER, UNEXPECTED, called, engine_of
+from dpduck.edges.published_views import LEDGER_ENTRY
+from dpduck.edges.release_store import BEFORE_STORING
 from dpduck.edges.store import STORE_NAME, store_files
 from dpduck.errors import DpduckError, InternalError, Refusal, StoreError
 from dpduck.frontend.names import quote_identifier
+from dpduck.server.limits import Quota
+from dpduck.server.places import Places
 from dpduck.server.principals import PrincipalBook
+from dpduck.server.runner_process import ROWS_AT_ONCE, distinct
+from dpduck.server.time_grid import TimeGrid
 from dpduck.trusted.secrets_file import SecretsFile
 
 CHARGED = "charge returns"
 MOST_KEYS = 1_000
+QUESTIONS, QUESTIONS_EACH = 8, 1
+"""At work at the same time, of all and of one principal: who asks much slows nobody but themselves."""
+
+BEFORE_CHARGE = "before the charge"
+ANSWERS_COMPUTED = ("answers computed", "values computed")
 SERVED_KINDS = ("view",)
 _LOOK_BACK = 64
 
@@ -67,7 +78,11 @@ class Vault(Protocol):
 class LocalVault:
     """The vault in this process; the command line runs it in a process of its own (see vault_process)."""
 
-    def __init__(self, database: Path, store: Path | None = None) -> None:
+    def __init__(
+        self, database: Path, store: Path | None = None, quota: Quota | None = None, grid: TimeGrid | None = None
+    ) -> None:
+        self._quota, self._grid = quota or Quota(), grid or TimeGrid(0.0)
+        self._places = Places(QUESTIONS, QUESTIONS_EACH)
         self._files = store_files(database, store)
         if self._files.store is None or self._files.secrets is None or not self._files.store.exists():
             raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
@@ -90,13 +105,24 @@ class LocalVault:
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
         """Runs a dp function as this principal, looked up here: the window says who asks, not what they may."""
-        self._charging.seen = False
+        self._charging.seen, self._charging.principal = False, principal
+        self._grid.begin()
+        try:
+            self._places.take(principal, seconds)
+        except Refusal as error:
+            return Reply(None, None, str(error))
+        self._charging.placed = True
         try:
             sql = called(self._engine, self._book.named(principal).asker, action, argument)
         except DpduckError as error:
+            self._hold(principal)
             return Reply(None, self._charged(principal, argument), str(error))
         except Exception:  # whatever it says could quote data
+            self._hold(principal)
             return Reply(None, self._charged(principal, argument), UNEXPECTED)
+        finally:
+            self._charging.principal = None
+            self._give_place_back(principal)
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
             self._statements[key] = sql
@@ -121,17 +147,26 @@ class LocalVault:
                 ) from None
 
     def views(self) -> dict[str, str]:
-        """The private views, each with a mark that changes whenever its rows may have."""
+        """The private views, the owner's first and older ones before newer, each with whose it is and a mark.
+
+        Both in one text, 'principal|mark'; the mark changes whenever the view's rows may have.
+        """
         kinds = ", ".join(f"'{kind}'" for kind in SERVED_KINDS)
         with self._connection.cursor() as cursor:
             listed = cursor.execute(
-                f"SELECT name, concat_ws('|', ledger_id, released_at, digest) FROM {STORE_NAME}.dpduck.releases "
-                f"WHERE kind IN ({kinds}) ORDER BY name"
+                "SELECT name, concat_ws('|', principal, ledger_id, released_at, digest) "
+                f"FROM {STORE_NAME}.dpduck.releases WHERE kind IN ({kinds}) "
+                "ORDER BY principal <> 'owner', ledger_id, name"
             ).fetchall()
         return {row[0]: row[1] for row in listed}
 
     def view(self, name: str) -> Rows:
-        """A private view with its comments."""
+        """A private view with its comments, without the number of its ledger entry: that is for the owner."""
+        found = self.view_with_entry(name)
+        return replace(found, comment=None if found.comment is None else LEDGER_ENTRY.sub("", found.comment))
+
+    def view_with_entry(self, name: str) -> Rows:
+        """A private view with its comments, all that they say."""
         table = f"{STORE_NAME}.main.{quote_identifier(name)}"
         with self._connection.cursor() as cursor:
             if name not in self.views():
@@ -147,13 +182,65 @@ class LocalVault:
             ).fetchall()
         return Rows(found.columns, found.table, comment[0] if comment else None, tuple(row[0] for row in comments))
 
+    def end(self) -> None:
+        """Sends away whoever waits for a place; what is at work is finished."""
+        self._places.close()
+
+    def owner(self, action: str, argument: str | None) -> Rows:
+        """The answer to a dp function for the owner, who is held to no grid and no quota."""
+        sql = called(self._engine, OWNER, action, argument)
+        with self._connection.cursor() as cursor:
+            return _fetched(cursor, sql, None)
+
+    def verify(self) -> int:
+        """Reads the whole ledger again; how many entries it has."""
+        self._engine.ledger.verify()
+        return len(self._engine.ledger.entries())
+
+    def view_records(self) -> Rows:
+        """What the store knows about its private views, for publishing."""
+        with self._connection.cursor() as cursor:
+            return _fetched(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'", None)
+
     def close(self) -> None:
         """Lets go of the database and of the store."""
         self._connection.close()
 
     def _note(self, step: str) -> None:
-        if step == CHARGED:
+        """What the steps of a release are for here: room before the charge, and a point of the grid before the end."""
+        principal = getattr(self._charging, "principal", None)
+        if principal is None:  # the owner, whom nothing is hidden from
+            return
+        if step == BEFORE_CHARGE:
+            self._require_room(principal)
+        elif step == CHARGED:
             self._charging.seen = True
+            self._grid.looked()
+        elif step in ANSWERS_COMPUTED:
+            self._grid.looked()
+            self._hold(principal)
+        elif step == BEFORE_STORING:
+            self._hold(principal)
+
+    def _hold(self, principal: str) -> None:
+        """Waits for the grid; whoever only waits takes nobody's place."""
+        if self._grid.holds():
+            self._give_place_back(principal)
+            self._grid.hold()
+
+    def _give_place_back(self, principal: str) -> None:
+        if getattr(self._charging, "placed", False):
+            self._charging.placed = False
+            self._places.give_back(principal)
+
+    def _require_room(self, principal: str) -> None:
+        releases, rows = self._engine.kept_by(principal)
+        for kept, most, what in ((releases, self._quota.releases, "releases"), (rows, self._quota.rows, "rows")):
+            if kept >= most:
+                raise Refusal(
+                    f"{principal} keeps {kept} {what} in the store already",
+                    accepted=f"fewer than {most}; questions that were asked before are answered as they were",
+                )
 
     def _charged(self, principal: str, statement: str | None) -> int | None:
         """The ledger entry of the charge that this thread has just made."""
@@ -178,7 +265,12 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection:
                 "autoload_known_extensions": "false",
             },
         )
-    except duckdb.Error:
+    except duckdb.Error as error:
+        if "version number" in str(error):
+            raise StoreError(
+                f"the database was written by a newer DuckDB than {duckdb.__version__}, which serves it; accepted: "
+                "a copy by that DuckDB: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION 'v1.5.0'), COPY FROM DATABASE"
+            ) from None
         raise StoreError(
             "the database cannot be opened: it is no DuckDB file, or another process writes to it; "
             "accepted: a DuckDB file that no other process has open for writing"
@@ -187,10 +279,10 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection:
 
 def _fetched(cursor: duckdb.DuckDBPyConnection, sql: str, most: int | None) -> Rows:
     relation = cursor.sql(sql)
-    columns = tuple(zip(_distinct(relation.columns), map(str, relation.types), strict=True))
+    columns = tuple(zip(distinct(relation.columns), map(str, relation.types), strict=True))
     batches: list[pa.RecordBatch] = []
     count = 0
-    with relation.to_arrow_reader() as reader:
+    with relation.to_arrow_reader(ROWS_AT_ONCE) as reader:
         schema = reader.schema
         for batch in reader:
             batches.append(batch)
@@ -198,14 +290,3 @@ def _fetched(cursor: duckdb.DuckDBPyConnection, sql: str, most: int | None) -> R
             if most is not None and count > most:
                 raise Refusal("the result has too many rows", accepted=f"at most {most}")
     return Rows(columns, pa.Table.from_batches(batches, schema))
-
-
-def _distinct(names: list[str]) -> list[str]:
-    """Names that a table can have: a name that comes again gets a number."""
-    taken: dict[str, int] = {}
-    found = []
-    for name in names:
-        folded = name.lower()
-        taken[folded] = taken.get(folded, -1) + 1
-        found.append(name if not taken[folded] else f"{name}_{taken[folded]}")
-    return found

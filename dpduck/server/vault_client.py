@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -18,20 +20,36 @@ from typing import Any
 import pyarrow as pa
 
 from dpduck.errors import Refusal, StoreError
-from dpduck.server.pipe import Message, packed, reply_from, rows_from, unpacked
+from dpduck.server.limits import Quota
+from dpduck.server.pipe import reply_from, rows_from
+from dpduck.server.runner_process import Message, packed, unpacked
+from dpduck.server.time_grid import FLOOR
 from dpduck.server.vault import Reply, Rows
 
 ENDED = "the vault's process ended; what was charged stays charged; accepted: the same statement again"
 _PATIENCE = 60.0
+_LAST_RELEASES = 45.0
 
 Answer = tuple[Message, pa.Table | None]
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What the vault's process keeps to. floor: seconds before which no new answer is given. memory: bytes; 0 for all.
+
+    The process may have that much beside what it begins with: the operating system refuses it more.
+    """
+
+    quota: Quota = field(default_factory=Quota)
+    floor: float = FLOOR
+    memory: int = 0
 
 
 class VaultProcess:
     """A vault in a process of its own; safe to use from many threads."""
 
-    def __init__(self, database: Path, store: Path | None = None) -> None:
-        self._arguments = [str(database), "" if store is None else str(store)]
+    def __init__(self, database: Path, store: Path | None = None, keeping: Keeping | None = None) -> None:
+        self._arguments = [str(database), "" if store is None else str(store), json.dumps(asdict(keeping or Keeping()))]
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._waiting: dict[int, Future[Answer]]
@@ -68,7 +86,7 @@ class VaultProcess:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread that reads
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE)
+            self._process.wait(_LAST_RELEASES)
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""The vault as a process of its own: python -m dpduck.server.vault_process FD DATABASE STORE.
+"""The vault as a process of its own: python -m dpduck.server.vault_process FD DATABASE STORE KEEPING.
 
 A slow release, or one that brings its process down, then stops no reader of released tables; and the process that
 clients talk to holds no private row. It ends when the other end of its pipe is closed, however that happens, after
@@ -7,47 +7,67 @@ the releases at work are finished: what was charged is not wasted.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from dpduck.edges.functions import UNEXPECTED
+from dpduck.edges.store import store_files
 from dpduck.errors import DpduckError, StoreError
-from dpduck.server.pipe import Message, packed, rows_message, unpacked
+from dpduck.server.limits import Quota
+from dpduck.server.owner_door import OwnerDoor, door_path
+from dpduck.server.pipe import rows_message
+from dpduck.server.runner_process import Message, packed, unpacked
+from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault, Vault
+from dpduck.trusted.memory_limit import limit_memory
 
 KINDNESS = 5
 """How far releases stand back behind readers for the processor, in steps of nice."""
 
 _ATTEMPTS, _PAUSE = 40, 0.25
-_LAST_RELEASES = 60.0
+_LAST_RELEASES = 40.0
 
 
 def main(arguments: list[str]) -> int:
     """Serves one pipe until it is closed."""
-    descriptor, database, store = arguments
+    descriptor, database, store, keeping = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the other end decides
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(KINDNESS)
+    os.umask(0o077)  # what DuckDB writes beside the store says what is in it
     pipe = Connection(int(descriptor))
     try:
-        vault = _opened(Path(database), Path(store) if store else None)
+        vault = _opened(Path(database), Path(store) if store else None, json.loads(keeping))
     except DpduckError as error:
         pipe.send_bytes(packed({"failed": str(error)}))
         return 1
+    memory = json.loads(keeping)["memory"]
+    if memory:
+        limit_memory(memory)
+    path = door_path(store_files(Path(database), Path(store) if store else None))
+    door = None if path is None else OwnerDoor(vault, path)
     pipe.send_bytes(packed({"ready": True}))
-    answer_all(pipe, vault)
+    answer_all(pipe, vault, vault.end)
+    if door is not None:
+        door.close()
     vault.close()
     return 0
 
 
-def answer_all(pipe: Connection, vault: Vault) -> None:
-    """Answers every message in a thread of its own; how many come at once is the window's to limit."""
+def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None]) -> None:
+    """Answers every message in a thread of its own; how many come at once is the window's to limit.
+
+    end: called when the pipe is closed, before what is at work is waited for.
+    """
     sending, at_work = threading.Lock(), set[threading.Thread]()
 
     def answer(message: Message) -> None:
@@ -65,6 +85,7 @@ def answer_all(pipe: Connection, vault: Vault) -> None:
         thread = threading.Thread(target=answer, args=(message,), daemon=True)
         at_work.add(thread)
         thread.start()
+    end()
     deadline = time.monotonic() + _LAST_RELEASES
     for thread in at_work:
         thread.join(max(0.0, deadline - time.monotonic()))
@@ -86,11 +107,11 @@ def _answered(vault: Vault, message: Message) -> bytes:
         return packed({"id": number, "error": UNEXPECTED})
 
 
-def _opened(database: Path, store: Path | None) -> LocalVault:
+def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> LocalVault:
     """The vault; a predecessor that was killed may still be finishing its releases."""
     for attempt in range(_ATTEMPTS):
         try:
-            return LocalVault(database, store)
+            return LocalVault(database, store, Quota(**keeping["quota"]), TimeGrid(keeping["floor"]))
         except StoreError:
             if attempt == _ATTEMPTS - 1 or not database.exists():
                 raise

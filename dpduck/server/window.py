@@ -1,7 +1,8 @@
 """The window: a DuckDB in memory that holds released tables and nothing else, locked, for clients to read.
 
 memory.main: the private views. listing: what clients may see of the catalog. answers: results of dp functions and of
-statements that ran under the clock, for the statement that asked; the gate lets nobody name them.
+statements that ran in a runner, for the statement that asked; the gate lets nobody name them. What runs here streams:
+scans of one table whose work is bounded. Everything else runs in a runner, a process that may be killed.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import duckdb
 
@@ -20,8 +19,12 @@ from dpduck.edges.analyst_macros import install_analyst_macros
 from dpduck.edges.shipped_macros import shipped_texts
 from dpduck.errors import Refusal, StoreError
 from dpduck.frontend.names import fold, quote_identifier, quote_text
-from dpduck.server.inspection import ANSWERS, LISTING
+from dpduck.server.inspection import ANSWERS, LISTING, OWN
+from dpduck.server.kept import Kept
 from dpduck.server.limits import Limits
+from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
+from dpduck.server.runners import Runners, Source
+from dpduck.server.sizes import NOTHING, Size, size_of
 from dpduck.server.vault import Rows
 
 LOCK = (
@@ -51,8 +54,6 @@ LISTINGS = {
     "information_tables": "SELECT * FROM information_schema.tables WHERE table_catalog = 'memory'",
     "information_columns": "SELECT * FROM information_schema.columns WHERE table_catalog = 'memory'",
 }
-YOUNG = 60.0
-"""Seconds for which an answer is surely kept: its reader may not have begun yet."""
 
 
 class Window:
@@ -61,7 +62,7 @@ class Window:
     def __init__(self, limits: Limits, *, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> None:
         """prepare: what must happen before the lock, such as loading the extension that listens."""
         self._limits = limits
-        self._root = duckdb.connect(":memory:", config={"memory_limit": limits.memory})
+        self._root = duckdb.connect(":memory:", config={"memory_limit": f"{limits.memory}B"})
         for database in (ANSWERS, LISTING):
             self._root.execute(f"ATTACH ':memory:' AS {database}")
         for name, sql in LISTINGS.items():
@@ -75,37 +76,55 @@ class Window:
             self._root.execute(statement)
         self._lock = threading.Lock()
         self._marks: dict[str, str] = {}
-        self._sizes: dict[str, int] = {}
-        self._kept: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._sizes: dict[str, Size] = {}
+        self._kept = Kept(limits)
+        self._runners = Runners(limits, LOCK)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own, for a reader or a listener."""
         return self._root.cursor()
 
     def close(self) -> None:
-        """Forgets everything."""
+        """Ends every statement that is at work, and forgets everything."""
+        self._runners.close()
         self._root.close()
+
+    def end_statements(self) -> None:
+        """Ends every statement that is at work in a runner, and takes no more."""
+        self._runners.close()
+
+    def processes(self) -> list[int]:
+        """Of the runners, for whoever looks at their memory."""
+        return self._runners.processes()
 
     def marks(self) -> Mapping[str, str]:
         """The private views that are here, by name as DuckDB compares names, each with its mark."""
         return dict(self._marks)
 
-    def size(self, view: str) -> int | None:
-        """How many rows a private view has; None where there is no such view. view: folded."""
+    def size(self, view: str) -> Size | None:
+        """How large a private view is; None where there is no such view. view: folded."""
         return self._sizes.get(view)
+
+    def sizes(self) -> Mapping[str, Size]:
+        """How large the private views are, by name as DuckDB compares names."""
+        return dict(self._sizes)
+
+    def answer_size(self, key: str) -> Size:
+        """How large an answer is that was put here."""
+        return self._kept.size(key) or NOTHING
 
     def put_view(self, name: str, mark: str, rows: Rows) -> None:
         """A private view, new or anew, with its comments."""
         table = f"memory.main.{quote_identifier(name)}"
         with self._lock, self._transaction() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
-            _create(cursor, table, rows)
+            create_table(cursor, table, list(rows.columns), rows.table)
             if rows.comment:
                 cursor.execute(f"COMMENT ON TABLE {table} IS {quote_text(rows.comment)}")
             for (column, _), comment in zip(rows.columns, rows.comments, strict=bool(rows.comments)):
                 if comment:
                     cursor.execute(f"COMMENT ON COLUMN {table}.{quote_identifier(column)} IS {quote_text(comment)}")
-        self._marks[fold(name)], self._sizes[fold(name)] = mark, rows.table.num_rows
+        self._marks[fold(name)], self._sizes[fold(name)] = mark, size_of(rows)
 
     def drop_view(self, name: str) -> None:
         """A private view that is no more."""
@@ -116,59 +135,66 @@ class Window:
 
     def has_answer(self, key: str) -> bool:
         """Whether the answer under a key is here; if so it stays for its next reader."""
-        with self._lock:
-            if key not in self._kept:
-                return False
-            self._kept[key] = (self._kept[key][0], time.monotonic())
-            self._kept.move_to_end(key)
-            return True
+        return self._kept.used(key)
 
-    def put_answer(self, key: str, rows: Rows) -> None:
-        """The rows of an answer under a key."""
+    def put_answer(self, principal: str, key: str, rows: Rows) -> None:
+        """The rows of an answer under a key; they count as kept for this principal, whose oldest make room for them."""
+        size = size_of(rows)
         with self._lock:
-            if key in self._kept:
+            if self._kept.used(key):
                 return
-            with self._transaction() as cursor:
-                _create(cursor, _answer_table(key), rows)
-            self._enter(key, rows.table.num_rows)
+            self._drop(self._kept.room_for(principal, size))
+            try:
+                self._insert(key, rows)
+            except StoreError:  # whatever nobody waits for any more goes first
+                self._drop(self._kept.unread())
+                try:
+                    self._insert(key, rows)
+                except StoreError:
+                    raise Refusal(
+                        "the server has no room for this result now", accepted="a smaller result, or a minute later"
+                    ) from None
+            self._kept.enter(principal, key, size)
 
     def answer_sql(self, key: str) -> str:
         """The table of an answer, as the SQL of a statement names it."""
         return answer_name(key)
 
-    def run(self, sql: str) -> str:
-        """Runs a SELECT under the clock and within the limit of rows; returns the key of what it found."""
+    def run(self, principal: str, sql: str, tables: Sequence[tuple[str, str]]) -> str:
+        """Runs a SELECT in a runner, within time, rows and memory; returns the key of what it found.
+
+        tables: what it reads, each as database and name: private views, listings, answers.
+        """
+        sources = [self._source(database, name) for database, name in tables]
+        found = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows)
         key = secrets.token_hex(20)
-        table = _answer_table(key)
-        with self.cursor() as cursor, _clock(cursor, self._limits.seconds) as late:
-            try:
-                cursor.execute(f"CREATE TABLE {table} AS SELECT * FROM ({sql}) LIMIT {self._limits.rows + 1}")
-                found = cursor.execute(f"SELECT count(*) FROM {table}").fetchone()
-            except duckdb.InterruptException:
-                raise Refusal("the statement takes too long", accepted=f"at most {self._limits.seconds:g} s") from None
-            except duckdb.Error as error:
-                if late():
-                    seconds = f"at most {self._limits.seconds:g} s"
-                    raise Refusal("the statement takes too long", accepted=seconds) from None
-                raise Refusal(f"DuckDB does not accept this: {_said(error)}", accepted="DuckDB's SQL") from None
-        count = 0 if found is None else int(found[0])
-        with self._lock:
-            self._enter(key, count)
-        if count > self._limits.rows:
-            raise Refusal("the result has too many rows", accepted=f"at most {self._limits.rows}")
+        self.put_answer(principal, key, found)
         return key
 
-    def _enter(self, key: str, rows: int) -> None:
-        """Notes an answer and drops the oldest that are too many; those that are young are for their readers."""
-        now = time.monotonic()
-        self._kept[key] = (rows, now)
-        while sum(count for count, _ in self._kept.values()) > self._limits.kept_rows or len(self._kept) > 1_000:
-            oldest, (_, entered) = next(iter(self._kept.items()))
-            if now - entered < YOUNG:
-                return
-            del self._kept[oldest]
-            with suppress(duckdb.Error), self.cursor() as cursor:
-                cursor.execute(f"DROP TABLE IF EXISTS {_answer_table(oldest)}")
+    def _source(self, database: str, name: str) -> Source:
+        table = f"{database}.main.{quote_identifier(name)}"
+
+        def rows() -> Rows:
+            with self.cursor() as cursor:
+                try:
+                    relation = cursor.sql(f"FROM {table}")
+                    columns = tuple(zip(relation.columns, map(str, relation.types), strict=True))
+                    return Rows(columns, relation.to_arrow_table(ROWS_AT_ONCE))
+                except duckdb.OutOfMemoryException:
+                    raise StoreError("the server is short of memory; accepted: the same statement later") from None
+                except duckdb.Error:  # it went between the look whether it is there and here
+                    raise Refusal(f"there is no table {name[:200]!r}", accepted="a name of dp_releases()") from None
+
+        return Source(table, self._marks.get(fold(name), "") if database == OWN else "", rows)
+
+    def _insert(self, key: str, rows: Rows) -> None:
+        with self._transaction() as cursor:
+            create_table(cursor, _answer_table(key), list(rows.columns), rows.table)
+
+    def _drop(self, keys: Sequence[str]) -> None:
+        with self.cursor() as cursor:
+            for key in keys:
+                cursor.execute(f"DROP TABLE IF EXISTS {_answer_table(key)}")
 
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -177,7 +203,7 @@ class Window:
                 cursor.execute("BEGIN")
                 yield cursor
                 cursor.execute("COMMIT")
-        except duckdb.Error:
+        except (duckdb.Error, MemoryError):
             raise StoreError("the window cannot keep these rows; accepted: a server with more memory") from None
 
 
@@ -188,35 +214,3 @@ def answer_name(key: str) -> str:
 
 def _answer_table(key: str) -> str:
     return f"{ANSWERS}.main.{answer_name(key)}"
-
-
-def _create(cursor: duckdb.DuckDBPyConnection, table: str, rows: Rows) -> None:
-    columns = ", ".join(f"{quote_identifier(name)} {kind}" for name, kind in rows.columns)
-    cursor.register("dpduck_rows", rows.table)
-    cursor.execute(f"CREATE TABLE {table} ({columns})")
-    cursor.execute(f"INSERT INTO {table} SELECT * FROM dpduck_rows")
-    cursor.unregister("dpduck_rows")
-
-
-@contextmanager
-def _clock(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Callable[[], bool]]:
-    """Interrupts the cursor when its time is over; yields whether it was."""
-    rung = threading.Event()
-
-    def ring() -> None:
-        rung.set()
-        cursor.interrupt()
-
-    timer = threading.Timer(seconds, ring)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield rung.is_set
-    finally:
-        timer.cancel()
-        timer.join()  # the cursor may be closed from here on
-
-
-def _said(error: duckdb.Error) -> str:
-    """DuckDB's own words: in the window they can quote nothing but released values."""
-    return str(error).strip().split("\n", 1)[0][:300].split(": ", 1)[-1]

@@ -22,8 +22,8 @@ from math import ceil, log, prod, sqrt
 
 from dpduck.accounting import sigma2_of
 from dpduck.errors import Refusal
-from dpduck.planning.plan import NoiseKind
 from dpduck.privacy import Charge
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.sign_hash import words_for
 
 INDEPENDENCE = 32

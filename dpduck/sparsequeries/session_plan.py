@@ -15,10 +15,11 @@ from fractions import Fraction
 from math import ceil, log, sqrt
 
 from dpduck.errors import Refusal
-from dpduck.planning.plan import NoiseKind
 from dpduck.privacy import Charge
 from dpduck.sparsequeries.hypothesis import gap_for, slots_for
-from dpduck.trusted.session_gate import UNITS, GateLaw
+from dpduck.trusted.ask import UNITS
+from dpduck.trusted.noise import NoiseKind
+from dpduck.trusted.session_gate import GateLaw
 
 TOTAL_SHARE = Fraction(1, 100)
 """Of the price, for the number of rows."""

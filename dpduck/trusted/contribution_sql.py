@@ -23,7 +23,8 @@ def flag(number: int) -> str:
     return f"dpduck_flag_{number}"
 
 
-def _value(number: int) -> str:
+def value(number: int) -> str:
+    """The number of steps of a row; its value before that."""
     return f"dpduck_value_{number}"
 
 
@@ -40,25 +41,25 @@ def row_columns(aggregates: Sequence[Contribution], shield: str) -> dict[str, st
     """
     columns: dict[str, str] = {}
     for number, aggregate in enumerate(aggregates):
-        condition, value = aggregate.condition, aggregate.value_sql
-        shielded = "try(" in condition or "try(" in value
+        condition, value_sql = aggregate.condition, aggregate.value_sql
+        shielded = "try(" in condition or "try(" in value_sql
         if condition:
             columns[flag(number)] = (
                 f"{shield} FALSE WHEN {condition} THEN TRUE ELSE FALSE END" if shielded else condition
             )
-        if value:
-            branches = f"WHEN {condition} THEN {value} END" if condition else f"ELSE {value} END"
+        if value_sql:
+            branches = f"WHEN {condition} THEN {value_sql} END" if condition else f"ELSE {value_sql} END"
             if shielded:
-                columns[_value(number)] = f"{shield} NULL {branches}"
+                columns[value(number)] = f"{shield} NULL {branches}"
             else:
-                columns[_value(number)] = f"CASE {branches}" if condition else value
+                columns[value(number)] = f"CASE {branches}" if condition else value_sql
     return columns
 
 
 def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[str]) -> str:
     """The rows with their values in steps; as they are where nothing has a value."""
     columns = [
-        f"{_steps(aggregate, _value(number))} AS {_value(number)}"
+        f"{steps(aggregate, value(number))} AS {value(number)}"
         for number, aggregate in enumerate(aggregates)
         if aggregate.value_sql
     ]
@@ -66,21 +67,40 @@ def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[
     return f"SELECT {', '.join([*kept, *columns])} FROM ({rows_sql})" if columns else rows_sql
 
 
-def _steps(aggregate: Contribution, value: str) -> str:
+def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
+    """Flags as they are; steps between their bounds, whatever they were, and only of rows that meet the condition."""
+    columns = [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition]
+    for number, aggregate in enumerate(aggregates):
+        if aggregate.value_sql:
+            low, high = bounds_of_steps(aggregate)
+            met = f"{flag(number)} AND " if aggregate.condition else ""
+            inside = (
+                f"CASE WHEN {met}{value(number)} IS NOT NULL THEN least(greatest({value(number)}, {low}), {high}) END"
+            )
+            columns.append(f"{inside} AS {value(number)}")
+    return columns
+
+
+def bounds_of_steps(aggregate: Contribution) -> tuple[int, int]:
+    """The least and the most steps of a row, before a unit's rows are added up where that is asked."""
+    return (-LARGEST_BOUND, LARGEST_BOUND) if aggregate.per_group else (0, aggregate.steps)
+
+
+def steps(aggregate: Contribution, value: str) -> str:
     """k of a row; of one that is still to be added up for its unit, its value in steps from 0.
 
     No value is farther from 0 than 2^45 steps, of which a double keeps 2^-8: nothing between low and high rounds to
     less than 0 or more than K. least, greatest and round would take several times as long as all the rest.
     """
-    low, high, first, last = aggregate.low, aggregate.high, 0, aggregate.steps
+    low, high = aggregate.low, aggregate.high
+    first, last = bounds_of_steps(aggregate)
     if aggregate.per_group:
-        first, last = -LARGEST_BOUND, LARGEST_BOUND
         low, high = first * aggregate.step, last * aggregate.step
     above = f"({value} - {_double(low)})" if low and not aggregate.per_group else value
-    steps = f"{above} / {_double(aggregate.step)}" if aggregate.step != 1 else above
+    quotient = f"{above} / {_double(aggregate.step)}" if aggregate.step != 1 else above
     type_name = "INTEGER" if last < LIMB >> 2 else "BIGINT"
     return (
-        f"CASE WHEN {value} BETWEEN {_double(low)} AND {_double(high)} THEN TRY_CAST({steps} AS {type_name}) "
+        f"CASE WHEN {value} BETWEEN {_double(low)} AND {_double(high)} THEN TRY_CAST({quotient} AS {type_name}) "
         f"WHEN isfinite({value}) THEN CASE WHEN {value} < {_double(low)} THEN {first} ELSE {last} END END"
     )
 
@@ -90,15 +110,16 @@ def by_unit(aggregates: Sequence[Contribution]) -> list[str]:
     columns = []
     for number, aggregate in enumerate(aggregates):
         if aggregate.per_group:
-            columns.append(f"{_clamped(aggregate, number)} AS {_value(number)}")
+            columns.append(f"{_clamped(aggregate, number)} AS {value(number)}")
             continue
         columns.append(f"{_rows(aggregate, number)} AS dpduck_rows_{number}")
         if aggregate.form != "count":
             columns += [
-                f"count({_value(number)}) AS dpduck_valued_{number}",
-                f"sum({_value(number)}) AS dpduck_sum_{number}",
-                f"sum({_square(number)}) AS dpduck_squares_{number}",
+                f"count({value(number)}) AS dpduck_valued_{number}",
+                f"sum({value(number)}) AS dpduck_sum_{number}",
             ]
+        if aggregate.degree == 2:
+            columns.append(f"sum({_square(number)}) AS dpduck_squares_{number}")
     return columns
 
 
@@ -106,7 +127,7 @@ def _clamped(aggregate: Contribution, number: int) -> str:
     """k of a unit in a cell, NULL where none of its rows contributes."""
     low, high = int(aggregate.low / aggregate.step), int(aggregate.high / aggregate.step)
     if aggregate.value_sql:
-        present, total = f"count({_value(number)})", f"sum({_value(number)})"
+        present, total = f"count({value(number)})", f"sum({value(number)})"
     else:
         present = total = _rows(aggregate, number)
     if aggregate.per_group == "average":
@@ -120,7 +141,7 @@ def _rows(aggregate: Contribution, number: int) -> str:
 
 
 def _square(number: int) -> str:
-    return f"CAST({_value(number)} AS BIGINT) * {_value(number)}"
+    return f"CAST({value(number)} AS BIGINT) * {value(number)}"
 
 
 def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
@@ -131,8 +152,8 @@ def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
         if aggregate.form == "count":
             columns.append(_total(f"dpduck_rows_{number}") if added else _rows(aggregate, number))
             continue
-        rows, valued = _rows(aggregate, number), f"count({_value(number)})"
-        sums, squares = f"sum({_value(number)})", f"sum({_square(number)})"
+        rows, valued = _rows(aggregate, number), f"count({value(number)})"
+        sums, squares = f"sum({value(number)})", f"sum({_square(number)})"
         if added:
             rows, valued = _total(f"dpduck_rows_{number}"), _total(f"dpduck_valued_{number}")
             sums, squares = f"sum(dpduck_sum_{number})", f"sum(dpduck_squares_{number})"

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
-from dpduck.trusted.discrete_laplace import discrete_laplace
+from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.exact_counts import ExactCounts
+from dpduck.trusted.noise import Noise
 from dpduck.trusted.zero_cells import uniform_below
 
 IntegerArray = NDArray[np.int64]
@@ -42,13 +42,13 @@ def draw_hashes(rows: int, width: int, attributes: int, entropy: Entropy) -> Ske
 
 
 def draw_sketch(
-    counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[NDArray[np.int64]], scale: Fraction, entropy: Entropy
+    counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[NDArray[np.int64]], noise: Noise, entropy: Entropy
 ) -> IntegerArray:
     """Noisy buckets, shape (rows, width). numbers: of each attribute's labels, distinct ones."""
     if any(len(of_labels) != size for of_labels, size in zip(numbers, counts._sizes, strict=True)):
         raise InternalError("the sketch and the counts disagree about the domain")
     values = counts._exact_counts[0]
-    table = discrete_laplace(scale, len(hashes.buckets) * hashes.width, entropy).reshape(-1, hashes.width)
+    table = draw(noise, len(hashes.buckets) * hashes.width, entropy).reshape(-1, hashes.width)
     for row, of_bucket, of_sign in zip(table, hashes.buckets, hashes.signs, strict=True):
         places = hashed(of_bucket, numbers, counts._exact_coordinates) % hashes.width
         signs = 1 - 2 * (hashed(of_sign, numbers, counts._exact_coordinates) & 1)
@@ -65,10 +65,3 @@ def hashed(
         terms = (of_labels.astype(object) * coefficient % PRIME).astype(np.int64)
         total = (total + terms[of_cells]) % PRIME
     return total
-
-
-def sketch_cost(scale: Fraction, rows: int, unit_bound: int) -> Fraction:
-    """Epsilon: a unit's rows change one bucket of each sketch row by 1 each."""
-    if scale <= 0 or rows < 1 or unit_bound < 1:
-        raise InternalError("a sketch without noise")
-    return rows * unit_bound / scale

@@ -1,9 +1,13 @@
-"""One scan over private rows: from a counting job to exact counts."""
+"""One scan over private rows: from a counting job to exact counts, in two stages.
+
+Rows to integers: stored columns become codes, flags and steps in the database's process; what an analyst wrote about
+a row is computed by a worker process (row_program). Integers to counts: counting_stage.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import duckdb
@@ -12,13 +16,19 @@ from numpy.typing import NDArray
 
 from dpduck.domain import ValueDomain
 from dpduck.errors import InternalError
-from dpduck.frontend.unit_lookup import REFERENCE, ROWS
+from dpduck.frontend.unit_lookup import ROWS
+from dpduck.trusted import reader
 from dpduck.trusted.binning_sql import MOST_POSITIONS, KeyReading, ParameterValue, key_reading
-from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, bounded_rows_sql, key_integer, order_sql
+from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, key_integer
 from dpduck.trusted.contribution import Contribution
-from dpduck.trusted.contribution_sql import by_cell, by_unit, row_columns, steps_sql, tables_from
-from dpduck.trusted.counting_job import Attribute, CountingJob
+from dpduck.trusted.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
+from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.counting_stage import cells_sql, stage_sql
 from dpduck.trusted.exact_counts import ExactCounts
+from dpduck.trusted.plain import plain_number
+from dpduck.trusted.row_program import Division, Output
+from dpduck.trusted.scan import Scan, read_rows, rows_sql, scan_of
+from dpduck.trusted.workers import Workers
 
 FEW_GROUPS = 1 << 17  # below this, groups outside the domain cost less than filtering every row exactly
 LARGEST_WORD = 1 << 62  # of a packed integer, with room for rows that the filters will drop
@@ -26,38 +36,92 @@ LARGEST_WORD = 1 << 62  # of a packed integer, with room for rows that the filte
 Column = NDArray[np.integer]
 
 
-def count_exactly(cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes) -> ExactCounts:
-    """Exact counts of `job`; its only error has one fixed text, since DuckDB's texts may quote data."""
+@dataclass(frozen=True)
+class _Reading:
+    """A job as it is read: its scan, what the worker computes, and how each key becomes a code.
+
+    here: which keys the database reads itself.
+    """
+
+    job: CountingJob
+    scan: Scan
+    keys: tuple[KeyReading, ...]
+    here: tuple[bool, ...]
+    division: Division
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        """Labels and edges of the keys that the database reads."""
+        found: dict[str, ParameterValue] = {}
+        for key, here in zip(self.keys, self.here, strict=True):
+            found.update(key.parameters if here else {})
+        return found
+
+
+def count_exactly(
+    cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
+) -> ExactCounts:
+    """Exact counts of `job`; its only error has one fixed text, since DuckDB's texts may quote data.
+
+    workers: where processes for an analyst's expressions come from; None for some of its own.
+    """
     job, totals = pregrouped(job)
-    readings = tuple(key_reading(key, position) for position, key in enumerate(job.keys))
-    parameters: dict[str, ParameterValue] = {}
-    for reading in readings:
-        parameters.update(reading.parameters)
+    reading = read_job(job)
+    parameters: dict[str, object] = dict(reading.parameters)
     if job.unit_sql is not None:
         parameters[KEY] = key_integer(bounding_key)
-    sql = job_sql(job, readings) if totals is None else pregrouped_sql(job, readings, totals)
-    columns = _fetched(cursor, sql, parameters)
-    if columns is None:
-        # Raised outside the handler: DuckDB's error, which may quote data, is not even this one's context.
-        raise InternalError("counting failed")
-    if job.unit_sql is None:
-        keys = len(readings)
-        codes = [_codes(reading, column) for reading, column in zip(readings, columns, strict=False)]
+    columns = _answer(cursor, reading, totals, parameters, workers)
+    if _packed(reading):
+        keys = len(_words(reading))
+        codes = _unpacked(reading, columns)
     else:
-        keys = len(_words(readings))
-        codes = _unpacked(readings, columns)
+        keys = len(reading.keys)
+        codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
     return _exact_counts(job, codes, np.array(tables_from(job.aggregates, columns[keys:]), dtype=np.int64))
 
 
+def read_job(job: CountingJob) -> _Reading:
+    """Divides a job between the database and a worker."""
+    scan = scan_of(job, job.lookup)
+    keys = tuple(key_reading(key, position) for position, key in enumerate(job.keys))
+    here = tuple(_is_read(scan, key) for key in job.keys)
+    outputs: dict[str, Output] = {}
+    parameters: dict[str, object] = {}
+    for number, aggregate in enumerate(job.aggregates):
+        if aggregate.condition and not scan.reads(aggregate.condition):
+            outputs[flag(number)] = Output("flag", aggregate.condition)
+        if aggregate.value_sql and not scan.reads_number(aggregate.value_sql):
+            outputs[value(number)] = Output("integer", aggregate.value_sql, steps(aggregate, "{}"))
+    for position, key in enumerate(job.keys):
+        if not here[position]:
+            computed = key_reading(KeyColumn("{}", key.domain), position)
+            inside = " AND ".join(f"({condition})" for condition in (*computed.filters, computed.guard) if condition)
+            slot = computed.slot_sql("BIGINT")
+            outputs[_cell(position)] = Output(
+                "integer", key.sql, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
+            )
+            parameters.update(computed.parameters)
+    return _Reading(job, scan, keys, here, Division(outputs, scan.moved, scan.types or {}, parameters))
+
+
+def _is_read(scan: Scan, key: KeyColumn) -> bool:
+    return scan.types is None or key.sql in scan.types or plain_number(key.sql, scan.types)
+
+
+def _packed(reading: _Reading) -> bool:
+    """Whether keys are packed into integers: where rows are sorted or go through a worker, narrow ones pay."""
+    return reading.job.unit_sql is not None or reading.division.needed
+
+
 def job_sql(job: CountingJob, readings: Sequence[KeyReading] | None = None) -> str:
-    """The one query that runs over private rows; labels, edges and the secret key are prepared parameters."""
-    if readings is None:
-        readings = tuple(key_reading(key, position) for position, key in enumerate(job.keys))
-    if job.unit_sql is not None:
-        return bounded_sql(job, readings, job.unit_sql)
-    if any(aggregate.per_group for aggregate in job.aggregates):
-        raise InternalError("contributions by group need a privacy unit")
-    return unbounded_sql(job, readings)
+    """The one query that runs over private rows where no worker is needed."""
+    reading = read_job(job)
+    return _stage(reading, _rows(reading)) if _packed(reading) else unbounded_sql(job, readings or reading.keys)
+
+
+def bounded_sql(job: CountingJob, readings: Sequence[KeyReading], unit_sql: str) -> str:
+    """The same for a job with a unit."""
+    return job_sql(replace(job, unit_sql=unit_sql), readings)
 
 
 def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
@@ -72,26 +136,74 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
         return job, None
     if any(len(domain.values) <= MOST_POSITIONS for domain in listed):
         return job, None
+    scan = scan_of(job)
+    if scan.moved or scan.stages or not all(_is_read(scan, key) for key in job.keys):
+        return job, None
     names = [f"dpduck_group_{number}" for number in range(len(job.keys))]
     columns = ", ".join(f"{key.sql} AS {name}" for key, name in zip(job.keys, names, strict=True))
-    rows = f"SELECT {columns}, count(*) AS {ROWS} FROM {job.from_sql}{_where(job, (), False)} GROUP BY ALL"
+    rows = f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{_and(scan.where)} GROUP BY ALL"
     keys = tuple(replace(key, sql=f"dpduck_groups.{name}") for key, name in zip(job.keys, names, strict=True))
-    return replace(job, from_sql=f"({rows}) AS dpduck_groups", filters=(), keys=keys), f"dpduck_groups.{ROWS}"
+    grouped = replace(job, from_sql=f"({rows}) AS dpduck_groups", filters=(), keys=keys, source=None)
+    return grouped, f"dpduck_groups.{ROWS}"
 
 
 def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) -> str:
     """One row per occupied group, as of unbounded_sql, from groups with their numbers of rows."""
-    groups = ", ".join(f"{reading.group_sql} AS dpduck_cell_{number}" for number, reading in enumerate(readings))
-    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {job.from_sql}{_where(job, readings, True)}"
+    groups = ", ".join(f"{reading.group_sql} AS {_cell(number)}" for number, reading in enumerate(readings))
+    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {job.from_sql}{_and(_inside(readings, True))}"
     return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
 
 
-def _fetched(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, ParameterValue]) -> list[Column] | None:
-    """The columns of the answer, None where DuckDB failed."""
-    try:
-        return list(cursor.execute(sql, parameters).fetchnumpy().values())
-    except duckdb.Error:
-        return None
+def _answer(
+    cursor: duckdb.DuckDBPyConnection,
+    reading: _Reading,
+    totals: str | None,
+    parameters: Mapping[str, object],
+    workers: Workers | None,
+) -> list[Column]:
+    if totals is not None:
+        return reader.columns(cursor, pregrouped_sql(reading.job, reading.keys, totals), parameters)
+    if not _packed(reading) and not reading.scan.stages:
+        return reader.columns(cursor, unbounded_sql(reading.job, reading.keys), parameters)
+    with read_rows(cursor, reading.scan, _rows(reading), parameters, reading.division, workers) as found:
+        rows, second, given = found
+        sql = _stage(reading, rows) if _packed(reading) else unbounded_sql(reading.job, reading.keys)
+        return reader.columns(second, sql, given)
+
+
+def _stage(reading: _Reading, rows: str) -> str:
+    """The constant stage over rows of integers."""
+    job = reading.job
+    if job.unit_sql is None and any(aggregate.per_group for aggregate in job.aggregates):
+        raise InternalError("contributions by group need a privacy unit")
+    cells = {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
+    return stage_sql(rows, cells, job.aggregates, None if job.unit_sql is None else job.max_rows)
+
+
+def _rows(reading: _Reading) -> str:
+    """Rows of integers, but for what the worker computes, whose inputs are there in its place.
+
+    Here packing pays: rows are narrow when they are sorted. Rows outside a domain are dropped before bounding.
+    """
+    job, division = reading.job, reading.division
+    words = [word for word in _words(reading) if reading.here[word[0]]]
+    cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
+    own = _own(reading)
+    conditions = _inside([key for key, here in zip(reading.keys, reading.here, strict=True) if here], True)
+    columns = row_columns(own, _shield(job))
+    rows = rows_sql(reading.scan, {**cells, **columns}, conditions, division)
+    bounded = [UNIT, ORDER] if job.unit_sql is not None else []
+    return steps_sql(own, rows, [*cells, *bounded, *division.inputs()])
+
+
+def _own(reading: _Reading) -> list[Contribution]:
+    """The aggregates without what the worker computes of them."""
+    outputs = reading.division.outputs
+    own = [
+        Contribution(aggregate.condition) if value(number) in outputs else aggregate
+        for number, aggregate in enumerate(reading.job.aggregates)
+    ]
+    return [replace(one, condition="") if flag(number) in outputs else one for number, one in enumerate(own)]
 
 
 def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
@@ -100,59 +212,17 @@ def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
     Grouping by the columns themselves, or by a position in the list of labels, is as fast as DuckDB's own query;
     packing several keys into one integer is not (DESIGN 6.2).
     """
+    if any(aggregate.per_group for aggregate in job.aggregates):
+        raise InternalError("contributions by group need a privacy unit")
     exactly = prod(reading.slots for reading in readings) > FEW_GROUPS
-    groups = {f"dpduck_cell_{number}": reading.group_sql for number, reading in enumerate(readings)}
+    groups = {_cell(number): reading.group_sql for number, reading in enumerate(readings)}
     columns = {**groups, **row_columns(job.aggregates, _shield(job))}
-    listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items()) or "1 AS dpduck_row"
-    rows = f"SELECT {listed} FROM {job.from_sql}{_where(job, readings, exactly)}"
-    return _cells_sql(job, steps_sql(job.aggregates, rows, list(groups)), list(groups))
+    rows = rows_sql(scan_of(job), columns, _inside(readings, exactly), Division({}, (), {}))
+    return cells_sql(steps_sql(job.aggregates, rows, list(groups)), list(groups), job.aggregates)
 
 
-def bounded_sql(job: CountingJob, readings: Sequence[KeyReading], unit_sql: str) -> str:
-    """One row per occupied cell of the bounded rows: its keys packed into integers, then those of the aggregates.
-
-    Here packing pays: rows are narrow when they are sorted. Rows outside a domain are dropped before bounding.
-    """
-    words = [_word_sql(readings, word) for word in _words(readings)]
-    cells = [f"dpduck_cell_{number}" for number in range(len(words))]
-    columns = row_columns(job.aggregates, _shield(job))
-    outputs = {**dict(zip(cells, words, strict=True)), **columns, ORDER: order_sql(job.content_sql)}
-    rows = _rows_with_units(job, outputs, _conditions(job, readings, exactly=True), unit_sql)
-    units = [UNIT] if any(aggregate.per_group for aggregate in job.aggregates) else []
-    kept = bounded_rows_sql(
-        steps_sql(job.aggregates, rows, [*cells, UNIT, ORDER]), [*cells, *columns, *units], job.max_rows
-    )
-    return _cells_sql(job, kept, cells, units)
-
-
-def _rows_with_units(job: CountingJob, outputs: Mapping[str, str], conditions: Sequence[str], unit_sql: str) -> str:
-    """Rows with their unit; where it is looked up, rows are filtered and narrowed before that.
-
-    A looked-up row has a reference, so that the condition is that of the unit alone. It is written over both sides
-    because DuckDB takes a condition on the table of units for one that leaves a fifth of them, and hashes that table
-    in place of the few rows that are looked up: of TPC-H query 6, twice the time.
-    """
-    lookup = job.lookup
-    found = {**outputs, UNIT: unit_sql} if lookup is None else {**outputs, REFERENCE: lookup.reference_sql}
-    listed = ", ".join(f"{sql} AS {name}" for name, sql in found.items())
-    if lookup is None:
-        return f"SELECT {listed} FROM {job.from_sql}{_and([*conditions, f'{unit_sql} IS NOT NULL'])}"
-    rows = f"SELECT {listed} FROM {lookup.rows_sql}{_and(conditions)}"
-    return (
-        f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {unit_sql} AS {UNIT} FROM ({rows}) AS {ROWS} "
-        f"{lookup.joins_sql} WHERE {unit_sql} IS NOT NULL OR {ROWS}.{REFERENCE} IS NULL"
-    )
-
-
-def _cells_sql(job: CountingJob, rows_sql: str, cells: Sequence[str], units: Sequence[str] = ()) -> str:
-    """Rows in steps to units, where bounds are by group, to cells."""
-    sql = rows_sql
-    if units:
-        grouping = ", ".join([*cells, *units])
-        sql = f"SELECT {', '.join([*cells, *by_unit(job.aggregates)])} FROM ({sql}) GROUP BY {grouping}"
-    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
-    outputs = [f"{total} AS dpduck_total_{number}" for number, total in enumerate(by_cell(job.aggregates, bool(units)))]
-    return f"SELECT {', '.join([*cells, *outputs])} FROM ({sql}){grouping}"
+def _cell(number: int) -> str:
+    return f"dpduck_cell_{number}"
 
 
 def _shield(job: CountingJob) -> str:
@@ -160,27 +230,25 @@ def _shield(job: CountingJob) -> str:
     return f"CASE WHEN hash({job.content_sql[0] if job.content_sql else 0}) IS NULL THEN"
 
 
-def _where(job: CountingJob, readings: Sequence[KeyReading], exactly: bool) -> str:
-    return _and(_conditions(job, readings, exactly))
-
-
-def _conditions(job: CountingJob, readings: Sequence[KeyReading], exactly: bool) -> list[str]:
-    conditions = [*job.filters, *(condition for reading in readings for condition in reading.filters)]
-    if exactly:
-        conditions += [reading.guard for reading in readings if reading.guard]
-    return conditions
+def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
+    """Conditions that keep rows inside the domains; not exactly: some outside are left to be dropped as groups."""
+    conditions = [condition for reading in readings for condition in reading.filters]
+    return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
 
 
 def _and(conditions: Sequence[str]) -> str:
     return " WHERE " + " AND ".join(f"({condition})" for condition in conditions) if conditions else ""
 
 
-def _words(readings: Sequence[KeyReading]) -> list[list[int]]:
-    """Positions of the keys that share one 64-bit integer, mixed radix: the first key of a word varies slowest."""
+def _words(reading: _Reading) -> list[list[int]]:
+    """Positions of the keys that share one 64-bit integer, mixed radix: the first key of a word varies slowest.
+
+    What the worker computes has a word of its own.
+    """
     words: list[list[int]] = []
-    for position in range(len(readings)):
-        longer = [*words[-1], position] if words else []
-        if longer and _farthest(readings, longer) < LARGEST_WORD:
+    for position, here in enumerate(reading.here):
+        longer = [*words[-1], position] if words and here and reading.here[words[-1][0]] else []
+        if longer and _farthest(reading.keys, longer) < LARGEST_WORD:
             words[-1] = longer
         else:
             words.append([position])
@@ -204,20 +272,20 @@ def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
     return " + ".join(f"{slot} * {weight}" for slot, weight in zip(slots, _weights(readings, word), strict=True))
 
 
-def _unpacked(readings: Sequence[KeyReading], columns: Sequence[Column]) -> list[Column]:
+def _unpacked(reading: _Reading, columns: Sequence[Column]) -> list[Column]:
     """Domain codes from packed integers."""
     codes: list[Column] = []
-    for word, column in zip(_words(readings), columns, strict=False):
-        slots = np.unravel_index(np.ma.getdata(column), [readings[position].slots for position in word])
-        codes += [readings[position].decode(slot) for position, slot in zip(word, slots, strict=True)]
+    for word, column in zip(_words(reading), columns, strict=False):
+        slots = np.unravel_index(np.ma.getdata(column), [reading.keys[position].slots for position in word])
+        codes += [reading.keys[position].decode(slot) for position, slot in zip(word, slots, strict=True)]
     return codes
 
 
 def _codes(reading: KeyReading, column: Column) -> Column:
-    """Domain codes from group values; a column that is its own code is not copied."""
+    """Domain codes from group values, in a type that no row decides."""
     values, missing = np.ma.getdata(column), np.ma.getmask(column)
     if not np.any(missing) and reading.first == 0 and np.array_equal(reading.codes, np.arange(len(reading.codes))):
-        return values
+        return values.astype(np.int64)
     slots = values.astype(np.int64) - reading.first
     slots[missing] = len(reading.codes)
     return reading.decode(slots)
@@ -228,7 +296,7 @@ def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.i
     inside = _all_inside(keys)
     if inside is not None:
         keys, counts = [codes[inside] for codes in keys], counts[:, inside]
-    coordinates = [_attribute_codes(attribute, keys) for attribute in job.attributes]
+    coordinates = [_attribute_codes(attribute, keys).astype(np.int64, copy=False) for attribute in job.attributes]
     kept = _all_inside(coordinates)
     if kept is not None:
         coordinates, counts = [codes[kept] for codes in coordinates], counts[:, kept]

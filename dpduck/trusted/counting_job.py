@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.domain import Domain
+from dpduck.frontend.row_parts import Source
 from dpduck.frontend.unit_lookup import UnitLookup
 from dpduck.trusted.contribution import Contribution
 
@@ -48,6 +49,9 @@ class CountingJob:
     content_sql: every column of the row source, for the keyed order in which a unit's rows are kept.
     aggregates: what every kept row adds to each table of integers.
     lookup: from_sql in two parts, where its last joins do nothing but find the unit.
+    source: what from_sql is, taken apart; None where all SQL here is trusted code's own. With a lookup, without the
+        joins that find the unit. unit_type: DuckDB's type of the unit.
+    copies: without unit_sql, the most rows that the joins with public tables make of one.
     """
 
     from_sql: str
@@ -59,10 +63,13 @@ class CountingJob:
     attributes: tuple[Attribute, ...] = field(repr=False)
     aggregates: tuple[Contribution, ...]
     lookup: UnitLookup | None = None
+    source: Source | None = None
+    unit_type: str = ""
+    copies: int = 1
 
     @property
     def unit_bounds(self) -> tuple[int, ...]:
         """For each aggregate, the most that one unit's kept rows add to all of its tables together (L1)."""
-        rows = 1 if self.unit_sql is None else self.max_rows
+        rows = self.copies if self.unit_sql is None else self.max_rows
         cells = prod(key.domain.size for key in self.keys)
         return tuple(aggregate.unit_bound(rows, cells) for aggregate in self.aggregates)

@@ -8,30 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
-from dpduck.planning.plan import Plan
+from dpduck.trusted.ask import Present
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.measure import with_noise
+from dpduck.trusted.measure import require_fit, with_noise
+from dpduck.trusted.noise import Noise
 from dpduck.workload.kronecker import IdentityFactor
 
 IntegerArray = NDArray[np.int64]
 
 
-def measure_distinct(counts: ExactCounts, plan: Plan, unit_bound: int, entropy: Entropy) -> tuple[IntegerArray, ...]:
-    """For each measurement, how many values of the last attribute each of its cells holds, with noise.
+def measure_distinct(
+    counts: ExactCounts, query: Present, noise: Noise, unit_bound: int, entropy: Entropy
+) -> IntegerArray:
+    """How many values of the last attribute each cell of a query holds, with noise.
 
-    A unit with m rows makes or unmakes the presence of at most m values in all cells of a set together, so that its
-    L1 bound is that of counts: m for every set.
+    unit_bound: the rows of a unit, for which Present.bound says how far it moves the answers. What that rests on is
+    looked at here: as many rows, as many values, and every cell of the attributes once.
     """
-    if counts._unit_bounds[0] > unit_bound or counts._sizes[:-1] != plan.workload.sizes:
-        raise InternalError("the plan and the counts disagree about the domain or the contribution bound")
-    for measurement in plan.measurements:
-        if not all(isinstance(factor, IdentityFactor) for factor in measurement.query.factors):
-            raise InternalError("distinct values add up to no other query")
-    return tuple(
-        with_noise(measurement, _present(counts, measurement.query.attributes), plan.noise, entropy)
-        for measurement in plan.measurements
-    )
+    require_fit(counts, [(query.query, noise)], 0, unit_bound)
+    if not all(isinstance(factor, IdentityFactor) for factor in query.query.factors):
+        raise InternalError("distinct values add up to no other query")
+    if len(counts._sizes) - 1 in query.query.attributes:
+        raise InternalError("the values that are counted are no key")
+    if counts._sizes[-1] != query.values:
+        raise InternalError("the plan and the counts disagree about the values")
+    return with_noise(query.query, _present(counts, query.query.attributes), noise, entropy)
 
 
 def _present(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:

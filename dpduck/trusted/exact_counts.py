@@ -15,6 +15,7 @@ class ExactCounts:
 
     _exact_coordinates: one row of attribute codes per attribute, one column per occupied combination (may repeat).
     _exact_counts: one row per table of integers, those of an aggregate next to each other; they wrap at 64 bits.
+    Both are 64-bit integers whatever the rows hold: arithmetic on them never fails, or rounds, by what a row holds.
     _sizes: of the attributes. _unit_bounds: for each table, what a unit adds at most to all of its aggregate's tables.
     """
 
@@ -22,11 +23,13 @@ class ExactCounts:
 
     def __init__(
         self,
-        coordinates: tuple[NDArray[np.integer], ...],
+        coordinates: tuple[NDArray[np.int64], ...],
         counts: NDArray[np.int64],
         sizes: tuple[int, ...],
         unit_bounds: tuple[int, ...],
     ) -> None:
+        if counts.dtype != np.int64 or any(codes.dtype != np.int64 for codes in coordinates):
+            raise InternalError("exact counts of another type than 64-bit integers")
         self._exact_coordinates = coordinates
         self._exact_counts = counts
         self._sizes = sizes

@@ -5,15 +5,24 @@ Texts are grouped by their bytes: a collation would show one person's spelling o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 
-from dpduck.trusted.binning_sql import ParameterValue, code_expression
-from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, bounded_rows_sql, key_integer, order_sql
+from dpduck.frontend.row_parts import text_sql
+from dpduck.trusted import reader
+from dpduck.trusted.binning_sql import code_expression
+from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, bounded_rows_sql, key_integer
 from dpduck.trusted.counting_job import Attribute
 from dpduck.trusted.key_job import KeyedJob
+from dpduck.trusted.plain import plain_text
 from dpduck.trusted.range_bins import texts_parameter, texts_sql
+from dpduck.trusted.row_program import BATCH_TEXTS, LONGEST_TEXT, Division, Output
+from dpduck.trusted.scan import Scan, read_rows, rows_sql, scan_of
+from dpduck.trusted.workers import Workers
 
 UNITS = "dpduck_units"
 _IN_GROUP = 1
@@ -30,13 +39,57 @@ def count_name(number: int) -> str:
     return f"dpduck_count_{number}"
 
 
-def grouped_sql(job: KeyedJob, bounding_key: bytes) -> tuple[str, dict[str, ParameterValue]]:
+def grouped_sql(job: KeyedJob, bounding_key: bytes) -> tuple[str, dict[str, object]]:
     """One row per occupied group: its keys, how many units it has, and its aggregates; with prepared parameters."""
-    parameters: dict[str, ParameterValue] = {}
+    rows, parameters = _coded_sql(job, scan_of(job.rows, job.rows.lookup), Division({}, (), {}))
+    parameters.update(_key(job, bounding_key))
+    return _stage_sql(job, rows), parameters
+
+
+@contextmanager
+def read_groups(
+    cursor: duckdb.DuckDBPyConnection, job: KeyedJob, bounding_key: bytes, workers: Workers | None
+) -> Iterator[Iterator[pa.Table]]:
+    """The same as batches, an analyst's expressions being computed by a worker."""
+    scan = scan_of(job.rows, job.rows.lookup)
+    division = _division(job, scan)
+    rows, parameters = _coded_sql(job, scan, division)
+    parameters.update(_key(job, bounding_key))
+    ordered = _key(job, bounding_key) if job.groups < job.rows.max_rows else {}
+    with read_rows(cursor, scan, rows, parameters, division, workers) as (found, second, given):
+        yield reader.batches(second, _stage_sql(job, found), {**given, **ordered}, BATCH_TEXTS)
+
+
+def _key(job: KeyedJob, bounding_key: bytes) -> dict[str, object]:
+    return {} if job.rows.unit_sql is None else {KEY: key_integer(bounding_key)}
+
+
+def _division(job: KeyedJob, scan: Scan) -> Division:
+    """What a worker computes: texts of expressions, and conditions that are not plain."""
+    outputs: dict[str, Output] = {}
+    for number, text in enumerate(job.texts, start=len(job.rows.attributes)):
+        if scan.types is not None and plain_text(text, scan.types) is None:
+            outputs[group_name(number)] = Output("bytes", text)
+    for number, when in enumerate(job.conditions):
+        if when and not scan.reads(when):
+            outputs[_flag(number)] = Output("flag", when)
+    return Division(outputs, scan.moved, scan.types or {})
+
+
+def _stage_sql(job: KeyedJob, rows: str) -> str:
+    """The constant stage: a unit's first C groups, its first m rows, counts of units and of rows.
+
+    Theorem. Two inputs that differ by all rows of one unit differ in at most C groups, in the number of units of each
+    by 1, and in the rows of each aggregate by at most m in all. Proof: both windows partition by unit, so what is kept
+    of a unit is a function of its own rows, of at most C groups and m rows; ties are between rows that are alike.
+    """
     groups = [group_name(number) for number in range(len(job.rows.attributes) + len(job.texts))]
-    rows, flags = _coded_sql(job, groups, parameters)
+    flags = [_flag(number) for number, when in enumerate(job.conditions) if when]
+    inside = [f"{group_name(number)} BETWEEN 0 AND {one.size - 1}" for number, one in enumerate(job.rows.attributes)]
     if job.rows.unit_sql is not None:
-        parameters[KEY] = key_integer(bounding_key)
+        inside.append(f"{UNIT} IS NOT NULL")
+    rows = f"SELECT * FROM ({rows}) WHERE {' AND '.join(inside)}" if inside else rows
+    if job.rows.unit_sql is not None:
         if job.groups < job.rows.max_rows:
             rows = _bounded_groups_sql(rows, groups, job.groups)
         rows = bounded_rows_sql(rows, [UNIT, *groups, *flags], job.rows.max_rows)
@@ -46,7 +99,7 @@ def grouped_sql(job: KeyedJob, bounding_key: bytes) -> tuple[str, dict[str, Para
         for number, when in enumerate(job.conditions)
     ]
     listed = ", ".join([*groups, f"{units} AS {UNITS}", *counts])
-    return f"SELECT {listed} FROM ({rows}) GROUP BY {', '.join(groups)}", parameters
+    return f"SELECT {listed} FROM ({rows}) GROUP BY {', '.join(groups)}"
 
 
 def _bounded_groups_sql(rows_sql: str, groups: Sequence[str], most: int) -> str:
@@ -56,35 +109,36 @@ def _bounded_groups_sql(rows_sql: str, groups: Sequence[str], most: int) -> str:
     return f"SELECT * FROM ({rows_sql}) QUALIFY {window} <= {int(most)}"
 
 
-def _coded_sql(job: KeyedJob, groups: Sequence[str], parameters: dict[str, ParameterValue]) -> tuple[str, list[str]]:
-    """Rows inside every domain, with the columns of their group, flags, unit and order; and the names of the flags."""
-    rows = job.rows
-    codes = []
+def _coded_sql(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str, object]]:
+    """Rows with the columns of their group, flags, unit and order, but for what a worker computes; with parameters."""
+    rows, parameters = job.rows, dict[str, object]()
+    codes = {}
     for position, key in enumerate(rows.keys):
         code = code_expression(key, position)
         parameters.update(code.parameters)
-        codes.append(f"{code.sql} AS dpduck_code_{position}")
-    texts = [
-        f"encode({_shielded(job, sql, 'NULL')}) AS {name}"
-        for sql, name in zip(job.texts, groups[len(rows.attributes) :], strict=True)
-    ]
-    flags = {_flag(number): _shielded(job, when, "FALSE") for number, when in enumerate(job.conditions) if when}
-    outputs = [*codes, *texts, *(f"{when} AS {name}" for name, when in flags.items())]
-    conditions = list(rows.filters)
-    if rows.unit_sql is not None:
-        outputs += [f"{rows.unit_sql} AS {UNIT}", f"{order_sql(rows.content_sql)} AS {ORDER}"]
-        conditions.append(f"{rows.unit_sql} IS NOT NULL")
-    where = " WHERE " + " AND ".join(f"({condition})" for condition in conditions) if conditions else ""
-    read = f"SELECT {', '.join(outputs)} FROM {rows.from_sql}{where}"
+        codes[f"dpduck_code_{position}"] = code.sql
+    named = {group_name(number): text for number, text in enumerate(job.texts, start=len(rows.attributes))}
+    texts = {name: _total_text(text, scan) for name, text in named.items() if name not in division.outputs}
+    flags = {_flag(number): when for number, when in enumerate(job.conditions) if when}
+    flags = {name: when for name, when in flags.items() if name not in division.outputs}
+    encoded = {name: f"encode({_shielded(job, text, 'NULL')})" for name, text in texts.items()}
+    shown = {name: _shielded(job, when, "FALSE") for name, when in flags.items()}
+    short = [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts.values() if "try(" not in text]
+    read = rows_sql(scan, {**codes, **encoded, **shown}, short, division)
     if not rows.attributes:
-        return read, list(flags)
+        return read, parameters
     attributes = [
         f"{_attribute_sql(job, attribute, number, parameters)} AS {group_name(number)}"
         for number, attribute in enumerate(rows.attributes)
     ]
-    kept = [*groups[len(rows.attributes) :], *flags, *([UNIT, ORDER] if rows.unit_sql is not None else [])]
-    inside = " AND ".join(f"{group_name(number)} >= 0" for number in range(len(rows.attributes)))
-    return f"SELECT * FROM (SELECT {', '.join([*attributes, *kept])} FROM ({read})) WHERE {inside}", list(flags)
+    kept = [*texts, *flags, *([UNIT, ORDER] if rows.unit_sql is not None else []), *division.inputs()]
+    return f"SELECT {', '.join([*attributes, *kept])} FROM ({read})", parameters
+
+
+def _total_text(text: str, scan: Scan) -> str:
+    """The text of a stored column, total for every value of its type."""
+    column = None if scan.types is None else plain_text(text, scan.types)
+    return text if column is None or scan.types is None else text_sql(column, scan.types[column])
 
 
 def _flag(number: int) -> str:
@@ -103,7 +157,7 @@ def _shielded(job: KeyedJob, sql: str, never: str) -> str:
     )
 
 
-def _attribute_sql(job: KeyedJob, attribute: Attribute, number: int, parameters: dict[str, ParameterValue]) -> str:
+def _attribute_sql(job: KeyedJob, attribute: Attribute, number: int, parameters: dict[str, object]) -> str:
     """The attribute's code, NULL or -1 where a row is outside: for a plain key its own, else looked up."""
     codes = [f"CAST(dpduck_code_{source} AS BIGINT)" for source in attribute.sources]
     if len(codes) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):

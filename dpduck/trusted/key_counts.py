@@ -11,9 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
-from dpduck.trusted.binning_sql import ParameterValue
-from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, bounded_rows_sql, key_integer, order_sql
+from dpduck.frontend.row_parts import Source
+from dpduck.frontend.unit_lookup import UnitLookup
+from dpduck.trusted import reader
+from dpduck.trusted.bounding_sql import KEY, ORDER, UNIT, bounded_rows_sql, key_integer
+from dpduck.trusted.row_program import Division
+from dpduck.trusted.scan import Scan, read_rows, rows_sql, scan_of
+from dpduck.trusted.workers import Workers
 
+LOW = "18446744073709551615"
 LARGEST_TOTAL = 1 << 50  # rows: sums of counts stay exact in a double
 
 
@@ -21,7 +27,7 @@ LARGEST_TOTAL = 1 << 50  # rows: sums of counts stay exact in a double
 class KeyJob:
     """One scan over private rows, counted by key (see counting_job for the fields of the same names).
 
-    key_sql: the canonical text of a row's key, proven unable to raise; rows for which it is NULL are dropped.
+    key_sql: the canonical text of stored columns, SQL of our own; rows for which it is NULL are dropped.
     """
 
     from_sql: str
@@ -30,6 +36,9 @@ class KeyJob:
     max_rows: int
     content_sql: tuple[str, ...]
     key_sql: str
+    source: Source | None = None
+    unit_type: str = ""
+    lookup: UnitLookup | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,36 +71,45 @@ class KeyCounts:
         raise InternalError("exact counts cannot be copied or written")
 
 
-def count_keys(cursor: duckdb.DuckDBPyConnection, job: KeyJob, bounding_key: bytes) -> KeyCounts:
-    """Exact counts by key; its only error has one fixed text, since DuckDB's texts may quote data."""
-    parameters: dict[str, ParameterValue] = {} if job.unit_sql is None else {KEY: key_integer(bounding_key)}
-    columns = _fetched(cursor, job_sql(job), parameters)
-    if columns is None:
-        raise InternalError("counting failed")  # outside the handler, so that DuckDB's text is not its context
+def count_keys(
+    cursor: duckdb.DuckDBPyConnection, job: KeyJob, bounding_key: bytes, workers: Workers | None = None
+) -> KeyCounts:
+    """Exact counts by key; its only error has one fixed text, since DuckDB's texts may quote data.
+
+    workers: as of count_exactly.
+    """
+    columns = _columns(cursor, job, bounding_key, workers)
     high, low, counts = (np.ma.getdata(column) for column in columns)
     if counts.sum(dtype=object) >= LARGEST_TOTAL:
-        raise InternalError("counting failed")
+        raise InternalError(reader.FAILED)
     return KeyCounts(high.astype(np.uint64), low.astype(np.uint64), counts.astype(np.int64))
 
 
-def job_sql(job: KeyJob) -> str:
-    """The one query that runs over private rows; integers are grouped, so that no collation has a say."""
-    outputs = [f"{job.key_sql} AS dpduck_key"]
-    conditions = [f"({condition})" for condition in job.filters]
-    if job.unit_sql is not None:
-        outputs += [f"{job.unit_sql} AS {UNIT}", f"{order_sql(job.content_sql)} AS {ORDER}"]
-        conditions.append(f"{job.unit_sql} IS NOT NULL")
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    rows = f"SELECT {', '.join(outputs)} FROM {job.from_sql}{where}"
-    kept = "" if job.unit_sql is None else f", {UNIT}, {ORDER}"
-    hashed = f"SELECT md5_number(dpduck_key) AS dpduck_cell{kept} FROM ({rows}) WHERE dpduck_key IS NOT NULL"
-    if job.unit_sql is not None:
-        hashed = bounded_rows_sql(hashed, ["dpduck_cell"], job.max_rows)
-    low = "18446744073709551615"
+def _rows(job: KeyJob, scan: Scan, division: Division) -> str:
+    """Rows of integers: the halves of the key's digest; so no collation has a say."""
+    others = [*division.inputs(), *([] if job.unit_sql is None else [UNIT, ORDER])]
+    listed = "".join(f", {name}" for name in others)
+    keys = rows_sql(scan, {"dpduck_key": job.key_sql}, [], division)
+    hashed = f"SELECT md5_number(dpduck_key) AS dpduck_cell{listed} FROM ({keys}) WHERE dpduck_key IS NOT NULL"
     return (
-        f"SELECT CAST(dpduck_cell >> 64 AS UBIGINT), CAST(dpduck_cell & {low} AS UBIGINT), total FROM "
-        f"(SELECT dpduck_cell, count(*) AS total FROM ({hashed}) GROUP BY dpduck_cell)"
+        f"SELECT CAST(dpduck_cell >> 64 AS UBIGINT) AS dpduck_high, CAST(dpduck_cell & {LOW} AS UBIGINT) AS dpduck_low"
+        f"{listed} FROM ({hashed})"
     )
+
+
+def _columns(
+    cursor: duckdb.DuckDBPyConnection, job: KeyJob, bounding_key: bytes, workers: Workers | None
+) -> list[NDArray[np.generic]]:
+    scan = scan_of(job, job.lookup)
+    division = Division({}, scan.moved, scan.types or {})
+    parameters = {} if job.unit_sql is None else {KEY: key_integer(bounding_key)}
+    cells = ["dpduck_high", "dpduck_low"]
+    with read_rows(cursor, scan, _rows(job, scan, division), parameters, division, workers) as found:
+        rows, second, given = found
+        if job.unit_sql is not None:
+            rows = bounded_rows_sql(f"SELECT * FROM ({rows}) WHERE {UNIT} IS NOT NULL", cells, job.max_rows)
+        sql = f"SELECT dpduck_high, dpduck_low, count(*) FROM ({rows}) GROUP BY dpduck_high, dpduck_low"
+        return reader.columns(second, sql, given)
 
 
 def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: KeyDigests) -> NDArray[np.intp]:
@@ -118,13 +136,3 @@ def exact_answers(
     ends = np.cumsum(lengths)
     result: NDArray[np.int64] = sums[ends] - sums[ends - np.asarray(lengths)]
     return result
-
-
-def _fetched(
-    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, ParameterValue]
-) -> list[NDArray[np.generic]] | None:
-    """The columns of the answer, None where DuckDB failed."""
-    try:
-        return list(cursor.execute(sql, parameters).fetchnumpy().values())
-    except duckdb.Error:
-        return None

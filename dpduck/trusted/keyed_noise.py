@@ -9,15 +9,13 @@ from __future__ import annotations
 import builtins
 import hashlib
 import hmac
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.planning.plan import NoiseKind
-from dpduck.trusted.discrete_gaussian import discrete_gaussian
-from dpduck.trusted.discrete_laplace import discrete_laplace
+from dpduck.trusted.draw import draw
 from dpduck.trusted.key_counts import KeyDigests
+from dpduck.trusted.noise import Noise
 
 SECRET_BYTES = 32
 
@@ -41,11 +39,10 @@ class KeyedEntropy:
         return taken
 
 
-def keyed_noise(secret: builtins.bytes, keys: KeyDigests, noise: NoiseKind, spread: Fraction) -> NDArray[np.int64]:
+def keyed_noise(secret: builtins.bytes, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
     """One exact draw for each key, always the same one; shape (keys,)."""
-    draws = discrete_laplace if noise is NoiseKind.LAPLACE else discrete_gaussian
     values = np.empty(len(keys.high), dtype=np.int64)
     for place, (high, low) in enumerate(zip(keys.high.tolist(), keys.low.tolist(), strict=True)):
         stream = KeyedEntropy(secret, high.to_bytes(8, "big") + low.to_bytes(8, "big"))
-        values[place] = draws(spread, 1, stream)[0]
+        values[place] = draw(noise, 1, stream)[0]
     return values

@@ -9,19 +9,16 @@ noise is drawn for all of its keys.
 from __future__ import annotations
 
 import secrets
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
-from dpduck.planning.plan import NoiseKind
-from dpduck.privacy import Charge
-from dpduck.trusted.discrete_gaussian import discrete_gaussian
-from dpduck.trusted.discrete_laplace import discrete_laplace
+from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests, find
 from dpduck.trusted.keyed_noise import SECRET_BYTES, keyed_noise
+from dpduck.trusted.noise import Noise
 
 
 class LazyHistogram:
@@ -50,9 +47,9 @@ class LazyHistogram:
         high, low, noisy = np.split(body, 3)
         return cls(state[:SECRET_BYTES], high, low, noisy.view(np.int64))
 
-    def values(self, keys: KeyDigests, noise: NoiseKind, spread: Fraction) -> NDArray[np.int64]:
+    def values(self, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
         """Noisy counts of any keys, always the same ones."""
-        absent = keyed_noise(self._secret, keys, noise, spread)
+        absent = keyed_noise(self._secret, keys, noise)
         if not len(self._high):
             return absent
         places = find(self._high, self._low, keys)
@@ -60,18 +57,8 @@ class LazyHistogram:
         return result
 
 
-def open_histogram(counts: KeyCounts, noise: NoiseKind, spread: Fraction, entropy: Entropy) -> LazyHistogram:
+def open_histogram(counts: KeyCounts, noise: Noise, entropy: Entropy) -> LazyHistogram:
     """A histogram of these counts with a fresh secret."""
-    draws = discrete_laplace if noise is NoiseKind.LAPLACE else discrete_gaussian
-    noisy = draws(spread, len(counts._exact_counts), entropy)
+    noisy = draw(noise, len(counts._exact_counts), entropy)
     noisy += counts._exact_counts
     return LazyHistogram(secrets.token_bytes(SECRET_BYTES), counts._exact_high, counts._exact_low, noisy)
-
-
-def histogram_cost(unit_bound: int, noise: NoiseKind, spread: Fraction) -> Charge:
-    """The price of all keys together: a unit adds at most unit_bound to them, all of it perhaps to one."""
-    if spread <= 0 or unit_bound < 1:
-        raise InternalError("a histogram without noise")
-    if noise is NoiseKind.LAPLACE:
-        return Charge.pure(Fraction(unit_bound) / spread)
-    return Charge.concentrated(Fraction(unit_bound**2) / (2 * spread))

@@ -1,58 +1,68 @@
-"""Exact counts in, noisy integer answers out: the only door (DESIGN 5), and what passing it costs."""
+"""Adds noise to exact answers of integer queries; called by the door alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from math import isqrt, prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
-from dpduck.planning.plan import Measurement, NoiseKind, Plan
-from dpduck.privacy import Charge
-from dpduck.trusted.discrete_gaussian import discrete_gaussian
-from dpduck.trusted.discrete_laplace import discrete_laplace
+from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.workload.kronecker import Factor, KroneckerQuery
+from dpduck.trusted.key_counts import KeyCounts
+from dpduck.trusted.noise import Noise
+from dpduck.workload.kronecker import KroneckerQuery
 from dpduck.workload.margin_tree import margin_tree
 
 IntegerArray = NDArray[np.int64]
+NoisyQuery = tuple[KroneckerQuery, Noise]
 
 LARGEST_DENSE = 1 << 22  # cells of one table that all marginals are rolled up from
 LARGEST_SHARED = 1 << 16  # cells of a table that some of very many attributes share
 OPEN_GROUPS = 32  # tables that a further marginal may join: keeps grouping linear
 LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 bits, see _check_weights
-LARGEST_PROBE = 1 << 20  # entries of a factor that compiled_cost looks at one by one
 
 
-def measure(counts: ExactCounts, plan: Plan, table: int, unit_bound: int, entropy: Entropy) -> tuple[IntegerArray, ...]:
-    """One noisy integer array for each measurement of `plan`, shape measurement.query.shape, of one exact table.
+def measure(
+    counts: ExactCounts, queries: Sequence[NoisyQuery], table: int, unit_bound: int, entropy: Entropy
+) -> tuple[IntegerArray, ...]:
+    """One noisy integer array for each query, shape query.shape, of one exact table.
 
-    unit_bound: what one unit adds at most to this table and the others of its aggregate together, which the plan's
-    noise is for: since that is an L1 bound, tables of one aggregate that are measured alike cost as much as one.
+    unit_bound: what one unit adds at most to this table and the others of its aggregate together, which the noise is
+    for: since that is an L1 bound, tables of one aggregate that are measured alike cost as much as one.
     """
-    if counts._unit_bounds[table] > unit_bound or counts._sizes != plan.workload.sizes:
-        raise InternalError("the plan and the counts disagree about the domain or the contribution bound")
-    for measurement in plan.measurements:
-        _check_weights(measurement.query)
-    wanted = {measurement.query.attributes for measurement in plan.measurements}
-    marginals = exact_marginals(counts, table, wanted)
-    return tuple(
-        with_noise(measurement, marginals[measurement.query.attributes], plan.noise, entropy)
-        for measurement in plan.measurements
+    require_fit(counts, queries, table, unit_bound)
+    for query, _ in queries:
+        _check_weights(query)
+    marginals = exact_marginals(counts, table, {query.attributes for query, _ in queries})
+    return tuple(with_noise(query, marginals[query.attributes], noise, entropy) for query, noise in queries)
+
+
+def require_fit(counts: ExactCounts, queries: Sequence[NoisyQuery], table: int, unit_bound: int) -> None:
+    """Refuses counts of another domain, or of which a unit holds more than the noise is for."""
+    sizes = counts._sizes
+    fits = all(
+        attribute < len(sizes) and factor.size == sizes[attribute]
+        for query, _ in queries
+        for attribute, factor in zip(query.attributes, query.factors, strict=True)
     )
+    if counts._unit_bounds[table] != unit_bound or not fits:
+        raise InternalError("the plan and the counts disagree about the domain or the contribution bound")
 
 
-def with_noise(measurement: Measurement, marginal: IntegerArray, noise: NoiseKind, entropy: Entropy) -> IntegerArray:
+def with_noise(query: KroneckerQuery, marginal: IntegerArray, noise: Noise, entropy: Entropy) -> IntegerArray:
     """Exact answers plus noise, both in integers; a sum beyond 64 bits would wrap, which is post-processing."""
-    shape = measurement.query.shape
-    draws = discrete_laplace if noise is NoiseKind.LAPLACE else discrete_gaussian
-    noisy = draws(measurement.spread, prod(shape), entropy).reshape(shape)
-    noisy += measurement.query.apply(marginal)
+    noisy = draw(noise, prod(query.shape), entropy).reshape(query.shape)
+    noisy += query.apply(marginal)
     return noisy
+
+
+def noisy_total(counts: ExactCounts | KeyCounts, noise: Noise, entropy: Entropy) -> int:
+    """The number of rows plus noise; it may be negative."""
+    return int(np.atleast_2d(counts._exact_counts)[0].sum()) + int(draw(noise, 1, entropy)[0])
 
 
 def _check_weights(query: KroneckerQuery) -> None:
@@ -108,44 +118,3 @@ def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> Int
     table = np.zeros(prod(shape), dtype=np.int64)
     np.add.at(table, position, values)
     return table.reshape(shape)
-
-
-def compiled_cost(plans: Sequence[Plan], unit_bound: int) -> Charge:
-    """The price of the compiled measurements, from the operators that will run; never below the true price.
-
-    A unit adds at most `unit_bound` to the exact tables, all of it perhaps to one cell: norms are multiplied by it.
-    Laplace with scale b: unit_bound * max L1 of a column / b, and these add up.
-    Gaussian with variance s: unit_bound^2 * max squared L2 of a column / (2 s), and these add up.
-    """
-    kinds = {plan.noise for plan in plans}
-    if len(kinds) != 1:
-        raise InternalError("a release has either Laplace or Gaussian noise")
-    norms: dict[Fraction, int] = {}
-    known: dict[Factor, tuple[int, int]] = {}
-    for measurement in (measurement for plan in plans for measurement in plan.measurements):
-        if measurement.spread <= 0 or unit_bound < 1:
-            raise InternalError("a measurement without noise")
-        l1, l2_squared = _column_norms(measurement.query, known)
-        norm = l1 * unit_bound if kinds == {NoiseKind.LAPLACE} else l2_squared * unit_bound**2
-        norms[measurement.spread] = norms.get(measurement.spread, 0) + norm
-    total = sum((norm / spread for spread, norm in norms.items()), Fraction(0))
-    return Charge.pure(total) if kinds == {NoiseKind.LAPLACE} else Charge.concentrated(total / 2)
-
-
-def _column_norms(query: KroneckerQuery, known: dict[Factor, tuple[int, int]]) -> tuple[int, int]:
-    """Largest L1 and squared L2 norm of a column: those of the factors, multiplied."""
-    for factor in query.factors:
-        if factor not in known:
-            known[factor] = _factor_norms(factor)
-    norms = [known[factor] for factor in query.factors]
-    return prod(l1 for l1, _ in norms), prod(l2 for _, l2 in norms)
-
-
-def _factor_norms(factor: Factor) -> tuple[int, int]:
-    """What `apply` does to every unit vector, not what the factor says of itself; a very large factor is believed."""
-    if max(factor.rows, factor.size) * factor.size > LARGEST_PROBE:
-        return factor.column_l1(), factor.column_l2_squared()
-    columns = factor.apply(np.eye(factor.size, dtype=np.int64), 0)
-    if int(np.abs(columns).max()) ** 2 * len(columns) >= 1 << 62:
-        columns = columns.astype(object)
-    return int(np.abs(columns).sum(axis=0).max()), int((columns * columns).sum(axis=0).max())

@@ -2,87 +2,137 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import duckdb
+import numpy as np
 
-from dpduck.errors import InternalError
+from dpduck.domain import RangeDomain
 from dpduck.frontend.names import quote_identifier
 from dpduck.frontend.policy import Policy
+from dpduck.trusted import reader
 from dpduck.trusted.binning_sql import code_expression
 from dpduck.trusted.counting_job import KeyColumn
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One exact fact and what to make of it."""
+    """One exact fact and what to make of it. percent: of all rows, where it is a number of rows."""
 
     what: str
     value: float | None
     advice: str
+    percent: float | None = None
 
 
 def check_table(
     cursor: duckdb.DuckDBPyConnection, policy: Policy, from_sql: str, unit_sql: str | None
 ) -> list[Finding]:
-    """Rows per unit, values outside the domains, a MAX ROWS to consider.
+    """Rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not see.
 
     from_sql, unit_sql: the table with what finds the unit of its rows, and that unit; None for PRIVACY UNIT ROW.
     """
-    try:
-        return [*_unit_findings(cursor, policy, from_sql, unit_sql), *_domain_findings(cursor, policy)]
-    except duckdb.Error:
-        raise InternalError("the check failed while reading the table") from None
+    total = _one(cursor, f"SELECT count(*) FROM {policy.table.sql}")[0] or 0.0
+    return [
+        Finding("rows", total, "EXPECT ROWS is a public guess: round it, or leave it out"),
+        *(_unit_findings(cursor, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
+        *_domain_findings(cursor, policy, total),
+        *_clamp_findings(cursor, policy, total),
+    ]
+
+
+def _rows(what: str, rows: float | None, total: float, advice: str) -> Finding:
+    """A number of rows, and which part of all rows it is."""
+    return Finding(what, rows, advice, None if rows is None else 100 * rows / max(total, 1.0))
 
 
 def _unit_findings(
-    cursor: duckdb.DuckDBPyConnection, policy: Policy, from_sql: str, unit_sql: str | None
+    cursor: duckdb.DuckDBPyConnection, policy: Policy, from_sql: str, unit_sql: str, total: float
 ) -> list[Finding]:
-    total = _one(cursor, f"SELECT count(*) FROM {policy.table.sql}")
-    findings = [Finding("rows", total[0], "EXPECT ROWS is a public guess: round it, or leave it out")]
-    if unit_sql is None:
-        return findings
     bound = policy.unit.max_rows
     per_unit = f"(SELECT count(*) AS rows FROM {from_sql} WHERE {unit_sql} IS NOT NULL GROUP BY {unit_sql})"
-    units, median, high, most, lost, owned = _one(
+    units, median, high, most, owned = _one(
         cursor,
-        f"SELECT count(*), quantile_disc(rows, 0.5), quantile_disc(rows, 0.99), max(rows), "
-        f"coalesce(sum(greatest(rows - {bound}, 0)), 0), coalesce(sum(rows), 0) FROM {per_unit}",
+        "SELECT count(*), quantile_disc(rows, 0.5), quantile_disc(rows, 0.99), max(rows), coalesce(sum(rows), 0) "
+        f"FROM {per_unit}",
     )
-    without = (total[0] or 0) - (owned or 0)
+    tried = {bound, max(1, bound // 2), 2 * bound, *(int(number) for number in (median, high, most) if number)}
+    dropped = []
+    for other in sorted(tried):
+        (lost,) = _one(cursor, f"SELECT coalesce(sum(greatest(rows - {other}, 0)), 0) FROM {per_unit}")
+        advice = f"a count at epsilon = 1 has a standard error of {other * 2**0.5:.3g} then"
+        if other == bound:
+            advice = f"a larger MAX ROWS drops fewer and adds noise: {advice}"
+        dropped.append(_rows(f"rows dropped by MAX ROWS {other}", lost, total, advice))
     return [
-        *findings,
         Finding("privacy units", units, ""),
         Finding("median rows of a unit", median, ""),
         Finding(
             "99 % of units have at most this many rows", high, "a MAX ROWS to consider: less bias against less noise"
         ),
         Finding("most rows of a unit", most, ""),
-        Finding(f"rows dropped by MAX ROWS {bound}", lost, "a larger MAX ROWS drops fewer and adds noise"),
-        Finding(
+        *dropped,
+        _rows(
             "rows whose unit is NULL",
-            without,
+            total - (owned or 0),
+            total,
             "they are never counted, nor are rows without a parent",
         ),
     ]
 
 
-def _domain_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy) -> list[Finding]:
-    findings = []
+def _domain_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: float) -> list[Finding]:
+    """Of each domain its NULLs and the other values that it leaves out, and the rows that any of them leaves out."""
+    findings: list[Finding] = []
+    parameters: dict[str, object] = {}
+    left_out: list[str] = []
     for position, (column, domain) in enumerate(policy.domains):
-        code = code_expression(KeyColumn(f"t.{quote_identifier(column)}", domain), position)
-        outside = cursor.execute(
-            f"SELECT count(*) FROM {policy.table.sql} AS t WHERE ({code.sql}) IS NULL", dict(code.parameters)
-        ).fetchone()
-        value = float(outside[0]) if outside is not None else None
-        findings.append(
-            Finding(
-                f"rows outside the domain of {column}", value, "WITH NULL, WITH OTHER or WITH EDGES would keep them"
-            )
+        name = f"t.{quote_identifier(column)}"
+        code = code_expression(KeyColumn(name, domain), position)
+        nulls, outside = _one(
+            cursor,
+            f"SELECT count(*) FILTER (WHERE {name} IS NULL), count(*) FILTER (WHERE {name} IS NOT NULL) "
+            f"FROM {policy.table.sql} AS t WHERE ({code.sql}) IS NULL",
+            code.parameters,
         )
+        other = "WITH EDGES or a wider RANGE" if isinstance(domain, RangeDomain) else "WITH OTHER or more values"
+        findings.append(_rows(f"rows outside the domain of {column}", outside, total, f"{other} would keep them"))
+        if nulls:
+            findings.append(_rows(f"rows with NULL in {column}", nulls, total, "WITH NULL would keep them"))
+        parameters |= code.parameters
+        left_out.append(f"({code.sql}) IS NULL")
+    if len(left_out) > 1:
+        (lost,) = _one(
+            cursor, f"SELECT count(*) FROM {policy.table.sql} AS t WHERE {' OR '.join(left_out)}", parameters
+        )
+        advice = "a statement that groups by all of these columns has them in no cell and in no total"
+        findings.append(_rows("rows outside some domain", lost, total, advice))
     return findings
 
 
-def _one(cursor: duckdb.DuckDBPyConnection, sql: str) -> list[float | None]:
-    row = cursor.execute(sql).fetchone()
-    return [None if value is None else float(value) for value in row or ()]
+def _clamp_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: float) -> list[Finding]:
+    """Of each clamp the values that count as its bounds, and those that are not counted."""
+    findings = []
+    for clamp in policy.clamps:
+        name = quote_identifier(clamp.column)
+        below, above, nulls = _one(
+            cursor,
+            f"SELECT count(*) FILTER (WHERE {name} < {clamp.low}), count(*) FILTER (WHERE {name} > {clamp.high}), "
+            f"count(*) FILTER (WHERE {name} IS NULL) FROM {policy.table.sql}",
+        )
+        findings += [
+            _rows(f"values of {clamp.column} below its clamp", below, total, f"each counts as {clamp.low}"),
+            _rows(f"values of {clamp.column} above its clamp", above, total, f"each counts as {clamp.high}"),
+            _rows(f"rows with NULL in {clamp.column}", nulls, total, "they are in no sum, average or quantile of it"),
+        ]
+    return findings
+
+
+def _one(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object] = MappingProxyType({})
+) -> list[float | None]:
+    """The one row of an answer."""
+    found = [np.ma.MaskedArray(column) for column in reader.columns(cursor, sql, parameters)]
+    return [None if column.mask.any() else float(column[0]) for column in found]

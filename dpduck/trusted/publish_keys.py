@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
-from math import erfc, exp, expm1, fsum, log1p, sqrt
+from typing import NoReturn
 
 import duckdb
 import numpy as np
@@ -13,141 +11,95 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
-from dpduck.planning.key_selection import KeyPlan
-from dpduck.planning.plan import NoiseKind
-from dpduck.privacy import Charge
-from dpduck.trusted.discrete_gaussian import discrete_gaussian
-from dpduck.trusted.discrete_laplace import discrete_laplace
+from dpduck.trusted.ask import GroupBounds, PublishedKeys, Threshold
+from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
-from dpduck.trusted.key_counting import UNITS, count_name, group_name, grouped_sql
+from dpduck.trusted.key_counting import UNITS, count_name, group_name, read_groups
 from dpduck.trusted.key_job import KeyedJob
+from dpduck.trusted.noise import Noise
+from dpduck.trusted.workers import Workers
 
 IntegerArray = NDArray[np.int64]
 
-BATCH = 1 << 16
-"""Groups that are looked at together; only published ones are kept."""
 
-SUMMED = 9e6
-"""Up to this sigma^2 a tail is summed term by term, when the price is computed a second time."""
+class KeyStream:
+    """Groups that are not counted before they are looked at; hidden."""
+
+    __slots__ = ("_bounding_key", "_cursor", "_job", "_workers")
+
+    def __init__(
+        self, cursor: duckdb.DuckDBPyConnection, job: KeyedJob, bounding_key: bytes, workers: Workers | None = None
+    ) -> None:
+        self._cursor, self._job, self._bounding_key, self._workers = cursor, job, bounding_key, workers
+
+    def __repr__(self) -> str:
+        return "KeyStream(hidden)"
+
+    def read(self) -> None:
+        """Reads every group and lets it go."""
+        with read_groups(self._cursor, self._job, self._bounding_key, self._workers) as batches:
+            for _ in batches:
+                pass
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")
+
+    def __getstate__(self) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")
 
 
-@dataclass(frozen=True)
-class PublishedKeys:
-    """What is published. keys: an array per key, codes of public domains before texts, in an order of their own.
+def publish_keys(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> PublishedKeys:
+    """Counts, adds noise, compares and answers, group by group as they are counted.
 
-    answers: for each aggregate, one noisy integer per group. other: for each, what was suppressed in all, noisy.
+    noise: of the selecting count.
     """
-
-    keys: tuple[pa.Array, ...]
-    answers: tuple[IntegerArray, ...]
-    other: tuple[int, ...] | None
-
-
-def publish_keys(
-    cursor: duckdb.DuckDBPyConnection, job: KeyedJob, plan: KeyPlan, bounding_key: bytes, entropy: Entropy
-) -> PublishedKeys:
-    """Counts, adds noise, compares and answers; its only error has one fixed text, since DuckDB's texts may quote."""
-    _require_same_bounds(job, plan)
-    found = _selected(cursor, job, plan, bounding_key, entropy)
-    if found is None:
-        # Raised outside the handler: DuckDB's error, which may quote data, is not even this one's context.
-        raise InternalError("counting failed")
-    published, suppressed = found
+    job = stream._job
+    require_same_bounds(job, query.bounds)
+    published, suppressed = _selected(stream, query, noise, entropy)
     names = [group_name(number) for number in range(len(job.rows.attributes) + len(job.texts))]
     published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
     answers = []
-    for number in range(plan.aggregates):
-        exact = published.column(_answer_name(number, plan)).to_numpy()
-        if number not in plan.reused:
-            exact = exact + _noise(plan, plan.answer_spread, len(exact), entropy)
+    for number in range(query.aggregates):
+        exact = published.column(_answer_name(number, query)).to_numpy()
+        if number not in query.reused:
+            exact = exact + draw(query.answers, len(exact), entropy)
         answers.append(exact)
     other = None
-    if plan.other:
-        noise = _noise(plan, plan.answer_spread, plan.aggregates, entropy)
-        other = tuple(exact + int(added) for exact, added in zip(suppressed, noise, strict=True))
+    if query.other:
+        added = draw(query.answers, query.aggregates, entropy).tolist()
+        other = tuple(exact + more for exact, more in zip(suppressed, added, strict=True))
     return PublishedKeys(tuple(published.column(name).combine_chunks() for name in names), tuple(answers), other)
 
 
-def _answer_name(number: int, plan: KeyPlan) -> str:
-    return UNITS if number in plan.reused else count_name(number)
+def _answer_name(number: int, query: Threshold) -> str:
+    return UNITS if number in query.reused else count_name(number)
 
 
-def _selected(
-    cursor: duckdb.DuckDBPyConnection, job: KeyedJob, plan: KeyPlan, bounding_key: bytes, entropy: Entropy
-) -> tuple[pa.Table, list[int]] | None:
-    """The published groups, their units noisy, and the exact sums of all others; None where DuckDB failed."""
-    suppressed = [0] * plan.aggregates
-    try:
-        sql, parameters = grouped_sql(job, bounding_key)
-        reader = cursor.sql(sql, params=parameters).to_arrow_reader(BATCH)
-        kept = [reader.schema.empty_table()]
-        for batch in reader:
-            groups = pa.Table.from_batches([batch])
+def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, list[int]]:
+    """The published groups, their units noisy, and the exact sums of all others."""
+    suppressed, kept = [0] * query.aggregates, []
+    with read_groups(stream._cursor, stream._job, stream._bounding_key, stream._workers) as batches:
+        for groups in batches:
             units = groups.column(UNITS).to_numpy()
-            noisy = units + _noise(plan, plan.selection_spread, len(units), entropy)
-            chosen = (units >= plan.least) & (noisy > plan.threshold)
-            for number in range(plan.aggregates):
+            noisy = units + draw(noise, len(units), entropy)
+            chosen = (units >= query.least) & (noisy > query.above)
+            for number in range(query.aggregates):
                 counts = groups.column(count_name(number)).to_numpy()
                 suppressed[number] += int(counts[~chosen].sum())
             place = groups.schema.get_field_index(UNITS)
             kept.append(groups.set_column(place, UNITS, pa.array(noisy)).filter(pa.array(chosen)))
-    except (duckdb.Error, pa.ArrowException):  # what fails while rows arrive comes as Arrow's error
-        return None
     return pa.concat_tables(kept), suppressed
 
 
-def _noise(plan: KeyPlan, spread: Fraction, count: int, entropy: Entropy) -> IntegerArray:
-    draws = discrete_laplace if plan.noise is NoiseKind.LAPLACE else discrete_gaussian
-    return draws(spread, count, entropy)
-
-
-def _require_same_bounds(job: KeyedJob, plan: KeyPlan) -> None:
-    if bounds_of(job) != (plan.bounds.groups, plan.bounds.per_group, plan.bounds.total, plan.bounds.rows):
+def require_same_bounds(job: object, bounds: GroupBounds) -> None:
+    """Refuses a price for other bounds than those of the SQL that will run."""
+    if not isinstance(job, KeyedJob) or bounds_of(job) != bounds:
         raise InternalError("the plan and the counts disagree about the contribution bounds")
 
 
-def bounds_of(job: KeyedJob) -> tuple[int, int, int, int]:
+def bounds_of(job: KeyedJob) -> GroupBounds:
     """C, k, the total and the rows of one unit, as the SQL that will run bounds them."""
     if job.rows.unit_sql is None:
-        return job.groups, job.groups, job.groups, job.groups
+        return GroupBounds(job.groups, job.groups, job.groups, job.groups)
     groups = min(job.groups, job.rows.max_rows)
-    return groups, 1, groups, job.rows.max_rows
-
-
-def selection_cost(job: KeyedJob, plan: KeyPlan) -> Charge:
-    """The price of what will run, from the bounds of the SQL and the spreads of the noise; never below the true price.
-
-    Laplace: L1 norm over scale; Gaussian: squared L2 norm over twice sigma^2; these add up. delta: see key_delta.
-    """
-    _require_same_bounds(job, plan)
-    groups, per_group, total, rows = bounds_of(job)
-    if min(plan.selection_spread, plan.answer_spread) <= 0:
-        raise InternalError("a measurement without noise")
-    answered = plan.aggregates - len(plan.reused) + (plan.aggregates if plan.other else 0)
-    passes = plan.threshold - (plan.least - 1) - per_group
-    delta = key_delta(plan.noise, plan.selection_spread, passes, groups)
-    if plan.noise is NoiseKind.LAPLACE:
-        epsilon = min(groups * per_group, total) / plan.selection_spread + answered * rows / plan.answer_spread
-        return Charge(epsilon, epsilon * epsilon / 2, delta)
-    moved = min(groups * per_group**2, total * per_group)
-    return Charge.concentrated((moved / plan.selection_spread + answered * rows**2 / plan.answer_spread) / 2, delta)
-
-
-def key_delta(noise: NoiseKind, spread: Fraction, excess: int, groups: int) -> Fraction:
-    """1 - P(noise <= excess)^groups, rounded up: that a group is published which was not there.
-
-    Gaussian, f(n) = exp(-n^2 / (2 sigma^2)): the sum of f from excess + 1 on over that of all; for large sigma f is
-    convex there, so each term is at most the integral over the unit around it, and the sum of all is at least
-    sqrt(2 pi) sigma (Poisson's formula has positive terms only).
-    """
-    first, scale = excess + 1, float(spread)
-    if noise is NoiseKind.LAPLACE:
-        one = exp(-first / scale) / (1 + exp(-1 / scale))
-    elif scale > SUMMED:
-        one = erfc((first - 0.5) / sqrt(2 * scale)) / 2 if (first - 0.5) ** 2 > scale else 1.0
-    else:
-        last = int(sqrt(first * first + 90 * scale)) + 2
-        terms = fsum(exp(-n * n / (2 * scale)) for n in range(first, last))
-        one = terms / (1 + 2 * fsum(exp(-n * n / (2 * scale)) for n in range(1, int(9 * sqrt(scale)) + 2)))
-    share = -expm1(groups * log1p(-min(one * (1 + 1e-10), 0.5)))
-    return Fraction(share) * (1 + Fraction(1, 10**10)) + Fraction(1, 10**290)
+    return GroupBounds(groups, 1, groups, job.rows.max_rows)

@@ -22,15 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
-from dpduck.planning.plan import NoiseKind
-from dpduck.privacy import Charge
-from dpduck.trusted.discrete_gaussian import discrete_gaussian
+from dpduck.trusted.ask import UNITS, Ask, Gate, Scan, Total
 from dpduck.trusted.discrete_laplace import discrete_laplace
+from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests, exact_answers
-
-UNITS = 1024
-"""Weights of questions are multiples of 1/UNITS, so that all that is compared is whole."""
+from dpduck.trusted.noise import Noise, NoiseKind
 
 
 @dataclass(frozen=True)
@@ -50,18 +47,16 @@ class GateLaw:
     spread: Fraction
     total_spread: Fraction
 
+    def total_ask(self, scan: Scan) -> Ask[int]:
+        """The noisy number of rows, the first thing that a session measures."""
+        return Ask(scan, Total(), Noise(self.noise, self.total_spread))
 
-def gate_cost(law: GateLaw) -> Charge:
-    """The price of all rounds, their measurements and the noisy number of rows."""
-    step = Fraction(law.unit_bound * UNITS)
-    scales = (law.threshold_scale, law.question_scale, law.spread, law.total_spread)
-    if min(scales) <= 0 or law.updates < 1 or law.unit_bound < 1:
-        raise InternalError("a session without noise")
-    gate = step / law.threshold_scale + step / law.question_scale
-    if law.noise is NoiseKind.LAPLACE:
-        return Charge.pure(law.updates * (gate + step / law.spread) + law.unit_bound / law.total_spread)
-    once = gate * gate / 2 + step * step / (2 * law.spread)
-    return Charge.concentrated(law.updates * once + Fraction(law.unit_bound**2) / (2 * law.total_spread))
+    def gate_ask(self, scan: Scan) -> Ask[bytes]:
+        """All rounds with their measurements."""
+        if scan.l1 != self.unit_bound:
+            raise InternalError("the session and its counts disagree about the contribution bound")
+        gate = Gate(Noise(NoiseKind.LAPLACE, self.question_scale), Noise(self.noise, self.spread))
+        return Ask(scan, gate, Noise(NoiseKind.LAPLACE, self.threshold_scale), times=self.updates)
 
 
 def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
@@ -78,15 +73,9 @@ def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64
     return np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
 
 
-def draw_thresholds(law: GateLaw, entropy: Entropy) -> bytes:
+def draw_thresholds(scale: Fraction, rounds: int, entropy: Entropy) -> bytes:
     """Threshold noise of both sides for every round, for the secrets file alone."""
-    return one_sided(law.threshold_scale, 2 * law.updates, entropy).tobytes()
-
-
-def measure_total(counts: KeyCounts, law: GateLaw, entropy: Entropy) -> int:
-    """The noisy number of rows."""
-    draws = discrete_laplace if law.noise is NoiseKind.LAPLACE else discrete_gaussian
-    return int(draws(law.total_spread, 1, entropy)[0]) + int(counts._exact_counts.sum())
+    return one_sided(scale, 2 * rounds, entropy).tobytes()
 
 
 class Questions:
@@ -140,8 +129,8 @@ class SessionGate:
         _require_once(keys, lengths)
         exact = exact_answers(self._counts, keys, weights, lengths)
         noise = one_sided(self._law.question_scale, 2 * len(lengths), self._entropy)
-        draws = discrete_laplace if self._law.noise is NoiseKind.LAPLACE else discrete_gaussian
-        return Questions(exact, noise, draws(self._law.spread, min(rounds, len(lengths)), self._entropy))
+        measured = Noise(self._law.noise, self._law.spread)
+        return Questions(exact, noise, draw(measured, min(rounds, len(lengths)), self._entropy))
 
     def look(self, questions: Questions, number: int, hypothesis: int, round_number: int) -> int | None:
         """None where the hypothesis (in units) is close enough; else a noisy answer in units, which ends the round.

@@ -83,16 +83,6 @@ class SparseCounts:
         raise InternalError("exact counts cannot be copied or written")
 
 
-def summary_cost(plan: SummaryPlan, sensitivity: int) -> Fraction:
-    """Epsilon, from what will be drawn: one unit changes exact counts by at most `sensitivity` in all."""
-    scales = {law.scale for law in plan.layers}
-    if len(scales) != 1 or min(scales) <= 0 or sensitivity < 1:
-        raise InternalError("the layers of a summary have one scale of noise")
-    if any(law.theta < 1 or law.tau <= 0 for law in plan.layers):
-        raise InternalError("a summary needs a filter from 1 on and a positive threshold")
-    return sensitivity / min(scales)
-
-
 def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> NoisySummary:
     """The layers of the noisy table; time and memory O(occupied cells + rows), whatever the domain's size."""
     if plan.whole:

@@ -1,6 +1,8 @@
 -- Questions to released summaries. These macros need nothing but DuckDB (1.4 or newer): run this file, then ask.
 --
--- Any summary: sums of n are unbiased for what its filter lets pass, and carry their standard error:
+-- Any summary: sums of n are unbiased for what its filter lets pass, and carry their standard error. What a filter has
+-- lost is in it, spread over the rows by their size, where the number of rows is known (total_epsilon, or EXPECT ROWS of
+-- the whole table); else it is NULL:
 --   SELECT sum(n), dp_sum_stderr(n_variance) FROM commute WHERE home LIKE '36%';
 -- Dyadic ranges (GROUP BY RANGES(day)): codes count the labels of the domain from 0, first and last code included:
 --   SELECT sum(n), dp_sum_stderr(n_variance) FROM days WHERE dp_in_range(day_level, day_node, 10, 90);
@@ -10,7 +12,8 @@
 -- Sketches: the key's labels as texts, in the order of GROUP BY:
 --   FROM dp_sketch_point('sketched', ['36061', '36047']);
 
-CREATE OR REPLACE MACRO dp_sum_stderr(variance) AS sqrt(coalesce(sum(variance), 0));
+CREATE OR REPLACE MACRO dp_sum_stderr(variance) AS
+    CASE WHEN count(*) = count(variance) THEN sqrt(coalesce(sum(variance), 0)) END;
 
 -- Whether a dyadic interval is one of the few that make up the range: inside it, while its parent is not.
 CREATE OR REPLACE MACRO dp_in_range(level, node, low, high) AS

@@ -220,7 +220,7 @@ def test_a_principal_is_for_tables_that_have_a_policy(clinic: Path) -> None:
 def test_told_to_end_while_it_starts(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGTERM to a server that is starting, and to its vault, ends it without a word and with the usual status."""
     run("sql", clinic, POLICY)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
 
     def told(*_arguments: object, **_more: object) -> None:
         assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
@@ -229,7 +229,7 @@ def test_told_to_end_while_it_starts(clinic: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(serving, "open_house", told)
     try:
-        result = run("serve", clinic, "--listen", "none")
+        result = run("serve", clinic, "--listen", "none", "--flight-sql")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -258,3 +258,13 @@ def test_a_database_that_another_process_has_open(clinic: Path) -> None:
     assert unpublished.output == (
         "Error: the store is open, here or in another process (dpduck serve?); accepted: publishing when it is closed\n"
     )
+
+
+def test_a_statement_from_standard_input(clinic: Path) -> None:
+    """dpduck sql DB - reads the statement; the ledger's box shows the beginning of it on one line."""
+    policy = POLICY.replace("(PRIVACY", "(\n\n  PRIVACY").replace(", ", ",\n   ")
+    result = CliRunner().invoke(main, ["sql", str(clinic), "-"], input=policy)
+    assert result.exit_code == 0 and "is in force" in result.output
+    listed = run("ledger", clinic)
+    assert listed.exit_code == 0 and len(listed.output.splitlines()) < 10
+    assert rows("ledger", clinic)[0]["statement"] == policy

@@ -15,6 +15,10 @@ POLICY = """CREATE PRIVACY POLICY ON visits (
 CHARGES = "SELECT count(*) FROM dp_ledger() WHERE epsilon IS NULL OR rho > 0"
 
 
+REHEARSED = bytes(32)
+"""The key with which a rehearsal bounds its made-up rows: it is no count of private ones."""
+
+
 def by(column: str, epsilon: str = "1", more: str = "", tail: str = "") -> str:
     """A count by one column."""
     options = f"epsilon = {epsilon}" + (f", {more}" if more else "")

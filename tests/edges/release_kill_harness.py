@@ -20,8 +20,11 @@ import duckdb
 
 import dpduck
 
-MOST_STEPS = 14  # one more than a release has: some children live
-AFTER_THE_CHARGE = ("charge returns", "after the charge", "after the count", "after the noise", "after the release")
+MOST_STEPS = 15  # one more than a release has: some children live
+AFTER_THE_CHARGE = (
+    *("charge returns", "after the charge", "after the count"),
+    *("after the noise", "before it is stored", "after the release"),
+)
 POLICY = (
     "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (rho = 1000000), DOMAIN sex IN (0, 1))"
 )

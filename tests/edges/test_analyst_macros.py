@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from dpduck.edges.analyst_macros import install_analyst_macros, macro_names
-from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.intervals import ErrorLaw, margin
+from dpduck.trusted.noise import NoiseKind
 
 CUBE = """CREATE TABLE cube AS SELECT * FROM (VALUES
     ('F', 'a', 1, 1.0, 0), ('M', 'a', 2, 1.0, 0), ('F', 'b', 5, 1.0, 0), ('M', 'b', 7, 1.0, 0),

@@ -6,14 +6,16 @@ import datetime
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from typing import Any
 
 import duckdb
 import pytest
 
 from dpduck.accounting import rho_of
-from dpduck.edges import cube_release as release_module
+from dpduck.edges.asker import Asker
+from dpduck.edges.functions import engine_of
 from dpduck.trusted.counting import count_exactly
-from tests.edges.clinics import Clinic, by
+from tests.edges.clinics import REHEARSED, Clinic, by
 
 OpenClinic = Callable[..., Clinic]
 
@@ -23,11 +25,11 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every scan of private rows, as it begins."""
     seen: list[str] = []
 
-    def counted(*arguments: object) -> object:
-        seen.append("scan")
-        return count_exactly(*arguments)  # type: ignore[arg-type]
+    def counted(cursor: Any, job: Any, key: bytes, workers: Any) -> object:
+        seen.extend(["scan"] if key != REHEARSED else [])
+        return count_exactly(cursor, job, key, workers)
 
-    monkeypatch.setattr(release_module, "count_exactly", counted)
+    monkeypatch.setattr("dpduck.trusted.door.count_exactly", counted)
     return seen
 
 
@@ -45,7 +47,7 @@ def test_the_columns_that_programs_rely_on(clinic: Clinic) -> None:
             ("remaining", "DOUBLE"),
         ],
         "dp_ledger()": [
-            ("id", "BIGINT"), ("at", "TIMESTAMP"), ("principal", "VARCHAR"), ("table_name", "VARCHAR"),
+            ("id", "BIGINT"), ("charged_at", "TIMESTAMP"), ("principal", "VARCHAR"), ("table_name", "VARCHAR"),
             ("statement", "VARCHAR"), ("mechanism", "VARCHAR"), ("epsilon", "DOUBLE"), ("rho", "DOUBLE"),
             ("delta", "DOUBLE"),
         ],
@@ -58,7 +60,7 @@ def test_the_columns_that_programs_rely_on(clinic: Clinic) -> None:
         described = [(row[0], row[1]) for row in clinic.rows(f"DESCRIBE FROM {call}")]
         assert described[: len(columns)] == columns
         assert clinic.rows(f"FROM {call}")
-    at = clinic.value("SELECT max(ledger.at) FROM dp_ledger() AS ledger")
+    at = clinic.value("SELECT max(charged_at) FROM dp_ledger()")
     now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
     assert isinstance(at, datetime.datetime) and abs(now - at) < datetime.timedelta(minutes=5)
 
@@ -67,7 +69,9 @@ def test_a_pure_budget_adds_epsilon(clinic: Clinic) -> None:
     """Charges add up exactly: ten tenths are one."""
     for number in range(10):
         clinic.dp(by("sex", epsilon="0.1", more=f"refresh = 't{number}'"))
-    assert clinic.rows("FROM dp_budget()") == [("visits", "epsilon", 10.0, 1.0, 9.0)]
+    assert clinic.rows("FROM dp_budget()") == [
+        ("visits", "epsilon", 10.0, 1.0, 9.0, None, "epsilon = 10", 9.0, "in force")
+    ]
     clinic.dp(by("sex", epsilon="9"))
     message = clinic.refused(by("ward", epsilon="0.000000001"))
     assert "has 0 of 10 left" in message
@@ -87,12 +91,58 @@ def test_an_approximate_budget_is_charged_as_rho(open_clinic: OpenClinic) -> Non
         rho_of(Fraction(3), Fraction(1, 10**6)),
         rho_of(Fraction(1), Fraction(1, 10**7)) + Fraction(1, 8),
     )
-    table, measure, whole, used, left = clinic.rows("FROM dp_budget()")[0]
+    table, measure, whole, used, left, *_ = clinic.rows("FROM dp_budget()")[0]
     assert (table, measure) == ("visits", "rho")
     assert (whole, used) == pytest.approx((float(budget), float(spent)), rel=1e-12)
     assert left == pytest.approx(whole - used, rel=1e-12)
     assert clinic.value("SELECT epsilon FROM dp_ledger() ORDER BY id DESC LIMIT 1") == 0.5
     assert "rho" in clinic.refused(by("sex", epsilon="2.9", more="delta = 1e-6"))
+
+
+def test_a_budget_is_shown_as_it_was_declared(open_clinic: OpenClinic) -> None:
+    """Beside the rho that adds up: the words of the policy, and the epsilon that a statement may still ask for, which
+    is accepted as it is shown. A dropped policy keeps its line while its unit has spent something."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 3, delta = 1e-6), DOMAIN sex IN (0, 1))"
+    )
+    clinic.dp(by("sex", epsilon="1", more="delta = 1e-6"))
+    declared, left, state = clinic.rows("SELECT declared, epsilon_left, policy FROM dp_budget()")[0]
+    assert (declared, state) == ("epsilon = 3, delta = 1e-06", "in force") and 2 < left < 3
+    assert "budget" in clinic.refused(by("sex", epsilon=f"{left * 1.0001:.9f}", more="delta = 1e-6"))
+    clinic.dp(by("sex", epsilon=f"{left - 1e-8:.9f}", more="delta = 1e-6"))
+    clinic.dp("DROP PRIVACY POLICY ON visits")
+    assert clinic.rows("SELECT table_name, declared, policy FROM dp_budget()") == [("visits", declared, "dropped")]
+    clinic.dp("CREATE PRIVACY POLICY ON wards (PRIVACY UNIT ROW, BUDGET (rho = 1), DOMAIN name IN ('w0'))")
+    clinic.dp("DROP PRIVACY POLICY ON wards")
+    assert clinic.value("SELECT count(*) FROM dp_budget()") == 1
+
+
+def test_a_principal_sees_their_own_share(clinic: Clinic) -> None:
+    """With a fifth of epsilon = 10 and 1 spent by somebody else: 2, nothing spent, 2 left; of what everybody has left
+    no more than there is."""
+    engine = engine_of(clinic.con)
+    assert engine is not None
+    bob = Asker("bob", owner=False, share=Fraction(1, 5))
+    clinic.dp(by("sex", epsilon="1"))
+    listed = "SELECT budget, spent, remaining, share FROM ({})"
+    assert clinic.rows(listed.format(engine.budget(bob))) == [(2.0, 0.0, 2.0, 0.2)]
+    engine.run(by("ward", epsilon="1.5"), bob)
+    assert clinic.rows(listed.format(engine.budget(bob))) == [(2.0, 1.5, 0.5, 0.2)]
+    clinic.dp(by("age", epsilon="7.25"))
+    assert clinic.rows(listed.format(engine.budget(bob))) == [(2.0, 1.5, 0.25, 0.2)]
+
+
+def test_the_price_of_an_answer_is_within_its_reach(clinic: Clinic) -> None:
+    """dp_epsilon() and dp_rho() in the SELECT say what the answer cost: of a target_stderr nobody knew before."""
+    rows = clinic.dp(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 40) sex, count(*) AS n, dp_epsilon() AS cost, "
+        "dp_rho() FROM visits GROUP BY sex"
+    )
+    epsilon, rho = clinic.rows("SELECT epsilon, rho FROM dp_ledger() ORDER BY id DESC LIMIT 1")[0]
+    assert {row[2:] for row in rows} == {(epsilon, rho)}
+    assert "no arguments" in clinic.refused(by("sex", tail="HAVING dp_rho(1) > 0"))
 
 
 def test_a_rho_budget(open_clinic: OpenClinic) -> None:
@@ -247,3 +297,35 @@ def test_dp_check_is_exact(clinic: Clinic) -> None:
     assert found["rows whose unit is NULL"] == 1
     assert found["rows outside the domain of sex"] == 1
     assert clinic.charges() == 0
+
+
+def test_the_check_says_what_answers_leave_out(open_clinic: OpenClinic) -> None:
+    """NULL apart from other values, rows that some domain leaves out, values beyond clamps, and several MAX ROWS side
+    by side with what each drops and the noise that it brings; percentages of all rows."""
+    clinic = open_clinic()
+    clinic.rows(
+        "CREATE TABLE trips AS SELECT range // 3 AS who, range % 7 AS a, range * 1.5 AS fare, "
+        "CASE WHEN range % 10 > 0 THEN 'w' || (range % 4) END AS ward FROM range(1000)"
+    )
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON trips (PRIVACY UNIT who MAX ROWS 2, BUDGET (epsilon = 1), "
+        "DOMAIN a RANGE 0 TO 5 STEP 1, DOMAIN ward IN ('w0', 'w1'), CLAMP fare BETWEEN 0 AND 1000)"
+    )
+    found = {row[0]: row[1:] for row in clinic.rows("SELECT finding, value, percent, advice FROM dp_check('trips')")}
+    shares = {
+        "rows dropped by MAX ROWS 1": (666, 66.6),
+        "rows dropped by MAX ROWS 2": (333, 33.3),
+        "rows dropped by MAX ROWS 3": (0, 0),
+        "rows outside the domain of a": (285, 28.5),
+        "rows outside the domain of ward": (450, 45),
+        "rows with NULL in ward": (100, 10),
+        "rows outside some domain": (679, 67.9),
+        "values of fare above its clamp": (333, 33.3),
+        "values of fare below its clamp": (0, 0),
+    }
+    assert {name: found[name][:2] for name in shares} == {name: pytest.approx(pair) for name, pair in shares.items()}
+    assert "standard error of 4.24" in found["rows dropped by MAX ROWS 3"][2]
+    assert (
+        "WITH NULL" in found["rows with NULL in ward"][2]
+        and "WITH OTHER" in found["rows outside the domain of ward"][2]
+    )

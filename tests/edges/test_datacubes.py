@@ -72,6 +72,30 @@ def test_a_released_cube_satisfies_its_margins(visits: Clinic, consistency: str)
     assert abs(cells[None, None] - sum(cells[sex, None] for sex in sexes)) < 1e-6
 
 
+@pytest.mark.parametrize("consistency", ["l1", "linf"])
+def test_linear_programs_state_their_own_errors(visits: Clinic, consistency: str) -> None:
+    """What a linear program moved is in dp_stderr, intervals are about least squares, and no covariances are kept."""
+    options = f"epsilon = 1, strategy = 'Q+', consistency = '{consistency}'"
+    items = "sex, ward, count(*) AS n, dp_stderr(n), dp_interval_low(n), dp_interval_high(n)"
+    rows = visits.dp(ask(options, items, "CUBE (sex, ward)", "visits"))
+    assert all(low <= answer <= high and error > 0 for _, _, answer, error, low, high in rows)
+    assert len({round(row[3], 9) for row in rows}) > 4
+    with pytest.raises(duckdb.Error, match="no covariances are kept"):
+        visits.rows("FROM dp_stderr_of('release_2', '1')")
+
+
+@pytest.mark.parametrize("consistency", ["l1", "linf", "none"])
+def test_every_aggregate_goes_with_linear_programs(visits: Clinic, consistency: str) -> None:
+    """Averages, deviations, quantiles and distinct values beside counts, with intervals about their answers."""
+    visits.dp("ALTER PRIVACY POLICY ON visits SET CLAMP sex BETWEEN 0 AND 1")
+    options = f"epsilon = 1, strategy = 'Q+', consistency = '{consistency}'"
+    for one in ("avg(sex)", "stddev(sex)", "median(sex)", "count(DISTINCT sex)", "sum(sex)", "count(sex)"):
+        items = f"ward, {one} AS a, dp_interval_low(a), dp_interval_high(a), dp_stderr(a), count(*)"
+        rows = visits.dp(ask(options, items, "CUBE (ward)", "visits"))
+        assert len(rows) == 6
+        assert all(answer is None or low <= answer <= high for _, answer, low, high, _, _ in rows)
+
+
 def test_weights_change_the_plan(bits: Clinic) -> None:
     """A grouping set with a large weight gets the smaller error; weights stand in the order of the sets."""
     sets = "GROUPING SETS ((b0), (b1))"
@@ -197,6 +221,25 @@ def test_what_must_add_up_has_no_error(visits: Clinic) -> None:
     share = visits.rows(f"FROM dp_ratio_of('cube', '(sex IS NULL AND ward = ''w0'')::INTEGER', '{one}')")[0]
     assert abs(share[0] - 0.2) < 0.05 and 0 < share[1] < 0.05
     assert share[2] < share[0] - 1.9 * share[1] and share[3] > share[0] + 1.9 * share[1]
+
+
+def test_a_denominator_that_may_be_zero_leaves_every_ratio(open_clinic: Callable[..., Clinic]) -> None:
+    """51 cells with 5 rows: the interval of the true ratio 1 holds it, or says that anything is possible. At least 20
+    of 40 denominators cannot be told from 0: fewer has a chance below 1e-12."""
+    clinic = open_clinic()
+    clinic.rows("CREATE TABLE trips AS SELECT 0 AS g FROM range(5)")
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON trips (PRIVACY UNIT ROW, BUDGET (epsilon = 100), DOMAIN g RANGE 0 TO 51 STEP 1)"
+    )
+    held = unknown = 0
+    for number in range(40):
+        clinic.dp(ask(f"epsilon = 1, refresh = 't{number}'", "g, count(*)", "g", "trips"))
+        name = clinic.value("SELECT name FROM dp_releases() ORDER BY ledger_id DESC")
+        _, error, low, high = clinic.rows(f"FROM dp_ratio_of('{name}', 'CAST(g < 25 AS INTEGER)', '1')")[0]
+        held += low <= 1 <= high
+        unknown += error is None
+        assert (error is None) == (high == float("inf")) == (low == -float("inf"))
+    assert held >= 28 and unknown >= 20
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ import dpduck
 from dpduck.edges import cube_release as release_module
 from dpduck.edges import functions
 from dpduck.errors import ReleaseFailed
+from dpduck.trusted.counting import count_exactly
 from dpduck.trusted.exact_counts import ExactCounts
-from tests.edges.clinics import Clinic, by, one_line
+from tests.edges.clinics import REHEARSED, Clinic, by, one_line
 
 OpenClinic = Callable[..., Clinic]
 TEXTS = ("xq-canary-patient", "xq-canary-ward", "xq-canary-note")
@@ -181,11 +182,28 @@ def quoting(error: type[BaseException]) -> Callable[..., NoReturn]:
 FAILURES = ("count_exactly", "measure", "recovered", "released_rows", "put_table", "entropy")
 
 
+def after_the_rehearsal(fail: Callable[..., NoReturn]) -> Callable[..., object]:
+    """A count that works on made-up rows and fails on private ones."""
+
+    def counted(cursor: Any, job: Any, key: bytes, workers: Any) -> object:
+        return count_exactly(cursor, job, key, workers) if key == REHEARSED else fail()
+
+    return counted
+
+
+TRUSTED = {
+    "measure": "dpduck.trusted.answers.measure",
+    "entropy": "dpduck.trusted.draw.discrete_laplace",
+}
+
+
 def break_at(monkeypatch: pytest.MonkeyPatch, place: str, error: type[BaseException]) -> None:
     if place == "put_table":
         monkeypatch.setattr("dpduck.edges.release_store.ReleaseStore.put_table", quoting(error))
-    elif place == "entropy":
-        monkeypatch.setattr("dpduck.trusted.measure.discrete_laplace", quoting(error))
+    elif place == "count_exactly":
+        monkeypatch.setattr("dpduck.trusted.door.count_exactly", after_the_rehearsal(quoting(error)))
+    elif place in TRUSTED:
+        monkeypatch.setattr(TRUSTED[place], quoting(error))
     else:
         monkeypatch.setattr(release_module, place, quoting(error))
 
@@ -284,3 +302,35 @@ def test_duckdbs_log_of_queries_holds_no_value(planted: Clinic) -> None:
     planted.rows("CALL disable_logging()")
     assert any("GROUP BY" in message for (message,) in logged)
     clean(logged)
+
+
+def test_a_failure_is_remembered_in_the_store(
+    clinic_file: Path, open_clinic: OpenClinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart the same statement says the same failure and pays nothing; refresh asks anew, and pays."""
+    asked = by("age")
+    with monkeypatch.context() as patch:
+        break_at(patch, "measure", ValueError)
+        clinic = open_clinic(clinic_file)
+        with pytest.raises(duckdb.Error, match="failed after its charge") as first:
+            clinic.dp(asked)
+    charges = clinic.charges()
+    clinic.con.close()
+    clinic = open_clinic(clinic_file)
+    with pytest.raises(duckdb.Error, match="failed after its charge") as second:
+        clinic.dp(asked)
+    assert one_line(first.value) == one_line(second.value)
+    assert clinic.charges() == charges
+    assert len(clinic.dp(by("age", more="refresh = 'again'"))) == 10
+    assert clinic.charges() == charges + 1
+
+
+def test_a_store_that_cannot_note_a_failure_still_says_it(planted: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failure is what is said, with no other error around it, and it is known until the process ends."""
+    monkeypatch.setattr("dpduck.edges.release_store.ReleaseStore.put_failure", quoting(duckdb.IOException))
+    break_at(monkeypatch, "measure", ValueError)
+    for _ in range(2):
+        with pytest.raises(duckdb.Error, match="entry 2") as caught:
+            planted.dp(by("sex"))
+        clean(everything_about(caught.value))
+    assert planted.charges() == 1

@@ -23,6 +23,7 @@ STEPS = {
     "after the charge",
     "after the count",
     "after the noise",
+    "before it is stored",
     "after the release",
 }
 

@@ -9,10 +9,10 @@ import pytest
 
 from dpduck.edges.session_release import HistogramLaw
 from dpduck.edges.sparse_answers import histogram_margin
-from dpduck.planning.plan import NoiseKind
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests
 from dpduck.trusted.lazy_histogram import open_histogram
+from dpduck.trusted.noise import NoiseKind
 
 ENTROPY = operating_system_entropy()
 RUNS, QUERIES, SPARSITY, BETA = 300, 40, 8, 0.05
@@ -28,7 +28,7 @@ def largest_errors(law: HistogramLaw, runs: int) -> list[float]:
     found = []
     for _ in range(runs):
         counts = KeyCounts(numbers[:PRESENT], numbers[:PRESENT], exact)
-        noise = open_histogram(counts, law.noise, law.spread, ENTROPY).values(digests, law.noise, law.spread) - truth
+        noise = open_histogram(counts, law.law, ENTROPY).values(digests, law.law) - truth
         questions = [generator.choice(KEYS, SPARSITY, replace=False) for _ in range(QUERIES)]
         found.append(max(abs(float(noise[keys].sum())) for keys in questions))
     return found

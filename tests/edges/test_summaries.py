@@ -179,4 +179,4 @@ def test_a_total_that_is_not_in_the_price(commuters: Clinic, monkeypatch: pytest
     right = summary_release.total_scale
     monkeypatch.setattr(summary_release, "total_scale", lambda request: (right(request) or 0) * Fraction(99, 100))
     asked = view("v", "total_epsilon = 10, summary = 'threshold', summary_size = 100")
-    assert "costs more" in commuters.refused(asked)
+    assert "cost more than the statement; nothing was charged" in commuters.refused(asked)

@@ -13,10 +13,10 @@ from sqlglot.errors import SqlglotError
 
 from dpduck.errors import Refusal
 from dpduck.frontend.allowlist import check_row_local
-from dpduck.frontend.argument_rules import MAX_GROWTH, check_size
 from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.dialect import PrivateDuckDB
 from dpduck.frontend.duckdb_tree import FUNCTIONS, check_tree
+from dpduck.frontend.row_costs import MAX_GROWTH, check_size
 
 ARGUMENTS = ("", "a", "a, b", "a, b, c", "a, b, c, d", "'x', a", "a, 'x'", "a, 'x', 'y'", "'month', a, b")
 ACCEPTED = """
@@ -154,3 +154,55 @@ def test_texts_cannot_explode(text: str, grows: bool) -> None:
             check_size(expression(text))
     else:
         check_row_local(expression(text))
+
+
+LONG = "y" * 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"replace(replace('{'a' * 1000}', 'a', '{LONG}'), 'y', '{'z' * 400}')", "literals make a text"),
+        (f"strlen(CASE WHEN hiv THEN replace('{'a' * 100}', 'a', '{LONG}') END) > 5", "literals make a text"),
+        (" || ".join([f"'{'y' * 20_000}'"] * 4), "literals make a text"),
+        (f"regexp_replace('{'a' * 300}', 'a', '{'b' * 300}', 'g') = a", "literals make a text"),
+        (f"strftime(day, '{'%A' * 1100}') = a", "literals make a text"),
+        (f"regexp_matches(CASE WHEN hiv THEN '{'y' * 20_000}' END, '{'y*' * 100}')", "make this take"),
+        (f"contains('{'y' * 20_000}' || a, '{LONG}z')", "make this take"),
+        (f"strpos('{'y' * 20_000}' || a, '{LONG}z') > 1", "make this take"),
+        (f"'{'y' * 20_000}' || a LIKE '%{LONG}z%'", "make this take"),
+        (f"split_part('{'y' * 20_000}' || a, '{LONG}z', 1) = a", "make this take"),
+        ("regexp_matches(a, '((a{100}){100}){100}')", "a pattern of "),
+        ("a SIMILAR TO '(.{1,1000}){2}'", "a pattern of "),
+        ("a LIKE '%a_%b'", "more than one wildcard"),
+        ("a LIKE '%a!_%b' ESCAPE '!'", "more than one wildcard"),
+        ("a ILIKE '%a%b%'", "more than one wildcard"),
+        ("a GLOB '*a*b'", "more than one wildcard"),
+    ],
+)
+def test_one_row_costs_little(text: str, said: str) -> None:
+    """Neither literals nor patterns make a row that CASE has chosen cost what a clock or the memory would show."""
+    with pytest.raises(Refusal, match=said):
+        check_row_local(expression(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a ILIKE '%diabetes%'",
+        "a ILIKE 'diab%'",
+        "a LIKE '%a%b%c%d%e%f%'",
+        "lower(a) LIKE '%a%b%c%'",
+        "a LIKE 'a_c%'",
+        "a LIKE '%_%'",
+        "a GLOB '*.csv*'",
+        "regexp_matches(a, '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$')",
+        "regexp_replace(a, '[0-9]{1,3}', '#', 'g') = 'x'",
+        f"coalesce(a, '') LIKE '%{LONG}%'",
+        f"a || ', ' || a || '{LONG}' = a",
+        "strftime(day, '%Y-%m') = '2024-01'",
+    ],
+)
+def test_what_analysts_write_costs_little(text: str) -> None:
+    """Ordinary patterns and literals are accepted."""
+    check_row_local(expression(text))

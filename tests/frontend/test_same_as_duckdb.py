@@ -64,7 +64,25 @@ def test_accepted(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch
     exact_sql = expected.pop("plain", plain(golden.statement))
     assert {**parts(seen[0]), "columns": shape(result, seen[0])} == expected
     ordered = parse_one(exact_sql, read="duckdb").args.get("order") is not None
-    assert rows_of(result, ordered=ordered) == rows_of(clinic.execute(exact_sql), ordered=ordered)
+    found = rows_of(result, ordered=ordered)
+    exact = rows_of(clinic.execute(exact_sql), ordered=ordered)
+    if seen[0].request.unit_bound > SURE_BOUND:
+        assert found[0] == exact[0] and len(found[1]) == len(exact[1])
+        assert all(map(near, found[1], exact[1]))
+    else:
+        assert found == exact
+
+
+SURE_BOUND = 4
+"""Up to so many rows of a unit a count at epsilon = 100 is wrong with a chance of at most 3e-11."""
+
+
+def near(row: tuple[object, ...], exact: tuple[object, ...]) -> bool:
+    """Whether counts are at most 2 off: at 16 rows of a unit, scale 0.16, noise is more once in 7e7 counts."""
+    return all(
+        abs(one - other) <= 2 if isinstance(one, int | float) and isinstance(other, int | float) else one == other
+        for one, other in zip(row, exact, strict=True)
+    )
 
 
 def test_enough_is_accepted() -> None:

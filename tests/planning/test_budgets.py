@@ -12,8 +12,7 @@ from dpduck.errors import InternalError
 from dpduck.planning.budgets import fits, optimal_spreads, safe_spreads, simplest_between, uniform_spreads
 from dpduck.planning.convex_budgets import program, row_spreads
 from dpduck.planning.measurement_list import Spreads
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind, noise_variance
 
 NOISES = list(NoiseKind)
 

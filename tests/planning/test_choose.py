@@ -6,7 +6,7 @@ import pytest
 
 from dpduck.errors import Refusal
 from dpduck.planning.choose import MOST_PROGRAM_CELLS, plan_workload
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 PAPER = MarginalWorkload((2, 2, 2), ((0,), (0, 1)), (1.0, 1.0))

@@ -7,7 +7,7 @@ from math import comb, prod
 import pytest
 
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 ADULT8 = (9, 16, 7, 15, 6, 5, 2, 2)

@@ -10,9 +10,10 @@ import pytest
 from dpduck.accounting import rho_of
 from dpduck.planning.discrete_tails import any_of, each_of, gaussian_tails, smallest_excess, survival, tail
 from dpduck.planning.joint_threshold import joint_delta
-from dpduck.planning.key_selection import GroupBounds, plan_keys, queries
-from dpduck.planning.plan import NoiseKind
+from dpduck.planning.key_selection import plan_keys, queries
 from dpduck.recovery.noise_quantiles import discrete_gaussian_tail, discrete_laplace_tail
+from dpduck.trusted.ask import GroupBounds
+from dpduck.trusted.noise import NoiseKind
 
 GAUSSIAN, LAPLACE = NoiseKind.GAUSSIAN, NoiseKind.LAPLACE
 UNITS = GroupBounds(8, 1, 8, 20)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dpduck.frontend.request import Aggregate, Operand
 from dpduck.planning.measures import Measures, choose_measures, linear_weights, shares_of
-from dpduck.planning.plan import NoiseKind
 from dpduck.trusted.contribution import Contribution
+from dpduck.trusted.noise import NoiseKind
 
 CHARGE = Operand("charge", Fraction(0), Fraction(1000), Fraction(1, 100))
 SIGNED = Operand("balance", Fraction(-50), Fraction(100), Fraction(1))
@@ -34,9 +34,21 @@ def test_what_is_shared(noise: NoiseKind) -> None:
     """A sum alone is one table; with an average, one measurement serves both, their count, and rows without a value."""
     assert forms(choose_measures(of("sum"), (), noise)) == [("sum", 0, False)]
     assert forms(choose_measures(of("avg", "sum", "count"), (), noise)) == [("moments", 1, False)]
-    assert forms(choose_measures(of("avg", "var_pop", "stddev_samp", "sum"), (), noise)) == [("moments", 2, False)]
+    together = of("avg", "var_pop", "stddev_samp", "sum", operand=SIGNED)
+    assert forms(choose_measures(together, (), noise)) == [("moments", 2, False)]
     assert len(choose_measures(of("quantile", "quantile", "avg"), (), noise).measures) == 2
     assert forms(choose_measures(of("rows", "avg"), (), NoiseKind.LAPLACE)) == [("moments", 1, True)]
+
+
+@KINDS
+def test_variances_of_fine_steps_are_alone(noise: NoiseKind) -> None:
+    """Squares of 100,000 steps are taken of coarser ones: averages and sums have tables of their own then."""
+    apart = [("moments", 1, False), ("moments", 2, False)]
+    assert forms(choose_measures(of("avg", "var_pop", "stddev_samp", "sum", "count"), (), noise)) == apart
+    assert sorted(forms(choose_measures(of("sum", "var_pop"), (), noise)))[-1] == ("sum", 0, False)
+    assert forms(choose_measures(of("count", "var_pop"), (), noise)) == [("moments", 2, False)]
+    for one in choose_measures(of("avg", "sum"), (), noise).measures:
+        assert one.steps == 100_000
 
 
 @KINDS

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from dpduck.errors import Refusal
-from dpduck.planning.plan import Measurement, NoiseKind
+from dpduck.planning.plan import Measurement
 from dpduck.planning.product_plan import plan_product
 from dpduck.planning.range_plan import RangePlan, plan_matrix, plan_ranges
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes, total
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN

@@ -9,7 +9,7 @@ from itertools import combinations
 from time import process_time
 
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 

@@ -5,8 +5,9 @@ from fractions import Fraction
 import pytest
 
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.planning.plan import Plan
 from dpduck.planning.target import price_for
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 WORKLOAD = MarginalWorkload((2, 3, 4), ((0,), (0, 1), (1, 2)), (1.0, 1.0, 1.0))

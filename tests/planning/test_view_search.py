@@ -11,7 +11,8 @@ import pytest
 from dpduck.errors import Refusal
 from dpduck.planning.marginals_plan import plan_marginals
 from dpduck.planning.optimised_views_plan import plan_optimised_views
-from dpduck.planning.plan import NoiseKind, Plan
+from dpduck.planning.plan import Plan
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 ADULT8 = (9, 16, 7, 15, 6, 5, 2, 2)

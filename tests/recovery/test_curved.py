@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpduck.planning.plan import NoiseKind
 from dpduck.planning.quantile_buckets import Buckets, buckets_for, tree_workload
 from dpduck.planning.range_sets_plan import plan_range_sets
 from dpduck.recovery.curved import LEVELS, Curved, average, deviation_of, rescaled, variance_of
 from dpduck.recovery.quantiles import quantile
 from dpduck.recovery.range_recovery import recover_sets
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 FloatArray = NDArray[np.float64]
@@ -92,6 +92,21 @@ def test_intervals_of_variances_cover(kind: NoiseKind, rows: int, scale: float, 
 
 
 @KINDS
+@pytest.mark.parametrize("rows", [2, 4, 8, 20, 80, 400])
+@pytest.mark.parametrize("scale", [0.3, 2.0])
+def test_variances_of_values_at_both_ends_cover(kind: NoiseKind, rows: int, scale: float) -> None:
+    """Half of the values at either bound is the largest variance there is, and a sample's is more: n / (4 (n - 1))."""
+    values = np.repeat([0.0, 1.0], rows // 2)
+    tables, variance, step = runs(kind, values, 2, scale)
+    for sample in (False, True):
+        found = variance_of(tables, variance, kind, step, sample=sample)
+        exact = float(values.var(ddof=int(sample)))
+        assert coverage(found, exact) >= 0.94
+        answered = ~np.isnan(found.estimates)
+        assert found.estimates[answered].max() <= (0.5 if sample else 0.25)
+
+
+@KINDS
 def test_errors_and_biases_are_as_stated(kind: NoiseKind) -> None:
     """The standard error is the deviation of the runs, and the bias of a ratio is of second order: below 1/5 of it."""
     values = skewed(np.random.default_rng(1), 2000)
@@ -110,6 +125,17 @@ def test_narrower_intervals_are_noticed() -> None:
     values = skewed(np.random.default_rng(1), 400)
     tables, variance, step = runs(NoiseKind.LAPLACE, values, 1, 8.0)
     assert coverage(average(tables, variance * 4 / 9, NoiseKind.LAPLACE, step), values.mean()) < 0.94
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_quantile_is_never_without_error(whole: bool) -> None:
+    """Where noise is as good as nothing and the interval is one value, the error is what a bucket hides."""
+    buckets = Buckets(Fraction(0), Fraction(2), 5, whole)
+    below = np.array([0.0, 0.0, 1e6, 1e6])
+    answers = np.concatenate([below, 1e6 - below, [1e6]])[None, :]
+    found = quantile(answers, np.full((1, 9), 1e-6), 0.5, buckets, NoiseKind.GAUSSIAN)
+    assert found.stderrs[0] >= 2 / 12**0.5 * (1 - 1e-12)
+    assert found.lows[USUAL][0] <= found.estimates[0] <= found.highs[USUAL][0]
 
 
 def test_scaling_keeps_order() -> None:
@@ -136,7 +162,7 @@ def tree_runs(
             table + noise_of(generator, kind, scale, table.shape).astype(np.int64)
             for table, scale in zip(truth, scales, strict=True)
         ]
-        answers.append(recover_sets(plan, noisy, False)[0])
+        answers.append(recover_sets(plan, noisy)[0])
     return np.array(answers), np.broadcast_to(plan.variances[0], (count, len(answers[0])))
 
 

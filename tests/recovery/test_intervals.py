@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind
+from dpduck.planning.plan import noisy_queries
 from dpduck.recovery.intervals import ErrorLaw, margin, rounded_margin, sum_margin
 from dpduck.recovery.recover import recover
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.measure import measure
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 CONFIDENCES = [Fraction(text) for text in ("0.5", "0.6", "0.7", "0.8", "0.85", "0.9", "0.95", "0.98", "0.99", "0.999")]
@@ -134,7 +135,7 @@ def test_recovered_cells_are_unbiased_with_the_errors_that_were_predicted(
     entropy = operating_system_entropy()
     found = np.empty((REPEATS, len(SETS)))
     for repeat in range(REPEATS):
-        tables = recover(plan, measure(counts, plan, 0, 1, entropy))
+        tables = recover(plan, measure(counts, noisy_queries(plan), 0, 1, entropy))
         found[repeat] = [table.reshape(-1)[-1] for table in tables]
     errors = found - truth
     for number, variance in enumerate(plan.variances):

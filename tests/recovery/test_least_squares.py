@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.covariance import cell_covariance, covariances
 from dpduck.planning.marginal_variance import workload_variances
-from dpduck.planning.noise_variance import noise_variance
-from dpduck.planning.plan import Measurement, NoiseKind, Plan
+from dpduck.planning.plan import Measurement, Plan
 from dpduck.recovery.recover import recover
+from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.workload.kronecker import KroneckerQuery, marginal_query
 from dpduck.workload.lattice import close_downward
 from dpduck.workload.marginals import MarginalWorkload

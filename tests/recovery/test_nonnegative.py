@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.nonnegative import integer_table, nonnegative_consistent, nonnegative_table
 from dpduck.recovery.recover import recover
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 TABLES = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 5)), elements=st.floats(-1e6, 1e6, width=32))

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpduck.planning.plan import Measurement, NoiseKind
+from dpduck.planning.plan import Measurement
 from dpduck.planning.product_plan import plan_product
 from dpduck.planning.range_plan import plan_matrix, plan_ranges
 from dpduck.recovery.least_squares import solve_least_squares, solve_sparse
 from dpduck.recovery.range_recovery import recover_product, recover_ranges
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.ranges import all_ranges, intervals, prefixes, total
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN

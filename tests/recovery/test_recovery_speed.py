@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import NoiseKind
 from dpduck.recovery.recover import recover
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
 ADULT14 = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)

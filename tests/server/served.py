@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,8 +21,9 @@ import dpduck
 from dpduck.errors import DpduckError
 from dpduck.server.audit import AuditFile
 from dpduck.server.house import House, open_house
-from dpduck.server.limits import Limits
+from dpduck.server.limits import Limits, Quota
 from dpduck.server.principals import PrincipalBook
+from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault
 from dpduck.trusted.secrets_file import SecretsFile
 from tests.edges.clinics import POLICY, Clinic, by
@@ -104,13 +111,36 @@ def add_principals(database: Path) -> dict[str, str]:
     }
 
 
-def open_served(folder: Path, limits: Limits | None = None, policy: str = POLICY) -> Served:
-    """A served clinic whose vault is in this process."""
+def open_served(
+    folder: Path,
+    limits: Limits | None = None,
+    policy: str = POLICY,
+    *,
+    quota: Quota | None = None,
+    grid: TimeGrid | None = None,
+) -> Served:
+    """A served clinic whose vault is in this process; without a grid of times, unless one is given."""
     database = make_clinic(folder, policy)
     tokens, log = add_principals(database), folder / "audit.jsonl"
     limits = limits or Limits(seconds=600.0, rows=100_000)
-    house = open_house(database, None, AuditFile(log), limits, vault=LocalVault(database))
+    house = open_house(database, None, AuditFile(log), limits, vault=LocalVault(database, None, quota, grid))
     return Served(database, house, tokens, log)
+
+
+@contextmanager
+def serving_flight(database: Path, *words: str) -> Iterator[str]:
+    """The Flight SQL address of a server, a process of its own, that ends with the test."""
+    command = [sys.executable, "-m", "dpduck.commands.command_line", "serve", str(database), "--listen", "none", *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(600) == 0
+        finally:
+            process.kill()
 
 
 def table_of(served: Served, sql: str) -> pa.Table:

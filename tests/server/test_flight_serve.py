@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.served import add_principals, count, make_clinic
+from tests.server.served import add_principals, count, make_clinic, serving_flight
 
 adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver for Flight SQL is not installed")
-
-
-@contextmanager
-def serving(database: Path, *words: str) -> Iterator[str]:
-    """The address of a server that ends with the test."""
-    command = [sys.executable, "-m", "dpduck.commands.command_line", "serve", str(database), "--listen", "none", *words]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
-    ) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(600) == 0
-        finally:
-            process.kill()
 
 
 def rows(uri: str, options: dict[str, str], sql: str) -> list[tuple[Any, ...]]:
@@ -54,7 +34,7 @@ def test_serve_with_flight_sql(clinic: tuple[Path, dict[str, str]]) -> None:
     options = {"username": "alice", "password": tokens["alice"]}
     found = []
     for _ in range(2):
-        with serving(database, "--flight-sql", "localhost:0") as address:
+        with serving_flight(database, "--flight-sql", "localhost:0") as address:
             assert address.startswith("grpc+tcp://localhost:")
             found.append(sorted(rows(address.replace("grpc+tcp", "grpc"), options, count("ward"))))
     assert len(found[0]) == 6 and found[0] == found[1]
@@ -73,7 +53,7 @@ def test_serve_over_tls(clinic: tuple[Path, dict[str, str]], tmp_path: Path) -> 
     )  # fmt: skip
     database, tokens = clinic
     words = ["--flight-sql", "localhost:0", "--tls-certificate", str(certificate)]
-    with serving(database, *words, "--tls-key", str(private)) as address:
+    with serving_flight(database, *words, "--tls-key", str(private)) as address:
         assert address.startswith("grpc+tls://localhost:")
         options = {
             "username": "bob",

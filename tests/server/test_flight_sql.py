@@ -285,6 +285,17 @@ def test_results_that_are_given_up_make_room(served: Served) -> None:
     assert sum(batch.num_rows for batch in statements.stream(alice, second)[1]) == 10
 
 
+def test_readers_of_one_leave_places_for_others(served: Served) -> None:
+    """So many results at once are of one principal, and others are read meanwhile."""
+    statements = Statements(served.house, Limits(running_each=1))
+    alice, bob = served.house.book.named("alice"), served.house.book.named("bob")
+    _, batches = statements.stream(alice, statements.run(alice, "FROM ages")[0])
+    with pytest.raises(Refusal, match="too many results are read at once; accepted: 1 at a time"):
+        statements.stream(alice, statements.run(alice, "FROM ages")[0])
+    assert sum(batch.num_rows for batch in statements.stream(bob, statements.run(bob, "FROM ages")[0])[1]) == 10
+    del batches
+
+
 def test_addresses_beyond_this_machine_need_tls(served: Served) -> None:
     """Tokens do not travel in the clear; a taken port and a wrong address are refused in one line."""
     for address, reason in (

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from dpduck.edges.extensions import extension_file
 from tests.server.served import add_principals, make_clinic
-from tests.server.shell import EXTENSIONS, attach, needs_quack, serving, shell
+from tests.server.shell import attach, needs_quack, serving, shell
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GUIDE, CONNECT = ROOT / "docs" / "shell.md", ROOT / "sql" / "connect.sql"
@@ -28,8 +31,7 @@ def steps() -> list[tuple[str, str, str]]:
 @needs_quack
 def test_the_guide_says_what_the_shell_says(tmp_path: Path, state_directory: Path) -> None:
     """One session for what is answered, in order; one for each refusal."""
-    database = make_clinic(tmp_path)
-    token = add_principals(database)["bob"]
+    database, token = made_as_the_guide_says(tmp_path)
     with serving(database) as server:
         answered = [(statement, says) for statement, kind, says in steps() if kind == "gives"]
         script = "".join(f"{statement}\n.print ====\n" for statement, _ in answered)
@@ -46,6 +48,25 @@ def test_the_guide_says_what_the_shell_says(tmp_path: Path, state_directory: Pat
             assert out == "" and says in err, (statement, err)
 
 
+def made_as_the_guide_says(folder: Path) -> tuple[Path, str]:
+    """The clinic that the guide's owner makes, line by line, and alice's token."""
+    block = re.search(r"## The owner.*?```sh\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert block is not None
+    said = ""
+    for line in block[1].splitlines():
+        words = shlex.split(line.replace("sql/examples/", f"{ROOT}/sql/examples/"), comments=True)
+        if words[0] == "python":
+            command = [sys.executable, *words[1:]]
+        elif words[:2] in (["dpduck", "sql"], ["dpduck", "principal"]):
+            command = [sys.executable, "-m", "dpduck.commands.command_line", *words[1:]]
+        else:
+            assert words[0] == "pip" or words[:2] == ["dpduck", "serve"], line
+            continue
+        environment = dict(os.environ, PYTHONPATH=str(ROOT))
+        said = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True).stdout
+    return folder / "clinic.duckdb", said.strip()
+
+
 def described(part: str) -> str:
     """What came back, as the guide says it: columns and rows."""
     lines = part.splitlines()
@@ -56,16 +77,19 @@ def described(part: str) -> str:
 def test_connect_sql_is_what_a_shell_begins_with(
     tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sql/connect.sql as it ships, but for the address, and for downloads, which a test does not make."""
+    """The extensions from the files of their wheels, as the guide says; then sql/connect.sql, but for the address."""
     database = make_clinic(tmp_path)
     monkeypatch.setenv("DPDUCK_TOKEN", add_principals(database)["carol"])
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path))  # the shell's home, where extensions are installed
+    (line,) = re.findall(r"^python -c (\"from importlib.*?\") \| duckdb$", GUIDE.read_text("utf-8"), flags=re.MULTILINE)
+    script = shlex.split(line)[0]
+    install = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert install.count("INSTALL '") == 2
+    assert shell(install)[1] == ""
     text = CONNECT.read_text(encoding="utf-8")
     with serving(database) as server:
         assert "quack:localhost:9494" in text
-        text = re.sub(r"^INSTALL .*\n", "", text, flags=re.MULTILINE).replace("quack:localhost:9494", server.address)
-        for name in EXTENSIONS:
-            text = text.replace(f"\nLOAD {name};", f"\nLOAD '{extension_file(name, '')}';")
         init = tmp_path / "connect.sql"
-        init.write_text(text, encoding="utf-8")
+        init.write_text(text.replace("quack:localhost:9494", server.address), encoding="utf-8")
         out, err = shell("SELECT count(*) AS c FROM clinic.ages;", "-init", str(init))
         assert out.endswith("c\n10\n") and "Error" not in err

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from dpduck.errors import Refusal
-from dpduck.planning.plan import NoiseKind
 from dpduck.privacy import Charge
 from dpduck.sparsequeries.projection_plan import INDEPENDENCE, distortion_quantile, plan_projection
+from dpduck.trusted.ask import Projection
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.key_counts import KeyCounts
-from dpduck.trusted.projection import draw_coefficients, measure_projection, projection_cost
+from dpduck.trusted.noise import Noise, NoiseKind
+from dpduck.trusted.projection import draw_coefficients, measure_projection
 from dpduck.workload.sign_hash import evaluate, reduced, signs
+from tests.trusted.doors import price_of
 
 ENTROPY = operating_system_entropy()
 RUNS, KEYS, QUERIES, SPARSITY = 200, 300, 40, 8
@@ -24,7 +26,7 @@ RUNS, KEYS, QUERIES, SPARSITY = 200, 300, 40, 8
 def test_price_is_met_exactly(charge: Charge, bound: int) -> None:
     """The compiled projection costs exactly what was charged: one calibration, no composition over rows."""
     plan = plan_projection(charge, bound, 64, 1000, Fraction(1, 20), 1e5, None)
-    cost = projection_cost(plan.rows, bound, plan.noise, plan.spread)
+    cost = price_of(Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.spread), bound)
     assert (cost.epsilon, cost.rho) == (charge.epsilon, charge.rho)
 
 
@@ -52,7 +54,7 @@ def observed(charge: Charge) -> tuple[float, list[float]]:
     largest = []
     for _ in range(RUNS):
         coefficients = draw_coefficients(plan.words, INDEPENDENCE, ENTROPY)
-        values = measure_projection(counts, coefficients, plan.rows, plan.noise, plan.spread, ENTROPY)
+        values = measure_projection(counts, coefficients, plan.rows, Noise(plan.noise, plan.spread), ENTROPY)
         matrix = np.moveaxis(signs(evaluate(coefficients, reduced(high))), 1, 2).reshape(-1, KEYS)[: plan.rows]
         estimates = queries @ (matrix.T.astype(float) @ values) / plan.rows
         largest.append(float(np.abs(estimates - queries @ exact).max()))

@@ -9,9 +9,11 @@ from dpduck.errors import Refusal
 from dpduck.privacy import Charge
 from dpduck.sparsequeries.hypothesis import Hypothesis
 from dpduck.sparsequeries.session_plan import Declared, SessionPlan, plan_session, total_margin
+from dpduck.trusted.ask import UNITS, price
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests
-from dpduck.trusted.session_gate import UNITS, SessionGate, draw_thresholds, gate_cost
+from dpduck.trusted.session_gate import SessionGate, draw_thresholds
+from tests.trusted.doors import scan_of
 
 ENTROPY = operating_system_entropy()
 CHARGES = [Charge.concentrated(Fraction(1, 40)), Charge.pure(Fraction(1))]
@@ -24,7 +26,8 @@ RUNS = 200
 def test_plans_cost_at_most_their_price(charge: Charge, bound: int, updates: int | None, alpha: float | None) -> None:
     """The compiled gate costs at most what was charged, and uses nearly all of it."""
     plan = plan_session(charge, bound, Declared(16, 500, 0.05, updates, alpha), 1e5)
-    cost = gate_cost(plan.law)
+    scan = scan_of(bound)
+    cost = price([plan.law.total_ask(scan), plan.law.gate_ask(scan)])
     assert cost.rho <= charge.rho
     if charge.epsilon is not None:
         assert cost.epsilon is not None
@@ -53,7 +56,9 @@ class Attacked:
         self.digests = KeyDigests(numbers, numbers)
         self.exact, self.plan = exact, plan
         counts = KeyCounts(numbers, numbers, exact)
-        self.gate = SessionGate(plan.law, draw_thresholds(plan.law, ENTROPY), counts, ENTROPY)
+        self.gate = SessionGate(
+            plan.law, draw_thresholds(plan.law.threshold_scale, plan.law.updates, ENTROPY), counts, ENTROPY
+        )
         self.hypothesis = Hypothesis(plan.total, plan.slots, {}, 1.0)
         self.used, self.errors = 0, [0.0]
 

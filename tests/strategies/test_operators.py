@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpduck.planning.choose import CANDIDATES, Problem
-from dpduck.planning.plan import NoiseKind
 from dpduck.strategies.fourier import HadamardFactor, padded
 from dpduck.strategies.gram import adjoint, gram
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.kronecker import CentredFactor, Factor, IdentityFactor, KroneckerQuery
 from dpduck.workload.marginals import MarginalWorkload
 

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.domain import ValueDomain
-from dpduck.planning.key_selection import GroupBounds, KeyPlan, plan_keys
-from dpduck.planning.plan import NoiseKind
+from dpduck.planning.key_selection import KeyPlan, plan_keys
+from dpduck.trusted.ask import GroupBounds
 from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.key_counting import UNITS, grouped_sql
 from dpduck.trusted.key_job import KeyedJob
+from dpduck.trusted.noise import NoiseKind
 
 Row = tuple[int | str | None, str | None, str | None]  # unit, reason, sex
 Group = tuple[object, ...]

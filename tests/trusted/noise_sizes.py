@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.noise import NoiseKind
 
 ERRORS = 7.0
 """Standard errors by which a mean of 2,000 magnitudes and more is off with a chance below 4e-11.

@@ -10,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpduck.errors import InternalError
-from dpduck.trusted.count_sketch import SketchHashes, draw_hashes, draw_sketch, sketch_cost
+from dpduck.trusted.ask import Sketch
+from dpduck.trusted.count_sketch import SketchHashes, draw_hashes, draw_sketch
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
+from dpduck.trusted.noise import Noise, NoiseKind
+from tests.trusted.doors import price_of
 
+ONE = Noise(NoiseKind.LAPLACE, Fraction(1))
 SIZES = (3, 4)
 NUMBERS = [np.array([11, 2**60, 5], dtype=np.int64), np.array([0, 1, 2, 3], dtype=np.int64)]
 WITHOUT_NOISE = Fraction(1, 1000)  # where another draw than 0 has a probability below exp(-999)
@@ -26,7 +30,7 @@ def counts_of(cells: list[tuple[int, int]]) -> ExactCounts:
 
 
 def sketch(cells: list[tuple[int, int]], hashes: SketchHashes, scale: Fraction = WITHOUT_NOISE) -> np.ndarray:
-    return draw_sketch(counts_of(cells), hashes, NUMBERS, scale, operating_system_entropy())
+    return draw_sketch(counts_of(cells), hashes, NUMBERS, Noise(NoiseKind.LAPLACE, scale), operating_system_entropy())
 
 
 @given(
@@ -42,17 +46,21 @@ def test_a_unit_moves_each_row_by_its_rows(
     hashes = draw_hashes(rows, width, 2, operating_system_entropy())
     before = sketch(cells, hashes)
     moved = np.abs(sketch(cells + more, hashes) - before).sum()
-    assert moved <= rows * len(more) == sketch_cost(Fraction(1), rows, len(more))
+    assert moved <= rows * len(more) == price_of_sketch(Fraction(1), rows, len(more))
     alone = np.abs(sketch([*cells, more[0]], hashes) - before)
     assert alone.sum(axis=1).tolist() == [1] * rows and alone.max() == 1
 
 
+def price_of_sketch(scale: Fraction, rows: int, unit_bound: int) -> Fraction | None:
+    return price_of(Sketch(rows, 9, ()), Noise(NoiseKind.LAPLACE, scale), unit_bound).epsilon
+
+
 def test_the_price_of_a_sketch() -> None:
     """rows * m / scale, and never without noise."""
-    assert sketch_cost(Fraction(30), 5, 3) == Fraction(1, 2)
+    assert price_of_sketch(Fraction(30), 5, 3) == Fraction(1, 2)
     for scale, rows, unit_bound in ((Fraction(0), 5, 3), (Fraction(1), 0, 3), (Fraction(1), 5, 0)):
-        with pytest.raises(InternalError, match="a sketch without noise"):
-            sketch_cost(scale, rows, unit_bound)
+        with pytest.raises(InternalError, match=r"without noise|no privacy unit|nobody knows the price"):
+            price_of_sketch(scale, rows, unit_bound)
 
 
 def test_every_bucket_has_noise() -> None:
@@ -70,4 +78,4 @@ def test_a_domain_of_another_size_is_a_defect() -> None:
     """Numbers of labels that are not the domain's would put cells into wrong buckets."""
     hashes = draw_hashes(2, 5, 2, operating_system_entropy())
     with pytest.raises(InternalError, match="the sketch and the counts disagree about the domain"):
-        draw_sketch(counts_of([(0, 0)]), hashes, [NUMBERS[0], NUMBERS[0]], Fraction(1), operating_system_entropy())
+        draw_sketch(counts_of([(0, 0)]), hashes, [NUMBERS[0], NUMBERS[0]], ONE, operating_system_entropy())

@@ -144,13 +144,14 @@ def test_one_statement(connection: duckdb.DuckDBPyConnection) -> None:
     executed: list[str] = []
 
     class Counter:
-        def execute(self, sql: str, parameters: object) -> duckdb.DuckDBPyConnection:
+        def execute(self, sql: str, parameters: object = None) -> duckdb.DuckDBPyConnection:
             executed.append(sql)
             return connection.cursor().execute(sql, parameters)
 
     count_exactly(Counter(), job_of(aggregates=("", "v.urgent", "NOT v.urgent"), unit_sql="v.unit"), b"key")  # type: ignore[arg-type]
-    assert len(executed) == 1
-    assert executed[0].count("visits") == 1
+    over_rows = [sql for sql in executed if "visits" in sql]  # others look at the optimizer's settings
+    assert len(over_rows) == 1
+    assert over_rows[0].count("visits") == 1
 
 
 @pytest.mark.parametrize("failing", ["CAST(v.sex AS INTEGER) = 1", "error(v.sex)", "v.no_such_column", "1/0 >"])

@@ -8,20 +8,24 @@ from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations
 from math import log, prod
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import beta
 
+from dpduck.edges.interview import Interview, Interviewed
 from dpduck.errors import InternalError
-from dpduck.planning.plan import NoiseKind
 from dpduck.synthetic.mwem import Method, Pool, synthesise
 from dpduck.synthetic.schedule import Schedule, root_below
 from dpduck.trusted import interrogation as module
+from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Total, Within, price
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.interrogation import GRID, Interrogation, interrogation_cost
+from dpduck.trusted.interrogation import GRID, Guess, Interrogation
+from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.workload.families import Family
+from tests.trusted.doors import door_over, interviewer, price_of, scan_of
 from tests.trusted.noise_sizes import has_scale
 
 ENTROPY = operating_system_entropy()
@@ -34,11 +38,8 @@ def counts_of(table: np.ndarray, unit_bound: int = 1) -> ExactCounts:
     return ExactCounts(tuple(places), table.reshape(1, -1).astype(np.int64), table.shape, (unit_bound,))
 
 
-def interrogation(table: np.ndarray, pool: Pool, pure: bool, limit: Fraction, unit_bound: int = 1) -> Interrogation:
-    counts = counts_of(table, unit_bound)
-    return Interrogation(
-        counts, pool.families, whole=pool.whole, pure=pure, limit=limit, unit_bound=unit_bound, entropy=ENTROPY
-    )
+def interrogation(table: np.ndarray, pool: Pool, unit_bound: int = 1) -> Interrogation:
+    return Interrogation(counts_of(table, unit_bound), Families(pool.families, pool.whole), unit_bound)
 
 
 def schedule_of(pure: bool, amount: Fraction, bound: int = 1, first: int = 0, adaptive: bool = False) -> Schedule:
@@ -53,11 +54,14 @@ def test_what_is_paid_is_what_was_charged(pure: bool, adaptive: bool) -> None:
     limit, bound = Fraction(3, 7), 4
     schedule = schedule_of(pure, limit, bound, first=1, adaptive=adaptive)
     pool = Pool(POOL.sizes, POOL.workload, (Family((0,), (2,)),), whole=True)
-    meter = interrogation(np.full((2, 3), 50), pool, pure, limit, bound)
+    meter = interviewer(counts_of(np.full((2, 3), 50), bound), pool, schedule)
     synthesise(pool, schedule, Method(), meter)
     assert 0 <= meter.left < Fraction(1, 10**9)
+    assert adaptive or set(meter._door._left.values()) == {0}, "all that was declared was asked"
     questions = [(question.chooses, question.parameter) for question in schedule.questions()]
-    assert limit * (1 - Fraction(1, 10**9)) < interrogation_cost(questions, bound, pure) <= limit
+    paid = price(Interview(pool, schedule, scan_of(bound)).asks)
+    amount = paid.epsilon if pure else paid.rho
+    assert amount is not None and limit * (1 - Fraction(1, 10**9)) < amount <= limit
     by_hand = 0.0  # floats and other formulas: epsilon of a choice is 2 m rate; rho = epsilon^2 / 8, m^2 / (2 sigma^2)
     for chooses, parameter in questions:
         value = float(parameter)
@@ -68,14 +72,26 @@ def test_what_is_paid_is_what_was_charged(pure: bool, adaptive: bool) -> None:
 
 def test_no_question_beyond_the_limit() -> None:
     """A question that costs more than is left is an error before anything is looked at; free ones are errors too."""
-    meter = interrogation(np.full((2, 3), 5), POOL, True, Fraction(1))
-    meter.answer(0, Fraction(4, 3))
-    for rate, spread in ((Fraction(1), Fraction(2)), (Fraction(0), Fraction(-1))):
-        with pytest.raises(InternalError):
-            meter.answer(1, spread)
-        with pytest.raises(InternalError):
-            meter.choose(np.zeros(12), np.zeros(4), np.ones(4, np.bool_), rate)
-    assert meter.left == Fraction(1, 4)
+    scan, families = scan_of(1), Families(POOL.families, whole=True)
+    family: Ask[None] = Ask(scan, Within(Fraction(1), pure=True, kinds=(Choice, Candidate)))
+    door = door_over(counts_of(np.full((2, 3), 5)), [family])
+    paid = Ask(scan, Candidate(families), Noise(NoiseKind.LAPLACE, Fraction(4, 3)))
+    door.admit(paid, family)
+    door.answer(paid, 0)
+    dear = Ask(scan, Candidate(families), Noise(NoiseKind.LAPLACE, Fraction(2)))
+    other = Ask(scan_of(1), Candidate(families), Noise(NoiseKind.LAPLACE, Fraction(9)))
+    kind = Ask(scan, Total(), Noise(NoiseKind.LAPLACE, Fraction(9)))
+    refused: list[Ask[Any]] = [dear, Ask(scan, Choice(families, Fraction(1), pure=True)), other, kind]
+    for ask in refused:
+        with pytest.raises(InternalError, match="family"):
+            door.admit(ask, family)
+        with pytest.raises(InternalError, match="not declared, or is used up"):
+            door.answer(ask, 0)
+    with pytest.raises(InternalError, match="without chance"):
+        door.admit(Ask(scan, Choice(families, Fraction(0), pure=True)), family)
+    with pytest.raises(InternalError, match="without noise"):
+        Noise(NoiseKind.LAPLACE, Fraction(-1))
+    assert door.left(family) == Fraction(1, 4)
 
 
 @pytest.mark.parametrize("pure", [True, False])
@@ -83,11 +99,12 @@ def test_answers_have_the_noise_that_was_paid_for(pure: bool) -> None:
     """Single cells and whole marginals, against 2/3 and 3/2 of the scale too. False alarm 4e-11, see noise_sizes."""
     table, noise = np.full((2_000, 1), 70), NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
     spread, pool = Fraction(25), Pool((2_000, 1), (Family((0,), (2_000,)),), (), whole=True)
-    meter = interrogation(table, pool, pure, Fraction(3))
-    assert has_scale(meter.answer(0, spread) - 70, noise, spread)
-    assert has_scale(meter.marginal(0, spread) - 70, noise, spread)
-    price = 1 / spread if pure else 1 / (2 * spread)
-    assert meter.left == 3 - 2 * price
+    exact = interrogation(table, pool)
+    assert has_scale(exact.answer(0, Noise(noise, spread), ENTROPY) - 70, noise, spread)
+    assert has_scale(exact.marginal(0, Noise(noise, spread), ENTROPY) - 70, noise, spread)
+    families = Families(pool.families, pool.whole)
+    cost = price_of(Candidate(families), Noise(noise, spread))
+    assert (cost.epsilon if pure else cost.rho) == (1 / spread if pure else 1 / (2 * spread))
 
 
 @pytest.mark.parametrize("pure", [True, False])
@@ -105,27 +122,26 @@ def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch:
 
     for name in ("permute_and_flip", "exponential_choice"):
         monkeypatch.setattr(module, name, remembered(name))
-    meter = interrogation(np.array([[9, 0, 0], [1, 0, 0]]), POOL, pure, Fraction(3))
+    meter = interrogation(np.array([[9, 0, 0], [1, 0, 0]]), POOL)
     allowed, penalties = np.array([True, False, False, True]), np.array([0.0, 0.0, 0.0, 2.0])
     rate = Fraction(1, 7)
-    assert meter.choose(np.zeros(len(meter._exact)), penalties, allowed, rate) == 3
+    choice = Choice(Families(POOL.families, whole=True), rate, pure)
+    assert meter.choose(choice, Guess(np.zeros(len(meter._exact)), penalties, allowed), ENTROPY) == 3
     name = "permute_and_flip" if pure else "exponential_choice"
     assert given == [(name, [10 * GRID, 8 * GRID], rate / GRID)]
-    assert meter.left == 3 - (2 * rate if pure else rate * rate / 2)
+    cost = price_of(choice, None)
+    assert (cost.epsilon if pure else cost.rho) == (2 * rate if pure else rate * rate / 2)
 
 
 def test_exact_answers_stay_hidden() -> None:
     """No representation, copy or pickle shows an exact answer; a looser bound than the counts' is refused."""
-    meter = interrogation(np.full((2, 3), 123456), POOL, True, Fraction(1))
+    meter = interrogation(np.full((2, 3), 123456), POOL)
     assert "123456" not in repr(meter)
     for leak in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(InternalError):
             leak(meter)
     with pytest.raises(InternalError):
-        Interrogation(
-            counts_of(np.ones((2, 3)), 5), POOL.families, whole=True, pure=True, limit=Fraction(1), unit_bound=4,
-            entropy=ENTROPY,
-        )  # fmt: skip
+        Interrogation(counts_of(np.ones((2, 3)), 5), Families(POOL.families, whole=True), 4)
 
 
 def test_roots_round_down() -> None:
@@ -178,7 +194,7 @@ def test_scores_of_neighbours_differ_by_one() -> None:
             grid = np.rint(estimates * 256).astype(np.int64)
             moved = []
             for one in (table, near):
-                exact = interrogation(one, pool, True, Fraction(1))._exact
+                exact = interrogation(one, pool)._exact
                 distances = np.abs(exact * 256 - grid)
                 moved.append(np.add.reduceat(distances, pool.starts[:-1]) if whole else distances)
             assert np.abs(moved[0] - moved[1]).max() <= 3 * 256
@@ -214,7 +230,7 @@ def lower_bound_on_rho(first: np.ndarray, second: np.ndarray) -> float:
 class Listener:
     """An interrogation that remembers what it said last."""
 
-    def __init__(self, meter: Interrogation) -> None:
+    def __init__(self, meter: Interviewed) -> None:
         self._meter = meter
         self.said: np.ndarray = np.zeros(1, np.int64)
         self.choose, self.marginal = meter.choose, meter.marginal
@@ -234,7 +250,7 @@ def outcomes(table: np.ndarray, amount: Fraction, runs: int, pure: bool = True, 
     schedule = Schedule(pure, amount, 1, 1, Fraction(1, 2))
     found = []
     for _ in range(runs):
-        listener = Listener(interrogation(table, pool, pure, amount))
+        listener = Listener(interviewer(counts_of(table), pool, schedule))
         result = synthesise(pool, schedule, Method(fits=False, passes=1), listener)
         found.append(2 * result.chosen[0] + (listener.said[0] > 0))
     return np.array(found)

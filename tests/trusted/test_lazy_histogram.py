@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from dpduck.errors import InternalError
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.ask import EveryKey
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests
 from dpduck.trusted.keyed_noise import KeyedEntropy, keyed_noise
-from dpduck.trusted.lazy_histogram import LazyHistogram, histogram_cost, open_histogram
+from dpduck.trusted.lazy_histogram import LazyHistogram, open_histogram
+from dpduck.trusted.noise import Noise, NoiseKind
+from tests.trusted.doors import price_of
 
 ENTROPY = operating_system_entropy()
 SPREAD = {NoiseKind.GAUSSIAN: Fraction(2500), NoiseKind.LAPLACE: Fraction(50)}
@@ -42,11 +44,11 @@ def test_keyed_noise_has_its_law(noise: NoiseKind) -> None:
 
     A scale that is 2/3 or 3/2 of the right one has a variance of 4/9 or 9/4: rejected. False alarm below 1e-9.
     """
-    drawn = keyed_noise(b"s" * 32, keys(4000), noise, SPREAD[noise]).astype(float)
+    drawn = keyed_noise(b"s" * 32, keys(4000), Noise(noise, SPREAD[noise])).astype(float)
     assert 0.75 < np.mean(drawn**2) / VARIANCE[noise] < 1.25
     assert abs(drawn.mean()) < 7 * (VARIANCE[noise] / 4000) ** 0.5
     assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.12
-    assert keyed_noise(b"s" * 32, keys(20, 30), noise, SPREAD[noise]).tolist() == drawn[30:50].tolist()
+    assert keyed_noise(b"s" * 32, keys(20, 30), Noise(noise, SPREAD[noise])).tolist() == drawn[30:50].tolist()
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
@@ -55,11 +57,11 @@ def test_values_are_counts_plus_noise_for_ever(noise: NoiseKind) -> None:
 
     The mean square of 1,000 Laplace draws is above 1.8 of the variance or below 0.6 with a chance below 1e-12.
     """
-    made = open_histogram(counts(np.full(3000, 10**6)), noise, SPREAD[noise], ENTROPY)
-    first = made.values(keys(4000), noise, SPREAD[noise])
+    made = open_histogram(counts(np.full(3000, 10**6)), Noise(noise, SPREAD[noise]), ENTROPY)
+    first = made.values(keys(4000), Noise(noise, SPREAD[noise]))
     again = LazyHistogram.from_bytes(made.to_bytes())
-    assert again.values(keys(4000), noise, SPREAD[noise]).tolist() == first.tolist()
-    assert again.values(keys(10, 2995), noise, SPREAD[noise]).tolist() == first[2995:3005].tolist()
+    assert again.values(keys(4000), Noise(noise, SPREAD[noise])).tolist() == first.tolist()
+    assert again.values(keys(10, 2995), Noise(noise, SPREAD[noise])).tolist() == first[2995:3005].tolist()
     for part, exact in ((first[:3000], 10**6), (first[3000:], 0)):
         assert 0.6 < np.mean((part - exact).astype(float) ** 2) / VARIANCE[noise] < 1.8
     assert "10" not in repr(made)
@@ -70,19 +72,21 @@ def test_values_are_counts_plus_noise_for_ever(noise: NoiseKind) -> None:
 def test_every_histogram_has_its_own_noise() -> None:
     """Two histograms of the same counts share no noise, neither of keys with rows nor of keys without."""
     values = [
-        open_histogram(counts(np.zeros(200)), NoiseKind.GAUSSIAN, Fraction(10**8), ENTROPY).values(
-            keys(400), NoiseKind.GAUSSIAN, Fraction(10**8)
+        open_histogram(counts(np.zeros(200)), Noise(NoiseKind.GAUSSIAN, Fraction(10**8)), ENTROPY).values(
+            keys(400), Noise(NoiseKind.GAUSSIAN, Fraction(10**8))
         )
         for _ in range(2)
     ]
     assert (values[0] == values[1]).sum() < 10
-    empty = open_histogram(counts(np.zeros(0)), NoiseKind.GAUSSIAN, Fraction(100), ENTROPY)
-    assert LazyHistogram.from_bytes(empty.to_bytes()).values(keys(3), NoiseKind.GAUSSIAN, Fraction(100)).shape == (3,)
+    empty = open_histogram(counts(np.zeros(0)), Noise(NoiseKind.GAUSSIAN, Fraction(100)), ENTROPY)
+    assert LazyHistogram.from_bytes(empty.to_bytes()).values(
+        keys(3), Noise(NoiseKind.GAUSSIAN, Fraction(100))
+    ).shape == (3,)
 
 
 def test_the_price_is_that_of_one_key() -> None:
     """All keys together cost what one costs, because a unit's rows are bounded over all of them."""
-    assert histogram_cost(4, NoiseKind.LAPLACE, Fraction(8)).epsilon == Fraction(1, 2)
-    assert histogram_cost(4, NoiseKind.GAUSSIAN, Fraction(32)).rho == Fraction(1, 4)
+    assert price_of(EveryKey(), Noise(NoiseKind.LAPLACE, Fraction(8)), 4).epsilon == Fraction(1, 2)
+    assert price_of(EveryKey(), Noise(NoiseKind.GAUSSIAN, Fraction(32)), 4).rho == Fraction(1, 4)
     with pytest.raises(InternalError):
-        histogram_cost(4, NoiseKind.GAUSSIAN, Fraction(0))
+        price_of(EveryKey(), Noise(NoiseKind.GAUSSIAN, Fraction(0)), 4)

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
-from dpduck.planning.plan import Measurement, NoiseKind, Plan
+from dpduck.planning.plan import Measurement, Plan, noisy_queries
+from dpduck.privacy import Charge
 from dpduck.trusted import measure as module
 from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.measure import compiled_cost, measure
+from dpduck.trusted.measure import measure
+from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.kronecker import (
     CentredFactor,
     Factor,
@@ -29,6 +31,7 @@ from dpduck.workload.kronecker import (
 )
 from dpduck.workload.margin_tree import margin_tree
 from dpduck.workload.marginals import MarginalWorkload
+from tests.trusted.doors import price_of_plans
 
 SILENT = Fraction(1, 10**6)  # noise of this scale is zero but with probability exp(-10^6)
 
@@ -61,7 +64,7 @@ def sparse(table: NDArray[np.int64], aggregates: int = 1, unit_bound: int = 1, r
     values = flat[cells]
     if repeat:
         cells, values = np.concatenate([cells, cells]), np.concatenate([values - 1, np.ones_like(values)])
-    coordinates = tuple(codes.astype(np.int32) for codes in np.unravel_index(cells, table.shape))
+    coordinates = tuple(codes.astype(np.int64) for codes in np.unravel_index(cells, table.shape))
     counts = np.stack([values * (number + 1) for number in range(aggregates)])
     return ExactCounts(coordinates, counts, table.shape, (unit_bound,) * len(counts))
 
@@ -108,7 +111,7 @@ def test_answers_are_those_of_the_dense_matrix(
             patch.setattr(module, "LARGEST_DENSE", 1)
             patch.setattr(module, "LARGEST_SHARED", 6)
             patch.setattr(module, "OPEN_GROUPS", 2)
-        answers = measure(counts, plan_of(sizes, queries), 2, 1, Seeded(0))
+        answers = measure(counts, noisy_queries(plan_of(sizes, queries)), 2, 1, Seeded(0))
     for query, answer in zip(queries, answers, strict=True):
         assert answer.shape == query.shape
         assert answer.dtype == np.int64
@@ -120,7 +123,7 @@ def test_counts_beyond_floating_point() -> None:
     large = 2**53 + 1
     table = np.array([[large, 0, 3], [0, large, 1]])
     plan = plan_of((2, 3), [KroneckerQuery((), ()), marginal_query((1,), (2, 3))])
-    total, columns = measure(sparse(table), plan, 0, 1, Seeded(0))
+    total, columns = measure(sparse(table), noisy_queries(plan), 0, 1, Seeded(0))
     assert int(total) == 2 * large + 4
     assert columns.tolist() == [large, large, 4]
 
@@ -131,7 +134,7 @@ def test_noise_has_the_planned_spread(noise: NoiseKind) -> None:
     size = 40_000
     spreads = [Fraction(3), Fraction(20)] if noise is NoiseKind.LAPLACE else [Fraction(9), Fraction(400)]
     plan = plan_of((size,), [marginal_query((0,), (size,))] * 2, noise, spreads)
-    answers = measure(sparse(np.full(size, 7)), plan, 0, 1, Seeded(1))
+    answers = measure(sparse(np.full(size, 7)), noisy_queries(plan), 0, 1, Seeded(1))
     for answer, spread in zip(answers, spreads, strict=True):
         deviations = answer - 7
         ratio = np.exp(-1 / float(spread))
@@ -146,7 +149,7 @@ def test_noise_is_fresh_for_every_cell_and_call() -> None:
     """Two calls draw from the entropy source anew."""
     plan = plan_of((1000,), [marginal_query((0,), (1000,))], spreads=[Fraction(5)])
     counts, entropy = sparse(np.ones(1000, dtype=np.int64)), Seeded(2)
-    first, second = (measure(counts, plan, 0, 1, entropy)[0] for _ in range(2))
+    first, second = (measure(counts, noisy_queries(plan), 0, 1, entropy)[0] for _ in range(2))
     assert (first != second).mean() > 0.8
 
 
@@ -160,26 +163,28 @@ def test_weights_that_could_overflow_are_refused_before_looking() -> None:
     counts._sizes, counts._unit_bounds = (2,), (1,)
     query = KroneckerQuery((0,), (MatrixFactor(np.array([[1 << 22, 0]])),))
     with pytest.raises(InternalError, match="too large for 64-bit"):
-        measure(counts, plan_of((2,), [query]), 0, 1, Seeded(0))
+        measure(counts, noisy_queries(plan_of((2,), [query])), 0, 1, Seeded(0))
 
 
 def test_largest_allowed_weights_are_exact() -> None:
     """2^40 rows under the largest weights fit, though sums on the way may wrap."""
     weight = (1 << 22) - 1
     query = KroneckerQuery((0,), (MatrixFactor(np.array([[weight, -weight], [-weight, 0]]) // 2),))
-    (answer,) = measure(sparse(np.array([1 << 40, 0])), plan_of((2,), [query]), 0, 1, Seeded(0))
+    (answer,) = measure(sparse(np.array([1 << 40, 0])), noisy_queries(plan_of((2,), [query])), 0, 1, Seeded(0))
     assert answer.tolist() == [(weight // 2) << 40, (-weight // 2) << 40]
 
 
 def test_a_plan_for_other_counts_is_refused() -> None:
-    """Another domain, or counts that were bounded more loosely than the plan was priced for."""
+    """Another domain, or counts with another bound than the plan was priced for, be it a smaller one."""
     plan = plan_of((2,), [marginal_query((0,), (2,))])
     table = np.array([1, 2])
-    measure(sparse(table, unit_bound=2), plan, 0, 2, Seeded(0))
+    measure(sparse(table, unit_bound=2), noisy_queries(plan), 0, 2, Seeded(0))
     with pytest.raises(InternalError, match="disagree"):
-        measure(sparse(table, unit_bound=3), plan, 0, 2, Seeded(0))
+        measure(sparse(table, unit_bound=3), noisy_queries(plan), 0, 2, Seeded(0))
     with pytest.raises(InternalError, match="disagree"):
-        measure(sparse(np.array([1, 2, 3])), plan, 0, 1, Seeded(0))
+        measure(sparse(table, unit_bound=1), noisy_queries(plan), 0, 2, Seeded(0))
+    with pytest.raises(InternalError, match="disagree"):
+        measure(sparse(np.array([1, 2, 3])), noisy_queries(plan), 0, 1, Seeded(0))
 
 
 @settings(max_examples=150)
@@ -192,7 +197,7 @@ def test_price_is_never_below_the_true_price(
     amounts = st.fractions(Fraction(1, 50), 50)
     spreads = [data.draw(amounts) for _ in queries]
     plan = plan_of(sizes, queries, noise, spreads)
-    charge = compiled_cost([plan], unit_bound)
+    charge = price_of_plans([plan], unit_bound)
     price = charge.epsilon if noise is NoiseKind.LAPLACE else charge.rho
     assert price is not None
     matrices = [dense_matrix(query, sizes).astype(object) for query in queries]
@@ -219,10 +224,10 @@ def test_price_adds_up_over_aggregates() -> None:
     sizes = (3, 4)
     queries = [marginal_query((0,), sizes), KroneckerQuery((0, 1), (CentredFactor(3), CentredFactor(4)))]
     laplace = plan_of(sizes, queries, NoiseKind.LAPLACE, [Fraction(2), Fraction(24)])
-    assert compiled_cost([laplace, laplace], 5).epsilon == 2 * 5 * (Fraction(1, 2) + 1)
+    assert price_of_plans([laplace, laplace], 5).epsilon == 2 * 5 * (Fraction(1, 2) + 1)
     gaussian = plan_of(sizes, queries, NoiseKind.GAUSSIAN, [Fraction(2), Fraction(72)])
-    assert compiled_cost([gaussian], 5).rho == 25 * (Fraction(1, 4) + Fraction(1, 2))
-    assert compiled_cost([gaussian], 5).epsilon is None
+    assert price_of_plans([gaussian], 5).rho == 25 * (Fraction(1, 4) + Fraction(1, 2))
+    assert price_of_plans([gaussian], 5).epsilon is None
 
 
 @dataclass(frozen=True)
@@ -248,18 +253,17 @@ def test_price_is_that_of_what_runs() -> None:
     """The price comes from `apply`, which measure runs, not from what a factor claims."""
     liar: Factor = Liar()
     plan = plan_of((3,), [KroneckerQuery((0,), (liar,))], spreads=[Fraction(1)])
-    assert compiled_cost([plan], 1).epsilon == 10
+    assert price_of_plans([plan], 1).epsilon == 10
 
 
-def test_mixed_noise_and_no_noise_are_refused() -> None:
-    """One release has one kind of noise, and never none."""
+def test_mixed_noise_is_paid_in_rho_and_no_noise_is_refused() -> None:
+    """Laplace beside Gaussian noise has no epsilon and costs epsilon^2/2 of rho; noise of nothing is never made."""
     sizes, query = (2,), marginal_query((0,), (2,))
     plans = [plan_of(sizes, [query], noise, [Fraction(1)]) for noise in NoiseKind]
-    with pytest.raises(InternalError, match="either Laplace or Gaussian"):
-        compiled_cost(plans, 1)
+    assert price_of_plans(plans, 1) == Charge.concentrated(Fraction(1))
     for spread in (Fraction(0), Fraction(-1)):
         with pytest.raises(InternalError, match="without noise"):
-            compiled_cost([plan_of(sizes, [query], spreads=[spread])], 1)
+            price_of_plans([plan_of(sizes, [query], spreads=[spread])], 1)
 
 
 def test_many_marginals_share_roll_ups() -> None:
@@ -267,7 +271,7 @@ def test_many_marginals_share_roll_ups() -> None:
     sizes = (9, 16, 7, 15, 6, 5, 2, 2)
     table = np.random.default_rng(0).integers(0, 20, sizes)
     threes = [marginal_query(attributes, sizes) for attributes in combinations(range(8), 3)]
-    answers = measure(sparse(table), plan_of(sizes, threes), 0, 1, Seeded(0))
+    answers = measure(sparse(table), noisy_queries(plan_of(sizes, threes)), 0, 1, Seeded(0))
     tree = margin_tree(tuple(range(8)), sizes, [query.attributes for query in threes])
     assert sum(prod(sizes[attribute] for attribute in source) for source, _, _ in tree.steps) < 6 * table.size
     for query, answer in zip(threes, answers, strict=True):

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from dpduck.errors import InternalError
-from dpduck.planning.plan import NoiseKind
+from dpduck.trusted.ask import Projection
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests, KeyJob, count_keys, exact_answers, find
-from dpduck.trusted.projection import draw_coefficients, measure_projection, projection_cost
+from dpduck.trusted.noise import Noise, NoiseKind
+from dpduck.trusted.projection import draw_coefficients, measure_projection
 from dpduck.workload.sign_hash import PRIME
+from tests.trusted.doors import price_of
 
 ENTROPY = operating_system_entropy()
 
@@ -80,14 +82,14 @@ def test_sensitivity_is_the_square_root_of_the_rows(con: duckdb.DuckDBPyConnecti
     """DESIGN 7, trap 7: one row moves every projected row by exactly one, so L2 is sqrt(T), L1 is T, whatever T is."""
     coefficients = draw_coefficients(2, 32, ENTROPY)
     tiny = Fraction(1, 10**4)  # noise that is zero, so that the exact change shows
-    before = measure_projection(counted(con), coefficients, 100, NoiseKind.LAPLACE, tiny, ENTROPY)
+    before = measure_projection(counted(con), coefficients, 100, Noise(NoiseKind.LAPLACE, tiny), ENTROPY)
     con.execute("INSERT INTO t VALUES ('new', 10000)")
-    after = measure_projection(counted(con), coefficients, 100, NoiseKind.LAPLACE, tiny, ENTROPY)
+    after = measure_projection(counted(con), coefficients, 100, Noise(NoiseKind.LAPLACE, tiny), ENTROPY)
     assert np.abs(after - before).tolist() == [1] * 100
-    assert projection_cost(100, 3, NoiseKind.GAUSSIAN, Fraction(900)).rho == Fraction(1, 2)
-    assert projection_cost(100, 3, NoiseKind.LAPLACE, Fraction(600)).epsilon == Fraction(1, 2)
+    assert price_of(Projection(100, 2, 32), Noise(NoiseKind.GAUSSIAN, Fraction(900)), 3).rho == Fraction(1, 2)
+    assert price_of(Projection(100, 2, 32), Noise(NoiseKind.LAPLACE, Fraction(600)), 3).epsilon == Fraction(1, 2)
     with pytest.raises(InternalError):
-        projection_cost(100, 3, NoiseKind.LAPLACE, Fraction(0))
+        price_of(Projection(100, 2, 32), Noise(NoiseKind.LAPLACE, Fraction(0)), 3)
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
@@ -98,7 +100,7 @@ def test_noise_has_its_scale(noise: NoiseKind) -> None:
     """
     nothing = KeyCounts(np.array([], np.uint64), np.array([], np.uint64), np.array([], np.int64))
     rows, spread = 20_000, Fraction(50 if noise is NoiseKind.LAPLACE else 2500)
-    values = measure_projection(nothing, draw_coefficients(334, 2, ENTROPY), rows, noise, spread, ENTROPY)
+    values = measure_projection(nothing, draw_coefficients(334, 2, ENTROPY), rows, Noise(noise, spread), ENTROPY)
     expected = 2 * 50**2 if noise is NoiseKind.LAPLACE else 2500
     assert 0.85 * expected < np.mean(values.astype(float) ** 2) < 1.15 * expected
 

@@ -14,12 +14,14 @@ from dpduck.errors import InternalError
 from dpduck.planning.discrete_tails import each_of
 from dpduck.planning.joint_threshold import calibrate_jointly
 from dpduck.planning.key_selection import KeyPlan
-from dpduck.planning.plan import NoiseKind
 from dpduck.privacy import Charge
 from dpduck.trusted import publish_keys as module
-from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted.ask import PublishedKeys
+from dpduck.trusted.key_delta import key_delta
 from dpduck.trusted.key_job import KeyedJob
-from dpduck.trusted.publish_keys import PublishedKeys, key_delta, publish_keys, selection_cost
+from dpduck.trusted.noise import Noise, NoiseKind
+from dpduck.trusted.publish_keys import KeyStream
+from tests.trusted.doors import door_over, key_ask
 from tests.trusted.keyed import Row, job_of, load, plan_of
 
 FALSE_ALARM = 1e-10
@@ -28,17 +30,19 @@ GAUSSIAN, LAPLACE = NoiseKind.GAUSSIAN, NoiseKind.LAPLACE
 
 def published(rows: list[Row], job: KeyedJob, plan: KeyPlan) -> PublishedKeys:
     """One release over these rows."""
-    return publish_keys(load(rows).cursor(), job, plan, b"key", operating_system_entropy())
+    ask = key_ask(job, plan)
+    stream = KeyStream(load(rows).cursor(), job, b"key")
+    published: PublishedKeys = door_over(stream, [ask]).answer(ask)
+    return published
 
 
 def silence(monkeypatch: pytest.MonkeyPatch, noise: int = 0) -> None:
     """Noise that is always the same number."""
 
-    def constant(spread: Fraction, count: int, entropy: object) -> NDArray[np.int64]:
+    def constant(law: Noise, count: int, entropy: object) -> NDArray[np.int64]:
         return np.full(count, noise, np.int64)
 
-    monkeypatch.setattr(module, "discrete_gaussian", constant)
-    monkeypatch.setattr(module, "discrete_laplace", constant)
+    monkeypatch.setattr(module, "draw", constant)
 
 
 def crowd(reason: str | None, units: int, first: int) -> list[Row]:
@@ -78,7 +82,7 @@ def test_the_selecting_count_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> N
     assert plan.reused == (0,)
     found = published([row for group in range(50) for row in crowd(f"g{group}", 30, 100 * group)], job, plan)
     assert all(answer > plan.threshold for answer in found.answers[0])
-    assert selection_cost(job, plan).rho == Fraction(1, 10)
+    assert key_ask(job, plan).cost.rho == Fraction(1, 10)
 
 
 def test_the_order_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,11 +186,12 @@ def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> 
     plan = plan_of(job, Fraction(1), other=True)
     drawn: list[tuple[Fraction, int]] = []
 
-    def recorded(spread: Fraction, count: int, entropy: object) -> NDArray[np.int64]:
-        drawn.append((spread, count))
+    def recorded(law: Noise, count: int, entropy: object) -> NDArray[np.int64]:
+        assert law.kind is GAUSSIAN
+        drawn.extend([(law.parameter, count)] if count else [])
         return np.zeros(count, np.int64)
 
-    monkeypatch.setattr(module, "discrete_gaussian", recorded)
+    monkeypatch.setattr(module, "draw", recorded)
     rows = crowd("few", 2, 0) + crowd("many", plan.threshold + 1, 10**4)
     found = published(rows, job, plan)
     assert (plan.noise, found.keys[0].to_pylist(), plan.aggregates) == (GAUSSIAN, [b"many"], 2)
@@ -206,14 +211,14 @@ def test_the_price_is_the_same_twice(
     """What will run costs exactly the planned epsilon or rho, and at most the delta; anything less noisy costs more."""
     job = job_of(groups, 1000, unit_sql=unit_sql)
     plan = plan_of(job, amount, delta, noise=noise, other=True)
-    cost = selection_cost(job, plan)
+    cost = key_ask(job, plan).cost
     assert (cost.epsilon if noise is LAPLACE else cost.rho) == amount
     assert cost.delta <= delta
     lower = plan.excess - 1 - plan.excess // 10**6  # margins of rounding are wider than one place of very wide noise
-    assert lower < 0 or selection_cost(job, replace(plan, excess=lower)).delta > delta
+    assert lower < 0 or key_ask(job, replace(plan, excess=lower)).cost.delta > delta
     for field in ("selection_spread", "answer_spread"):
         louder = replace(plan, **{field: getattr(plan, field) * Fraction(2, 3)})
-        assert selection_cost(job, louder).rho > cost.rho
+        assert key_ask(job, louder).cost.rho > cost.rho
 
 
 def test_the_price_without_a_unit_grows_with_its_rows() -> None:
@@ -221,8 +226,8 @@ def test_the_price_without_a_unit_grows_with_its_rows() -> None:
     job = job_of(3, 1, unit_sql=None, conditions=("",))
     plan = plan_of(job, Fraction(1), Fraction(1, 100))
     assert plan.selection_spread == Fraction(9, 2) and plan.threshold == 3 + plan.excess
-    assert selection_cost(job, plan) == Charge.concentrated(
-        Fraction(1), key_delta(GAUSSIAN, Fraction(9, 2), plan.excess, 3)
+    assert key_ask(job, plan).cost == Charge.concentrated(
+        Fraction(1), key_delta(Noise(GAUSSIAN, Fraction(9, 2)), plan.excess, 3)
     )
 
 

@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 
 from dpduck.errors import InternalError
-from dpduck.planning.plan import NoiseKind
+from dpduck.privacy import Charge
+from dpduck.trusted.ask import UNITS, price
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests
+from dpduck.trusted.measure import noisy_total
+from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.trusted.session_gate import (
-    UNITS,
     GateLaw,
     Questions,
     SessionGate,
     draw_thresholds,
-    gate_cost,
-    measure_total,
     one_sided,
 )
+from tests.trusted.doors import scan_of
 from tests.trusted.noise_sizes import has_scale
 
 ENTROPY = operating_system_entropy()
@@ -35,7 +36,7 @@ def law(noise: NoiseKind = NoiseKind.GAUSSIAN, threshold: int = 100 * UNITS, upd
 
 def gate(values: list[int], of: GateLaw) -> SessionGate:
     counts = KeyCounts(KEYS.high[: len(values)], KEYS.low[: len(values)], np.array(values))
-    return SessionGate(of, draw_thresholds(of, ENTROPY), counts, ENTROPY)
+    return SessionGate(of, draw_thresholds(of.threshold_scale, of.updates, ENTROPY), counts, ENTROPY)
 
 
 def test_one_sided_noise_is_geometric() -> None:
@@ -68,7 +69,7 @@ def test_all_noise_of_a_session_has_the_scale_that_was_paid_for(noise: NoiseKind
     assert has_scale(made._thresholds, None, of.threshold_scale)
     assert has_scale(questions._noise, None, of.question_scale)
     assert has_scale(questions._measurements, noise, of.spread)
-    totals = [measure_total(made._counts, of, ENTROPY) - 5 for _ in range(2_000)]
+    totals = [noisy_total(made._counts, Noise(of.noise, of.total_spread), ENTROPY) - 5 for _ in range(2_000)]
     assert has_scale(totals, noise, of.total_spread)
 
 
@@ -113,13 +114,19 @@ def test_a_round_costs_what_is_charged_and_hardly_less(scales: tuple[float, floa
     assert worst_ratio(scales) > max(1 / scales[0], 1 / scales[1])
 
 
+def price_of_gate(of: GateLaw) -> Charge:
+    """The noisy number of rows and all rounds."""
+    scan = scan_of(of.unit_bound)
+    return price([of.total_ask(scan), of.gate_ask(scan)])
+
+
 def test_the_price_adds_all_rounds() -> None:
     """Pure: rounds add; zCDP: a round costs epsilon^2/2 and its measurement D^2/(2 s)."""
-    pure = gate_cost(law(NoiseKind.LAPLACE))
+    pure = price_of_gate(law(NoiseKind.LAPLACE))
     assert pure.epsilon == 3 * (4 + 4 + 1) + 100
-    assert gate_cost(law()).rho == 3 * (Fraction(64, 2) + Fraction(UNITS, 2)) + 50
-    with pytest.raises(InternalError, match="a session without noise"):
-        gate_cost(GateLaw(1, 1, 5, Fraction(0), Fraction(1), NoiseKind.LAPLACE, Fraction(1), Fraction(1)))
+    assert price_of_gate(law()).rho == 3 * (Fraction(64, 2) + Fraction(UNITS, 2)) + 50
+    with pytest.raises(InternalError, match="without noise"):
+        price_of_gate(GateLaw(1, 1, 5, Fraction(0), Fraction(1), NoiseKind.LAPLACE, Fraction(1), Fraction(1)))
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
@@ -138,7 +145,7 @@ def test_far_answers_fire_and_near_ones_do_not(noise: NoiseKind) -> None:
     assert abs(below / UNITS) < 50
     assert made.look(questions, 2, 3 * UNITS, 2) is None
     assert "1000" not in repr(made) + repr(questions)
-    assert abs(measure_total(made._counts, of, ENTROPY) - 1007) < 60
+    assert abs(noisy_total(made._counts, Noise(of.noise, of.total_spread), ENTROPY) - 1007) < 60
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -178,7 +185,9 @@ def test_noise_is_used_once() -> None:
     with pytest.raises(InternalError, match="a weight outside 0"):
         made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS + 1]), [1], 3)
     with pytest.raises(InternalError, match="the secret of a session is damaged"):
-        SessionGate(law(updates=4), draw_thresholds(law(), ENTROPY), made._counts, ENTROPY)
+        SessionGate(
+            law(updates=4), draw_thresholds(law().threshold_scale, law().updates, ENTROPY), made._counts, ENTROPY
+        )
 
 
 @pytest.mark.parametrize("places", [[0, 0], [0, 1, 0]])

@@ -12,10 +12,14 @@ import pytest
 
 from dpduck.errors import InternalError
 from dpduck.trusted import upgraded_counts
+from dpduck.trusted.ask import Ask, Layers
 from dpduck.trusted.entropy import operating_system_entropy
+from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.mixed_radix import MixedRadix
+from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.trusted.summary_law import SummaryLaw
-from dpduck.trusted.summary_sampler import NoisySummary, SparseCounts, SummaryPlan, draw_summary, summary_cost
+from dpduck.trusted.summary_sampler import NoisySummary, SparseCounts, SummaryPlan, draw_summary
+from tests.trusted.doors import door_over, scan_of
 from tests.trusted.summary_oracle import Runs, disagreements, laborious, noisy_table
 
 SEED = 20121
@@ -159,9 +163,14 @@ def test_rows_are_in_the_order_of_their_positions() -> None:
 
 def test_the_price_is_that_of_the_layers() -> None:
     """Layers of different noise, or a filter that counts nothing as something, have no price."""
-    assert summary_cost(SummaryPlan((SummaryLaw(TWO), SummaryLaw(TWO, 3))), 3) == Fraction(3, 2)
-    with pytest.raises(InternalError):
-        summary_cost(SummaryPlan((SummaryLaw(TWO), SummaryLaw(ONE))), 1)
+    radix = MixedRadix((2,))
+    ask = Ask(scan_of(3), Layers((None,), radix), Noise(NoiseKind.LAPLACE, TWO), times=2)
+    assert ask.cost.epsilon == 2 * Fraction(3, 2)
+    counts = ExactCounts((np.arange(2),), np.ones((1, 2), np.int64), (2,), (3,))
+    door = door_over(counts, [ask])
+    door.answer(ask, SummaryPlan((SummaryLaw(TWO), SummaryLaw(TWO, 3))))
+    with pytest.raises(InternalError, match="other noise than was paid for"):
+        door.answer(ask, SummaryPlan((SummaryLaw(TWO), SummaryLaw(ONE))))
     with pytest.raises(ValueError, match="filter from 1 on"):
         SummaryLaw(TWO, 0)
     with pytest.raises(ValueError, match="fall by an eighth"):

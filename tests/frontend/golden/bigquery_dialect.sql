@@ -422,7 +422,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) COUNT(*) FROM requests, 
 
 -- title: a table in backquotes
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) COUNT(*) FROM `requests`
--- refused: line 1, column 80: the SELECT does not parse near '`'; accepted: DuckDB's SQL
+-- refused: line 1, column 71: DuckDB has no backticks; accepted: double quotes around a name: "name"
 
 -- title: a query over public data alone
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) kind, COUNT(*) FROM items GROUP BY kind

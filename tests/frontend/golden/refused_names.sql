@@ -89,7 +89,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visıts
 
 -- title: a column in letters that DuckDB does not fold
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "STRASSE", count(*) FROM visits GROUP BY ALL
--- refused: line 1, column 56: there is no column 'STRASSE'; accepted: sex, age, ward, patient_id, charge, score, note, urgent, day, at, grade, Straße, odd "name, code
+-- refused: line 1, column 56: there is no column 'STRASSE'; accepted: Straße (did you mean that?); all are sex, age, ward, patient_id, charge, score, note, urgent, day, at, grade, Straße, odd "name, code
 
 -- title: an injection through the name of a column alias is just a name, and what is not grouped stays refused
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) note AS "x FROM secrets --", count(*) FROM visits GROUP BY sex

@@ -25,11 +25,11 @@ CREATE PRIVACY POLICY visits (PRIVACY UNIT ROW)
 
 -- title: a policy without items
 CREATE PRIVACY POLICY ON secrets ()
--- refused: line 1, column 35: ')' is not expected here; accepted: PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS or MAX EPSILON
+-- refused: line 1, column 35: ')' is not expected here; accepted: PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
 
 -- title: an unknown item
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, COLOUR red)
--- refused: line 1, column 53: 'COLOUR' is not expected here; accepted: PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS or MAX EPSILON
+-- refused: line 1, column 53: 'COLOUR' is not expected here; accepted: PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
 
 -- title: no privacy unit
 CREATE PRIVACY POLICY ON secrets (BUDGET (epsilon = 1))
@@ -205,11 +205,11 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 
 -- title: RANGE of a step that does not divide it
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age RANGE 0 TO 10 STEP 3)
--- refused: line 1, column 92: RANGE low TO high is not a whole number of steps; accepted: high = low + k * step, k at least 1
+-- refused: line 1, column 92: RANGE low TO high is not a whole number of steps; accepted: high = low + k * step, k at least 1: 0 TO 12
 
 -- title: RANGE of a step of zero
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age RANGE 0 TO 10 STEP 0)
--- refused: line 1, column 92: RANGE low TO high is not a whole number of steps; accepted: high = low + k * step, k at least 1
+-- refused: line 1, column 92: STEP 0 is not above 0; accepted: a step above 0
 
 -- title: RANGE of broken steps over whole numbers
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age RANGE 0 TO 10 STEP 0.5)
@@ -269,7 +269,15 @@ CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), CLAMP 
 
 -- title: a clamp of steps that do not divide it
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), CLAMP charge BETWEEN 0 AND 1 STEP 0.3)
--- refused: line 1, column 91: CLAMP low AND high is not a whole number of steps; accepted: high = low + k * step, k at least 1
+-- refused: line 1, column 91: CLAMP low AND high is not a whole number of steps; accepted: high = low + k * step, k at least 1: BETWEEN 0 AND 1.2
+
+-- title: a clamp with its bounds the wrong way round
+CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), CLAMP charge BETWEEN 10 AND 0)
+-- refused: line 1, column 91: CLAMP charge: the bounds are in the wrong order; accepted: BETWEEN 0 AND 10
+
+-- title: a clamp whose step is zero
+CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), CLAMP charge BETWEEN 0 AND 10 STEP 0)
+-- refused: line 1, column 91: STEP 0 is not above 0; accepted: a step above 0
 
 -- title: a clamp of a column that does not exist
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), CLAMP cost BETWEEN 0 AND 1)
@@ -293,7 +301,7 @@ CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1)) AND MO
 
 -- title: a policy that does not close
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1)
--- refused: line 1, column 73: the statement ends too early; accepted: ) or , and PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS or MAX EPSILON
+-- refused: line 1, column 73: the statement ends too early; accepted: ) or , and PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
 
 -- title: altering a policy that is not there
 ALTER PRIVACY POLICY ON secrets NEW EPOCH

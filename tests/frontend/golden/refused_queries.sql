@@ -39,7 +39,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(sex, age) FROM visi
 -- refused: line 1, column 56: count takes one argument; accepted: count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)
 
 -- title: an aggregate that is not a count
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) max(age) FROM visits
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) max(patient_id) FROM visits
 -- refused: line 1, column 60: nothing public bounds these values; accepted: CLAMP .. BETWEEN .. AND .. in the policy, max(least(greatest(x, 0), 100)), or contribution_bounds_per_row => (0, 100)
 
 -- title: a list of the values
@@ -51,7 +51,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) string_agg(note, ',') FRO
 -- refused: line 1, column 56: the aggregate string_agg is refused; accepted: count, count(DISTINCT ..), sum, avg, var_pop, var_samp, stddev, min, max, median, quantile_cont, approx_quantiles
 
 -- title: sum without a clamp
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(score) FROM visits
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(patient_id) FROM visits
 -- refused: line 1, column 60: nothing public bounds these values; accepted: CLAMP .. BETWEEN .. AND .. in the policy, sum(least(greatest(x, 0), 100)), or contribution_bounds_per_row => (0, 100)
 
 -- title: SAMPLE

@@ -35,12 +35,12 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', ta
 -- refused: line 1, column 104: tau is given, and no total is needed for it; accepted: one of the two
 
 -- title: a total that no parameter follows from
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter_priority', total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 101: total_epsilon is not of summary = 'filter_priority'; accepted: one of 'threshold', 'filter_threshold'
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'priority', total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward
+-- refused: line 1, column 94: total_epsilon is not of summary = 'priority'; accepted: one of 'threshold', 'filter', 'filter_one_sided', 'filter_threshold', 'filter_priority'
 
 -- title: a total while the method is left open
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'auto', total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 90: total_epsilon is not of summary = 'auto'; accepted: one of 'threshold', 'filter_threshold'
+-- refused: line 1, column 90: total_epsilon is not of summary = 'auto'; accepted: one of 'threshold', 'filter', 'filter_one_sided', 'filter_threshold', 'filter_priority'
 
 -- title: a total for the whole price
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', total_epsilon = 1) ward, count(*) FROM visits GROUP BY ward

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from dpduck.errors import InternalError
+from dpduck.trusted.ask import Total
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.row_total import noisy_total, total_cost
+from dpduck.trusted.measure import noisy_total
+from dpduck.trusted.noise import Noise, NoiseKind
+from tests.trusted.doors import price_of
 
 DRAWS = 4_000
 
@@ -22,7 +25,9 @@ def test_the_total_and_its_noise(values: tuple[int, ...]) -> None:
     places = np.arange(len(values))
     counts = ExactCounts((places,), np.array([values], dtype=np.int64), (100,), (1,))
     entropy = operating_system_entropy()
-    off = np.array([noisy_total(counts, Fraction(3), entropy) for _ in range(DRAWS)]) - sum(values)
+    off = np.array([noisy_total(counts, Noise(NoiseKind.LAPLACE, Fraction(3)), entropy) for _ in range(DRAWS)]) - sum(
+        values
+    )
     variance = 2 * exp(-1 / 3) / (1 - exp(-1 / 3)) ** 2
     assert abs(off.mean()) < 6.5 * (variance / DRAWS) ** 0.5
     assert abs(off.var() / variance - 1) < 6.5 * (5 / DRAWS) ** 0.5 < 1 - (2 / 3) ** 2
@@ -30,6 +35,6 @@ def test_the_total_and_its_noise(values: tuple[int, ...]) -> None:
 
 def test_the_price_of_a_total() -> None:
     """Epsilon is the rows of a unit over the scale; no noise has no price."""
-    assert total_cost(Fraction(20), 2) == Fraction(1, 10)
+    assert price_of(Total(), Noise(NoiseKind.LAPLACE, Fraction(20)), 2).epsilon == Fraction(1, 10)
     with pytest.raises(InternalError):
-        total_cost(Fraction(0), 2)
+        price_of(Total(), Noise(NoiseKind.LAPLACE, Fraction(0)), 2)

@@ -1,0 +1,70 @@
+"""dpduck principal: who may ask over a server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from dpduck.commands.arguments import DATABASE, STORE
+from dpduck.commands.errors import one_line_errors
+from dpduck.commands.known_tables import require_policies
+from dpduck.edges.store import store_files
+from dpduck.errors import StoreError
+from dpduck.server.principals import PrincipalBook, parse_share, parse_until
+from dpduck.trusted.secrets_file import SecretsFile
+
+
+@click.group()
+def principal() -> None:
+    """Who may ask over a server."""
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@STORE
+@click.option("--share", help="Of each budget: 0.5, 1/3 or 25%.")
+@click.option("--tables", help="The private tables to ask about, as in visits,claims; all of them if not given.")
+@click.option("--until", help="The token's last day, as in 2027-01-31; no end if not given.")
+def add(
+    database: Path, name: str, store: Path | None, share: str | None, tables: str | None, until: str | None
+) -> None:
+    """Add a principal and print the token, once: only its hash is kept."""
+    with one_line_errors():
+        named = None if tables is None else [table.strip() for table in tables.split(",") if table.strip()]
+        require_policies(store_files(database, store).store, named or [])
+        part, end = None if share is None else parse_share(share), None if until is None else parse_until(until)
+        click.echo(_book(database, store).add(name, part, named, end))
+
+
+@principal.command(name="list")
+@DATABASE
+@STORE
+def list_principals(database: Path, store: Path | None) -> None:
+    """Print every principal, one JSON object a line."""
+    with one_line_errors():
+        for found in _book(database, store).all():
+            share = None if found.share is None else str(found.share)
+            line = {"name": found.name, "share": share, "tables": found.tables}
+            until = {} if found.until is None else {"until": found.until.isoformat()}
+            click.echo(json.dumps(line | until))
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@STORE
+def revoke(database: Path, name: str, store: Path | None) -> None:
+    """Take a principal's token back, at once; what was charged stays charged."""
+    with one_line_errors():
+        _book(database, store).revoke(name)
+        click.echo(f"{name} is revoked")
+
+
+def _book(database: Path, store: Path | None) -> PrincipalBook:
+    files = store_files(database, store)
+    if files.secrets is None or not files.secrets.exists():
+        raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+    return PrincipalBook(SecretsFile.open(files.secrets, create=False))

@@ -1,0 +1,168 @@
+"""A runner: a process that runs statements of principals over copies of released tables, one at a time.
+
+python runner_process.py FD. It imports nothing of dpduck, holds no token, no file and no private row, and may be
+killed at any time: that is how a statement's clock and memory are enforced, whatever DuckDB does meanwhile. This file
+also says how messages between processes are written: JSON, and an Arrow stream for rows. Nothing that is read is run
+but statements that passed the gate.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+Message = dict[str, Any]
+LATE, MEMORY, ROWS, BYTES, FAILED = "late", "memory", "rows", "bytes", "failed"
+"""Why a statement has no result."""
+
+_MEMORY = ("bad_alloc", "failed to allocate", "Cannot allocate memory", "malloc of size")
+_VALUES_AT_ONCE = 2_000_000
+ROWS_AT_ONCE = 65_536
+"""Of a batch of Arrow: DuckDB takes room for a whole batch of every column at once, however few rows there are."""
+
+_ALIGNMENT = 64
+
+
+def packed(message: Message, table: pa.Table | None = None) -> bytes:
+    """A message as bytes: the length of its JSON, the JSON, the rows."""
+    head = json.dumps(message).encode()
+    head += b" " * (-(4 + len(head)) % _ALIGNMENT)  # Arrow reads in place
+    return b"".join((len(head).to_bytes(4, "big"), head, b"" if table is None else _stream(table)))
+
+
+def unpacked(data: bytes) -> tuple[Message, pa.Table | None]:
+    """What packed wrote."""
+    end = 4 + int.from_bytes(data[:4], "big")
+    message: Message = json.loads(data[4:end])
+    if end == len(data):
+        return message, None
+    with pa.ipc.open_stream(pa.py_buffer(memoryview(data)[end:])) as reader:
+        return message, reader.read_all()
+
+
+def _stream(table: pa.Table) -> memoryview:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return memoryview(sink.getvalue())
+
+
+def create_table(cursor: duckdb.DuckDBPyConnection, name: str, columns: list[tuple[str, str]], rows: pa.Table) -> None:
+    """A table of released rows. name: quoted, in full. columns: names and DuckDB types."""
+    listed = ", ".join(f'"{column.replace(chr(34), chr(34) * 2)}" {kind}' for column, kind in columns)
+    cursor.register("dpduck_rows", rows)
+    cursor.execute(f"CREATE TABLE {name} ({listed})")
+    cursor.execute(f"INSERT INTO {name} SELECT * FROM dpduck_rows")
+    cursor.unregister("dpduck_rows")
+
+
+def distinct(names: list[str]) -> list[str]:
+    """Names that a table can have: a name that comes again gets a number.
+
+    >>> distinct(["n", "N", "m"])
+    ['n', 'N_1', 'm']
+    """
+    taken: dict[str, int] = {}
+    found = []
+    for name in names:
+        folded = name.lower()
+        taken[folded] = taken.get(folded, -1) + 1
+        found.append(name if not taken[folded] else f"{name}_{taken[folded]}")
+    return found
+
+
+@contextmanager
+def clock(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Callable[[], bool]]:
+    """Interrupts the cursor when its time is over; yields whether it was."""
+    rung = threading.Event()
+
+    def ring() -> None:
+        rung.set()
+        cursor.interrupt()
+
+    timer = threading.Timer(seconds, ring)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield rung.is_set
+    finally:
+        timer.cancel()
+        timer.join()  # the cursor may be closed from here on
+
+
+class Runner:
+    """The instance of a runner, and what it is told to do."""
+
+    def __init__(self, setup: list[str], memory: str, threads: int) -> None:
+        self._root = duckdb.connect(":memory:", config={"memory_limit": memory, "threads": threads})
+        for statement in setup:
+            self._root.execute(statement)
+
+    def put(self, message: Message, rows: pa.Table) -> None:
+        create_table(self._root, str(message["name"]), [(n, k) for n, k in message["columns"]], rows)
+
+    def drop(self, message: Message) -> None:
+        for name in message["names"]:
+            self._root.execute(f"DROP TABLE IF EXISTS {name}")
+
+    def run(self, message: Message) -> tuple[Message, pa.Table | None]:
+        with self._root.cursor() as cursor, clock(cursor, message["seconds"]) as late:
+            try:
+                return _result(cursor, message)
+            except (duckdb.FatalException, duckdb.InternalException) as error:
+                raise EOFError from error  # the instance is of no use any more
+            except Exception as error:  # while rows are read Arrow has errors of its own for those of DuckDB
+                said = str(error).strip().split("\n", 1)[0][:300].split(": ", 1)[-1]
+                memory = isinstance(error, (MemoryError, duckdb.OutOfMemoryException))
+                memory = memory or any(word in said for word in _MEMORY)
+                return {"why": LATE if late() else MEMORY if memory else FAILED, "said": said}, None
+
+
+def _result(cursor: duckdb.DuckDBPyConnection, message: Message) -> tuple[Message, pa.Table | None]:
+    relation = cursor.sql(f"SELECT * FROM ({message['sql']}) LIMIT {message['rows'] + 1}")
+    columns = list(zip(distinct(relation.columns), map(str, relation.types), strict=True))
+    batches: list[pa.RecordBatch] = []
+    rows = size = 0
+    with relation.to_arrow_reader(max(2_048, min(ROWS_AT_ONCE, _VALUES_AT_ONCE // len(columns)))) as reader:
+        schema = reader.schema
+        for batch in reader:
+            batches.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > message["rows"]:
+                return {"why": ROWS}, None
+            if size > message["bytes"]:
+                return {"why": BYTES}, None
+    return {"columns": columns}, pa.Table.from_batches(batches, schema)
+
+
+def main(descriptor: int) -> None:
+    """Does what the other end of the pipe asks for, until it hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pipe = Connection(descriptor)
+    try:
+        message, _ = unpacked(pipe.recv_bytes())
+        runner = Runner(message["setup"], message["memory"], message["threads"])
+        pipe.send_bytes(packed({"ready": True}))
+        while True:
+            message, rows = unpacked(pipe.recv_bytes())
+            if message["do"] == "put":
+                runner.put(message, rows)
+            elif message["do"] == "drop":
+                runner.drop(message)
+            else:
+                pipe.send_bytes(packed(*runner.run(message)))
+    except (EOFError, OSError, MemoryError, duckdb.Error):
+        return  # the other end sees that nobody is here any more, and starts another
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,214 @@
+"""Runners: processes in which statements of principals run, each killed where it takes too long or too much memory."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pyarrow as pa
+
+from dpduck.edges.analyst_macros import macros_sql
+from dpduck.edges.shipped_macros import shipped_texts
+from dpduck.errors import Refusal
+from dpduck.server import runner_process
+from dpduck.server.limits import Limits
+from dpduck.server.places import Places
+from dpduck.server.runner_process import Message, packed, unpacked
+from dpduck.server.vault import Rows
+from dpduck.trusted.memory_limit import limit_memory
+
+GRACE = 1.0
+"""Seconds in which a runner whose time is over may still say so; then it is killed."""
+
+KINDNESS = 5
+"""How far runners stand back behind readers for the processor, in steps of nice."""
+
+BESIDE = 192 * 2**20
+"""Bytes that a runner may have beside DuckDB's own limit: results, texts, Arrow's copies."""
+
+ENDED = "ended"
+_SETUP_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that a statement reads. table: its name in full. mark: changes with its rows; "" for those of one run."""
+
+    table: str
+    mark: str
+    rows: Callable[[], Rows]
+
+
+class Runners:
+    """A pool of runners; safe to use from many threads."""
+
+    def __init__(self, limits: Limits, lock: Sequence[str]) -> None:
+        """lock: the statements that lock an instance."""
+        self._limits = limits
+        self._setup = [
+            "ATTACH ':memory:' AS answers", "ATTACH ':memory:' AS listing", macros_sql(),
+            *shipped_texts(), "SET arrow_lossless_conversion = true", *lock,
+        ]  # fmt: skip
+        self._places = Places(limits.runners, max(1, limits.runners // 2))
+        self._lock = threading.Lock()
+        self._idle: list[_Runner] = []
+        self._all: set[_Runner] = set()
+        self._closed = False
+
+    def run(self, principal: str, sql: str, sources: Sequence[Source], seconds: float, rows: int) -> Rows:
+        """The rows of a SELECT over these tables; a Refusal where it takes too much of anything."""
+        with self._places.place(principal, seconds):
+            used, message, table = self._tried(sql, sources, seconds, rows)
+            if used and message.get("why") == runner_process.MEMORY:  # allocators keep what earlier statements needed
+                _, message, table = self._tried(sql, sources, seconds, rows)
+        if table is None:
+            raise self._refusal(message, seconds, rows)
+        return Rows(tuple((str(name), str(kind)) for name, kind in message["columns"]), table)
+
+    def _tried(
+        self, sql: str, sources: Sequence[Source], seconds: float, rows: int
+    ) -> tuple[bool, Message, pa.Table | None]:
+        """Whether the runner had run anything before; its answer."""
+        runner = self._taken()
+        used, runner.used = runner.used, True
+        most = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes}
+        try:
+            runner.provide(sources, self._limits.runner_bytes // 2)
+            message, table = runner.asked({"do": "run", "sql": sql, **most}, seconds + GRACE)
+            if message.get("why") == runner_process.MEMORY:
+                runner.kill()
+        except TimeoutError:
+            message, table = {"why": runner_process.LATE}, None
+            runner.kill()
+        except OSError:  # it died: of memory, or of an error that is fatal to DuckDB
+            message, table = {"why": ENDED}, None
+            runner.kill()
+        except BaseException:
+            runner.kill()
+            raise
+        finally:
+            self._given_back(runner)
+        return used, message, table
+
+    def close(self) -> None:
+        """Ends every runner, whatever it does; who waits is told."""
+        self._places.close()
+        with self._lock:
+            self._closed = True
+            runners = list(self._all)
+        for runner in runners:
+            runner.kill()
+
+    def processes(self) -> list[int]:
+        """Of the runners that are there, for whoever looks at their memory."""
+        with self._lock:
+            return [runner.process.pid for runner in self._all]
+
+    def _taken(self) -> _Runner:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        runner = _Runner(self._setup, self._limits)
+        with self._lock:
+            self._all.add(runner)
+            closed = self._closed
+        if closed:
+            runner.kill()
+        return runner
+
+    def _given_back(self, runner: _Runner) -> None:
+        with self._lock:
+            if runner.alive and not self._closed:
+                self._idle.append(runner)
+            else:
+                self._all.discard(runner)
+
+    def _refusal(self, message: Message, seconds: float, rows: int) -> Refusal:
+        if self._closed:
+            return Refusal("the server is ending", accepted="the same statement when it is there again")
+        why = message["why"]
+        if why == runner_process.LATE:
+            return Refusal("the statement takes too long", accepted=f"at most {seconds:g} s")
+        if why == runner_process.ROWS:
+            return Refusal("the result has too many rows", accepted=f"at most {rows}")
+        if why == runner_process.BYTES:
+            return Refusal("the result is too large", accepted=f"at most {self._limits.result_bytes} bytes")
+        memory = self._limits.runner_bytes // 2**20
+        if why == runner_process.MEMORY:
+            return Refusal("the statement needs too much memory", accepted=f"what needs at most {memory} MiB")
+        if why == ENDED:
+            what = "the statement ended the process that ran it"
+            return Refusal(what, accepted=f"another form of it, which needs at most {memory} MiB")
+        return Refusal(f"DuckDB does not accept this: {message['said']}", accepted="DuckDB's SQL")
+
+
+class _Runner:
+    """One process and what it holds."""
+
+    def __init__(self, setup: Sequence[str], limits: Limits) -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-I", runner_process.__file__, str(theirs.fileno())]
+        environment = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+        self.process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path("/"), pass_fds=(theirs.fileno(),),
+            env=environment,
+        )  # fmt: skip
+        theirs.close()
+        self._pipe = Connection(ours.detach())
+        self._held: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        self.alive, self.used = True, False
+        with suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, KINDNESS)
+        threads = max(1, (os.cpu_count() or 1) // 2)
+        memory = f"{limits.runner_bytes // 2**20}MiB"
+        self.asked({"setup": list(setup), "memory": memory, "threads": threads}, _SETUP_SECONDS)
+        limit_memory(limits.runner_bytes + BESIDE, self.process.pid)
+
+    def provide(self, sources: Sequence[Source], most: int) -> None:
+        """Gives the runner the tables that it does not hold as they are now, and takes the longest unused away."""
+        gone = [table for table, (mark, _) in self._held.items() if not mark]
+        wanted = {source.table for source in sources}
+        gone += [s.table for s in sources if s.table in self._held and self._held[s.table][0] != s.mark]
+        missing = [(s, s.rows()) for s in sources if s.table not in self._held or s.table in gone]
+        size = sum(rows.table.nbytes for _, rows in missing)
+        for table in [table for table in self._held if table not in wanted and table not in gone]:
+            if sum(held for name, (_, held) in self._held.items() if name not in gone) + size <= most:
+                break
+            gone.append(table)
+        if gone:
+            self._send({"do": "drop", "names": list(dict.fromkeys(gone))})
+            for table in set(gone):
+                del self._held[table]
+        for source, rows in missing:
+            self._send({"do": "put", "name": source.table, "columns": rows.columns}, rows.table)
+            self._held[source.table] = (source.mark, rows.table.nbytes)
+        for table in wanted:
+            self._held.move_to_end(table)
+
+    def asked(self, message: Message, seconds: float) -> tuple[Message, pa.Table | None]:
+        """The answer to a message; TimeoutError where it does not come, OSError where nobody is there any more."""
+        self._send(message)
+        if not self._pipe.poll(seconds):
+            raise TimeoutError
+        try:
+            return unpacked(self._pipe.recv_bytes())
+        except EOFError:
+            raise ConnectionResetError from None
+
+    def kill(self) -> None:
+        """Ends the process; who waits for an answer is told at once."""
+        self.alive = False
+        self.process.kill()
+        self.process.wait()
+
+    def _send(self, message: Message, table: pa.Table | None = None) -> None:
+        self._pipe.send_bytes(packed(message, table))

@@ -1,0 +1,387 @@
+"""States what will leave before anything is looked at, and what that costs (docs/privacy.md, "What will leave").
+
+An `Ask` is one kind of noisy answer: which rows are counted, the query, its noise, and how often it may be answered.
+`Ask.cost` is the only place where a price of what leaves is computed. It does not believe the planner: norms of
+operators come from applying them, and the delta of published groups from a tail computed here. Everything is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpduck.errors import InternalError
+from dpduck.privacy import ZERO, Charge
+from dpduck.trusted.column_norms import Norms, column_norms
+from dpduck.trusted.count_sketch import SketchHashes
+from dpduck.trusted.key_delta import key_delta
+from dpduck.trusted.mixed_radix import MixedRadix
+from dpduck.trusted.noise import Noise, NoiseKind
+from dpduck.trusted.summary_sampler import NoisySummary
+from dpduck.workload.dyadic import Axis
+from dpduck.workload.families import Family
+from dpduck.workload.kronecker import Factor, IdentityFactor, KroneckerQuery
+
+Answer = TypeVar("Answer")
+IntegerArray = NDArray[np.int64]
+
+UNITS = 1024
+"""Weights of a session's questions are multiples of 1/UNITS, so that all that is compared is whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """One reading of private rows, and how far one privacy unit moves its counts.
+
+    job: what is counted, for the function that counts it. l1: of what a unit adds to the tables; by the L2 norm it is
+    never more. The door compares it with the job's own bound before the charge.
+    tables: the tables of one aggregate among those of the job, which share these bounds.
+    """
+
+    job: object = field(repr=False)
+    l1: int
+    tables: range = range(1)
+
+
+class Query(Generic[Answer]):
+    """What is asked of the counts of a scan; the type of what leaves. Each kind of query is below, and no other."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Table(Query[tuple[IntegerArray, ...]]):
+    """An integer operator on every table of the scan. Answer: an array for each of them, shape query.shape.
+
+    A unit adds l1 in all, so the answers move by l1 times the largest norm of a column of the operator: tables of one
+    aggregate cost as much as one.
+    """
+
+    query: KroneckerQuery
+
+
+@dataclass(frozen=True, eq=False)
+class Present(Query[IntegerArray]):
+    """How many values of the scan's last attribute each cell holds. values: how many that attribute has.
+
+    A row makes or unmakes one presence, so that m rows change m at most. A cell's answer is one of 0 .. values with and
+    without a unit, so that the answers of all cells together move by no more than values times cells.
+    """
+
+    query: KroneckerQuery
+    values: int
+
+    def bound(self, rows: int) -> int:
+        """L1 norm of what a unit of so many rows moves; the L2 norm is never more."""
+        return min(rows, self.values * prod(self.query.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Total(Query[int]):
+    """The number of rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layers(Query[NoisySummary]):
+    """The noisy summary of the cells, or of the nodes that take their place, each of which gets the same noise.
+
+    Its layers may be chosen after the charge: whatever they are, they are a function of one noisy table and of chance.
+    axes: for each attribute the nodes that take its place, None for none; a row is in `nodes` of them.
+    """
+
+    axes: tuple[Axis | None, ...]
+    radix: MixedRadix = field(repr=False)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes one row adds 1 or -1 to."""
+        return prod(1 if axis is None else axis.per_row for axis in self.axes)
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch(Query[tuple[SketchHashes, IntegerArray]]):
+    """Signed buckets of a count sketch, with its fresh hashes. A row changes one bucket of each sketch row by 1.
+
+    numbers: of each attribute's labels, all different.
+    """
+
+    rows: int
+    width: int
+    numbers: tuple[IntegerArray, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Projection(Query[tuple[NDArray[np.uint64], IntegerArray]]):
+    """Sums of the rows' signs, with their fresh hashes. A row moves each of `rows` sums by 1.
+
+    words, independence: shape of the coefficients.
+    """
+
+    rows: int
+    words: int
+    independence: int
+
+
+@dataclass(frozen=True, eq=False)
+class EveryKey(Query[bytes]):
+    """A noisy count of every key of an unbounded universe, as a secret state. All rows of a unit may have one key."""
+
+
+@dataclass(frozen=True)
+class GroupBounds:
+    """What one privacy unit changes at most.
+
+    groups: C, counts that it is in. per_group: k, each of them. total: their sum. rows: of an answer, all in one cell.
+    """
+
+    groups: int
+    per_group: int
+    total: int
+    rows: int
+
+    @property
+    def l1(self) -> int:
+        """L1 norm of what a unit changes in the counts that keys are selected by."""
+        return min(self.groups * self.per_group, self.total)
+
+    @property
+    def l2_squared(self) -> int:
+        """Its squared L2 norm: the total in as few groups as hold it."""
+        return min(self.groups * self.per_group**2, self.total * self.per_group)
+
+
+@dataclass(frozen=True)
+class PublishedKeys:
+    """What is published. keys: an array per key, codes of public domains before texts, in an order of their own.
+
+    answers: for each aggregate, one noisy integer per group. other: for each, what was suppressed in all, noisy.
+    """
+
+    keys: tuple[pa.Array, ...]
+    answers: tuple[IntegerArray, ...]
+    other: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Threshold(Query[PublishedKeys]):
+    """Groups of at least `least` units whose noisy count is above least - 1 + k + excess, and their answers.
+
+    The ask's noise is that of the selecting count. bounds: of the scan. answers: noise of the other answers.
+    aggregates: how many there are; reused: those that the selecting count answers. other: whether what was suppressed
+    is counted, for each aggregate.
+    """
+
+    bounds: GroupBounds
+    least: int
+    excess: int
+    answers: Noise
+    aggregates: int
+    reused: tuple[int, ...]
+    other: bool
+
+    @property
+    def above(self) -> int:
+        """Published is what has a noisy count above it."""
+        return self.least - 1 + self.bounds.per_group + self.excess
+
+    @property
+    def answered(self) -> int:
+        """How many counts are answered besides the selecting one."""
+        return self.aggregates - len(self.reused) + (self.aggregates if self.other else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Families:
+    """Queries with coefficients 0, 1 and -1, among which questions are chosen.
+
+    whole: the candidates are the families, all of them marginals; else every single query.
+    """
+
+    families: tuple[Family, ...]
+    whole: bool
+
+    def __post_init__(self) -> None:
+        if self.whole and not all(family.is_marginal for family in self.families):
+            raise InternalError("only a marginal is answered as a whole")
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Query[int]):
+    """The number of a candidate that is answered badly, with weights exp(rate * distance).
+
+    The distance of an answer from its estimate moves by at most l1. pure: permute and flip; else the exponential
+    mechanism, whose loss lies in a range of its epsilon: an eighth of its square in rho.
+    """
+
+    families: Families
+    rate: Fraction
+    pure: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate(Query[IntegerArray]):
+    """The answer of a candidate that is named when it is asked: one number, or every cell of a marginal."""
+
+    families: Families
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal(Query[IntegerArray]):
+    """A whole marginal among the families."""
+
+    families: Families
+    number: int
+
+    def __post_init__(self) -> None:
+        if not self.families.families[self.number].is_marginal:
+            raise InternalError("only a marginal is answered as a whole")
+
+
+@dataclass(frozen=True, eq=False)
+class Gate(Query[bytes]):
+    """A round of a session: questions are compared with a noisy threshold until one fires, which is measured.
+
+    The ask's noise is that of the thresholds, its times are the rounds. question, measured: noise of the questions
+    and of what fires, in units of 1/UNITS. Answer: the noise of all thresholds, for the secrets file alone.
+    """
+
+    question: Noise
+    measured: Noise
+
+
+@dataclass(frozen=True, eq=False)
+class Within(Query[None]):
+    """A family of asks of which some are declared later, by what was answered meanwhile, for `limit` in all.
+
+    kinds: of the queries that may be declared.
+    """
+
+    limit: Fraction
+    pure: bool
+    kinds: tuple[type[Query[Any]], ...]
+
+
+WITHOUT_NOISE = (Choice, Within)  # they say all of their chance themselves
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ask(Generic[Answer]):
+    """One kind of noisy answer and how often it may be given. An ask is itself: one that looks the same is another.
+
+    noise: None where the query says all of it.
+    """
+
+    scan: Scan
+    query: Query[Answer]
+    noise: Noise | None = None
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        if self.times < 1 or self.scan.l1 < 1:
+            raise InternalError("an ask that is never answered, or of no privacy unit")
+        if (self.noise is None) != isinstance(self.query, WITHOUT_NOISE):
+            raise InternalError("an ask without its noise")
+
+    @property
+    def cost(self) -> Charge:
+        """The price of all its answers."""
+        return price([self])
+
+
+def price(asks: Iterable[Ask[Any]]) -> Charge:
+    """The price of everything that is asked, never below the true one: epsilons add up, else rhos, and deltas.
+
+    Asks that share a noise are added up as norms first: their number may be great.
+    """
+    norms: dict[int, tuple[Noise, int, int]] = {}
+    charges: list[Charge] = []
+    known: dict[Factor, Norms] = {}
+    for ask in asks:
+        moved = _moved(ask, known)
+        if ask.noise is None or moved is None:
+            charges.append(_repeated(_own_cost(ask), ask.times))
+            continue
+        _, l1, l2_squared = norms.get(id(ask.noise), (ask.noise, 0, 0))
+        norms[id(ask.noise)] = ask.noise, l1 + moved[0] * ask.times, l2_squared + moved[1] * ask.times
+    charges += [noise.cost(l1, l2_squared) for noise, l1, l2_squared in norms.values()]
+    if not charges:
+        raise InternalError("a release that asks nothing")
+    delta = sum((charge.delta for charge in charges), ZERO)
+    if all(charge.epsilon is not None for charge in charges):
+        epsilon = sum((charge.epsilon or ZERO for charge in charges), ZERO)
+        return Charge(epsilon, epsilon * epsilon / 2, delta)
+    return Charge.concentrated(sum((charge.rho for charge in charges), ZERO), delta)
+
+
+def _moved(ask: Ask[Any], known: dict[Factor, Norms]) -> Norms | None:
+    """How far one unit moves the exact answers, for queries whose whole price follows from that; else None."""
+    query, l1 = ask.query, ask.scan.l1
+    if isinstance(query, Table):
+        of_column = column_norms(query.query, known)
+        return l1 * of_column[0], l1 * l1 * of_column[1]
+    if isinstance(query, Present):
+        if not all(isinstance(factor, IdentityFactor) for factor in query.query.factors):
+            raise InternalError("distinct values add up to no other query")
+        return query.bound(l1), query.bound(l1) ** 2
+    if isinstance(query, Sketch | Projection) and query.rows > 0:
+        return query.rows * l1, query.rows * l1 * l1
+    if isinstance(query, Layers):
+        return query.nodes * l1, query.nodes * l1 * l1
+    if isinstance(query, Total | EveryKey | Candidate | Marginal):
+        return l1, l1 * l1
+    return None
+
+
+def _own_cost(ask: Ask[Any]) -> Charge:
+    """The price of one answer of the other queries."""
+    query, noise = ask.query, ask.noise
+    if isinstance(query, Within):
+        return Charge.pure(query.limit) if query.pure else Charge.concentrated(query.limit)
+    if isinstance(query, Choice):
+        loss = 2 * query.rate * ask.scan.l1
+        if loss <= 0:
+            raise InternalError("a choice without chance")
+        return Charge.pure(loss) if query.pure else Charge.concentrated(loss * loss / 8)
+    if isinstance(query, Gate) and noise is not None:
+        return _gate_cost(query, noise, ask.scan.l1 * UNITS)
+    if isinstance(query, Threshold) and noise is not None:
+        return _threshold_cost(query, noise)
+    raise InternalError("nobody knows the price of this question")
+
+
+def _gate_cost(gate: Gate, thresholds: Noise, step: int) -> Charge:
+    """One round: both scales' parts of epsilon, as one pure mechanism, and the measurement (docs/sparse_queries.md)."""
+    if {thresholds.kind, gate.question.kind} != {NoiseKind.LAPLACE}:
+        raise InternalError("the comparisons of a session have one-sided geometric noise")
+    compared = step / thresholds.parameter + step / gate.question.parameter
+    measured = gate.measured.cost(step, step * step)
+    if measured.epsilon is not None:
+        return Charge.pure(compared + measured.epsilon)
+    return Charge.concentrated(compared * compared / 2 + measured.rho)
+
+
+def _threshold_cost(query: Threshold, noise: Noise) -> Charge:
+    """The selecting count and the answers by their norms; the delta of groups that one unit makes (see key_delta)."""
+    bounds, answered = query.bounds, query.answered
+    if noise.kind is not query.answers.kind:
+        raise InternalError("a release has either Laplace or Gaussian noise")
+    costs = [noise.cost(bounds.l1, bounds.l2_squared)]
+    if answered:
+        costs.append(query.answers.cost(answered * bounds.rows, answered * bounds.rows**2))
+    delta = key_delta(noise, query.excess, bounds.groups)
+    if noise.kind is NoiseKind.GAUSSIAN:
+        return Charge.concentrated(sum((cost.rho for cost in costs), ZERO), delta)
+    epsilon = sum((cost.epsilon or ZERO for cost in costs), ZERO)
+    return Charge(epsilon, epsilon * epsilon / 2, delta)
+
+
+def _repeated(charge: Charge, times: int) -> Charge:
+    epsilon = None if charge.epsilon is None else charge.epsilon * times
+    return Charge(epsilon, charge.rho * times, charge.delta * times)

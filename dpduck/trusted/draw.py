@@ -1,0 +1,17 @@
+"""Draws noise: the only use of the samplers for answers that leave."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.trusted.discrete_gaussian import discrete_gaussian
+from dpduck.trusted.discrete_laplace import discrete_laplace
+from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.noise import Noise, NoiseKind
+
+
+def draw(noise: Noise, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    """Independent exact draws, shape (count,), a fresh array."""
+    sampler = discrete_laplace if noise.kind is NoiseKind.LAPLACE else discrete_gaussian
+    return sampler(noise.parameter, count, entropy)

@@ -1,0 +1,128 @@
+"""Computes what an analyst wrote over batches of rows, in a process that holds nothing else.
+
+This file is run by its path and imports nothing of dpduck, so that an engine's worker can be sent it as it is. The
+process has no environment, no file but its two pipes, and no way to open another one or a socket; its DuckDB reaches
+nothing outside itself. Whatever an expression does here, raise, crash, allocate or never return, is one answer to the
+process that asked: this batch failed. That process halves the batch (see workers).
+
+Frames on both pipes: one byte that says what follows, eight bytes of length, the bytes. P: a program as JSON; B: a
+batch as an Arrow stream; R: its result; F: it failed, in DuckDB's words where the program says that its rows are made
+up; S: the process is ready.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import struct
+import sys
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+BATCH = "dpduck_batch"
+HEAD = struct.Struct("<cQ")
+ORDINARY = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
+"""After these DuckDB is as it was; any other exception ends the process."""
+
+CONFIG: dict[str, Any] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "disabled_optimizers": "in_clause,common_subexpressions,statistics_propagation",
+    "arrow_large_buffer_size": "true",
+    "temp_directory": "",
+}
+
+
+def evaluate(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object], batch: pa.Table
+) -> pa.Table:
+    """Runs a program over a batch: one row for each row, in their order."""
+    connection.register(BATCH, batch)
+    try:
+        found: pa.Table = connection.sql(sql, params=parameters or None).to_arrow_table()
+    finally:
+        connection.unregister(BATCH)
+    if found.num_rows != batch.num_rows:
+        raise ValueError("a program answers every row once")
+    return found
+
+
+def opened(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
+    """A DuckDB in memory that reaches nothing outside itself, and whose settings stay as they are."""
+    limits: dict[str, Any] = {"threads": threads, "memory_limit": f"{memory >> 20}MiB"}
+    connection = duckdb.connect(":memory:", config=CONFIG | limits)
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def read_exactly(count: int) -> bytearray:
+    """The next bytes of standard input; ends the process where there are none left."""
+    found = bytearray(count)
+    view, filled = memoryview(found), 0
+    while filled < count:
+        read = os.readv(0, [view[filled:]])
+        if not read:
+            os._exit(0)
+        filled += read
+    return found
+
+
+def write_frame(kind: bytes, body: bytes | pa.Buffer) -> None:
+    """Writes one frame to standard output."""
+    for part in (HEAD.pack(kind, len(body)), body):
+        view = memoryview(part)
+        while view:
+            view = view[os.write(1, view) :]
+
+
+def table_bytes(table: pa.Table) -> pa.Buffer:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def seal(memory: int) -> None:
+    """Takes away memory beyond a limit, core files, and any further file or socket."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+
+
+def serve(threads: int, memory: int, limit: int) -> None:
+    """Answers frames until standard input ends; whatever is not an ordinary failure of an expression ends it, too."""
+    connection = opened(threads, memory)
+    warm = pa.table({"x": pa.array(["1"], pa.large_string())})
+    table_bytes(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
+    evaluate(connection, f"SELECT x = $p FROM {BATCH}", {"p": "1"}, warm)
+    seal(limit)
+    write_frame(b"S", b"")
+    sql, parameters, tells = "", {}, False
+    while True:
+        kind, length = HEAD.unpack(bytes(read_exactly(HEAD.size)))
+        body = read_exactly(length)
+        if kind == b"P":
+            program = json.loads(bytes(body))
+            sql, parameters, tells = program["sql"], program["parameters"], program["tells"]
+            continue
+        try:
+            batch = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+            answer = table_bytes(evaluate(connection, sql, parameters, batch))
+        except ORDINARY as error:
+            write_frame(b"F", str(error).encode() if tells else b"")
+            continue
+        write_frame(b"R", answer)
+
+
+if __name__ == "__main__":
+    os.chdir("/")
+    serve(*map(int, sys.argv[1:4]))

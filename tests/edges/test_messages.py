@@ -1,0 +1,43 @@
+"""Messages that made a reader hesitate: each names the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.edges.clinics import Clinic
+
+ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
+SAID = (
+    (f"{ASKED} wrad, count(*) FROM visits GROUP BY wrad", "accepted: ward (did you mean that?); all are sex, age"),
+    (f"{ASKED} sex, count(*) FORM visits GROUP BY sex", "accepted: FROM in place of FORM"),
+    (f"{ASKED} `sex`, count(*) FROM visits GROUP BY sex", 'accepted: double quotes around a name: "name"'),
+    ("ALTER PRIVACY POLICY ON visits SET DOMAIN wrad IN ('w0')", "accepted: ward (did you mean that?)"),
+    ("ALTER PRIVACY POLICY ON visits SET DOMAIN age RANGE 0 TO 98 STEP 5", "k at least 1: 0 TO 100"),
+    ("ALTER PRIVACY POLICY ON visits SET DOMAIN age RANGE 0 TO 98 STEP 0", "STEP 0 is not above 0"),
+    ("ALTER PRIVACY POLICY ON visits SET DOMAIN day RANGE '2013-01-01' TO '2014-01-01' STEP INTERVAL 7 DAYS",
+     "k at least 1: 2013-01-01 TO 2014-01-07"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "said"), SAID)
+def test_the_way_out_is_named(open_clinic: Callable[..., Clinic], statement: str, said: str) -> None:
+    """Typos with the nearest name, words of other dialects, and ends that a range could have."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.rows("ALTER TABLE visits ADD COLUMN day DATE")
+    clinic.protect()
+    assert said in clinic.refused(statement)
+
+
+def test_a_view_says_whose_rows_it_is_about(clinic: Clinic) -> None:
+    """The comment of a private view has its price, its privacy unit, MAX ROWS and what its domains leave out."""
+    clinic.dp(
+        "CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS SELECT ward, age, count(*) AS n FROM visits GROUP BY ALL"
+    )
+    comment = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'cube'")
+    assert comment.startswith("differentially private, epsilon = 1 (pure); privacy unit all rows of one")
+    assert "at most 4 counted" in comment
+    assert "by ward (6 values, without NULL and other values), age (10 values, without NULL" in comment
+    assert "ledger entry" in comment

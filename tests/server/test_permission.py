@@ -1,0 +1,73 @@
+"""Permission comes before existence: what a principal may not know of is not there, another's is not described."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dpduck
+from dpduck.server.audit import NoAudit
+from dpduck.server.house import open_house
+from dpduck.server.limits import Limits
+from dpduck.server.principals import PrincipalBook
+from dpduck.server.vault import LocalVault
+from dpduck.trusted.secrets_file import SecretsFile
+from tests.edges.clinics import Clinic
+from tests.server.served import Served, ask, make_clinic
+
+HIV = "CREATE PRIVACY POLICY ON hiv (PRIVACY UNIT pid MAX ROWS 1, BUDGET (epsilon = 1), DOMAIN positive IN (0, 1))"
+FORMS = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) {0}, count(*) AS n FROM {1} GROUP BY {0}",
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits "
+    "JOIN {1} ON patient = {0} GROUP BY sex",
+    "CREATE PRIVATE VIEW v OPTIONS (epsilon = 0.01) AS SELECT {0}, count(*) AS n FROM {1} GROUP BY {0}",
+    "CREATE PRIVATE TABLE v OPTIONS (epsilon = 0.01, mechanism = 'mwem', rows = 10) AS SELECT {0} FROM {1} "
+    "WORKLOAD MARGINALS (1)",
+    "CREATE PRIVATE HISTOGRAM h OPTIONS (epsilon = 0.01, delta = 1e-9, queries = 5) ON {1} ({0})",
+)
+
+
+def opened(folder: Path) -> Served:
+    """The clinic with a table that alice may not ask about, and one without a policy."""
+    database = make_clinic(folder)
+    with dpduck.connect(database) as connection:
+        clinic = Clinic(connection)
+        connection.execute(
+            "CREATE TABLE hiv AS SELECT range AS pid, range % 2 AS positive, 'x' AS remark FROM range(9)"
+        )
+        clinic.dp(HIV)
+    book = PrincipalBook(SecretsFile.open(database.with_name("clinic_private_secrets"), create=False))
+    tokens = {"alice": book.add("alice", None, ["visits"]), "bob": book.add("bob")}
+    house = open_house(database, None, NoAudit(), Limits(), vault=LocalVault(database))
+    return Served(database, house, tokens, folder / "none")
+
+
+def test_names_cannot_be_tried_out(tmp_path: Path, state_directory: Path) -> None:
+    """A table without a policy is refused as one that is not there; of another's table no column is told."""
+    served = opened(tmp_path)
+    try:
+        for form in FORMS:
+            for explain in (False, True):
+                texts = {}
+                for table in ("secret", "nosuch", "private.dpduck.releases", "private.main.nosuch", "main.secret"):
+                    statement = form.format("word", table)
+                    sql = f"FROM dp_explain($e$ {statement} $e$)" if explain else ask(statement)
+                    if explain and "PRIVATE VIEW" in form:
+                        continue
+                    told = served.refused("alice", sql)
+                    texts[table] = told.replace(table, "NAME")
+                assert len(set(texts.values())) <= 1, texts
+                for column in ("nosuchcol", "remark", "positive"):
+                    statement = form.format(column, "hiv")
+                    sql = f"FROM dp_explain($e$ {statement} $e$)" if explain else ask(statement)
+                    told = served.refused("alice", sql)
+                    assert told == "alice may not ask about 'hiv'; accepted: visits", told
+        told = served.refused("bob", ask(FORMS[0].format("nosuchcol", "hiv")))
+        assert "pid, positive" in told, "who may ask is told what there is"
+        raw = served.refused("bob", ask(FORMS[0].format("word", "secret")))
+        assert raw.endswith(": there is no table 'secret'; accepted: a table with a policy, or a declared public one")
+    finally:
+        served.house.close()
+    with dpduck.connect(served.database) as connection:
+        assert "has no privacy policy" in Clinic(connection).refused(FORMS[0].format("word", "secret")), (
+            "the owner's own"
+        )

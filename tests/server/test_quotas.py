@@ -1,0 +1,128 @@
+"""Nobody takes what is others': views, releases, results and room for them, each principal a share."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from dpduck.errors import DpduckError, Refusal
+from dpduck.server.audit import NoAudit
+from dpduck.server.house import open_house
+from dpduck.server.kept import YOUNG, Kept
+from dpduck.server.limits import Limits, Quota, parse_size
+from dpduck.server.sizes import Size
+from dpduck.server.vault import LocalVault
+from tests.server.served import ask, count, open_served
+from tests.server.test_runners import JOIN
+
+WIDE = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10),
+    DOMAIN sex IN (0, 1), DOMAIN age RANGE 0 TO 200000 STEP 1, DOMAIN ward FROM wards.name)"""
+COUNT = "AS SELECT {column}, count(*) AS n FROM visits GROUP BY {column}"
+BIG = "CREATE PRIVATE VIEW big{0} OPTIONS (epsilon = 0.001, refresh = '{0}') " + COUNT.format(column="age")
+SMALL = "CREATE PRIVATE VIEW small{0} OPTIONS (epsilon = 0.01) " + COUNT.format(column="{0}")
+
+
+def test_views_of_one_leave_room_for_others(tmp_path: Path, state_directory: Path) -> None:
+    """Large views at a small price: refused before the charge, others make theirs and join, and it starts again."""
+    limits = Limits(seconds=60, rows=1_000_000, memory=parse_size("64MB"), views_each=5)
+    opened = open_served(tmp_path, limits, WIDE)
+    try:
+        made = 0
+        for number in range(6):
+            try:
+                opened.rows("bob", ask(BIG.format(number)))
+                made += 1
+            except DpduckError as error:
+                assert "bytes already; accepted: at most 5 of 8000000 bytes; DROP PRIVATE VIEW makes room" in str(error)
+        assert made == 3, "each has 3.2 MB"
+        told = opened.refused("bob", f"/* a remark */ {ask('/* of mine */ ' + BIG.format(9))}")
+        assert told.startswith("bob has 3 private views of ")
+        assert opened.rows("alice", ask(SMALL.format("sex"))) == [("private.smallsex is ready",)]
+        joined = "SELECT count(*) FROM smallsex AS a JOIN ward_cube AS b ON a.sex = b.sex"
+        assert opened.rows("alice", joined) == [(14,)]
+        assert opened.rows("bob", count("ward", "0.01"))
+        opened.rows("bob", ask("DROP PRIVATE VIEW big0"))
+        assert opened.rows("bob", ask(SMALL.format("ward"))) == [("private.smallward is ready",)]
+    finally:
+        opened.house.close()
+    house = open_house(
+        opened.database, None, NoAudit(), Limits(memory=parse_size("16MB")), vault=LocalVault(opened.database)
+    )
+    try:
+        bob = house.book.named("bob")
+        assert house.gate.left_out() == ["big2"], "the owner's come first, then older ones"
+        with pytest.raises(
+            Refusal, match="'big2' was left out: the server has no room for more private views; accepted: "
+        ):
+            house.gate.admit(bob, "FROM big2")
+        with pytest.raises(Refusal, match="accepted: "):
+            house.gate.admit(bob, ask(SMALL.format("ward").replace("smallward", "another")))
+        house.gate.admit(bob, ask("DROP PRIVATE VIEW big1"))
+        assert house.gate.left_out() == [] and house.gate.admit(bob, "FROM big2") == "FROM memory.main.big2"
+    finally:
+        house.close()
+
+
+def test_the_number_of_views_is_bounded(tmp_path: Path, state_directory: Path) -> None:
+    """Views cost nothing where their release is there already: so there are so many, and a dropped one makes room."""
+    opened = open_served(tmp_path, Limits(views_each=1))
+    try:
+        opened.rows("bob", ask(SMALL.format("sex")))
+        again = SMALL.format("sex").replace("smallsex", "again")
+        assert "at most 1 of" in opened.refused("bob", ask(again))
+        assert opened.rows("alice", ask(again)) == [("private.again is ready",)]
+        opened.rows("bob", ask("DROP PRIVATE VIEW smallsex"))
+        opened.rows("bob", ask(again.replace("again", "third")))
+    finally:
+        opened.house.close()
+
+
+@pytest.mark.parametrize(("quota", "what"), [(Quota(releases=2), "2 releases"), (Quota(rows=8), "8 rows")])
+def test_releases_of_one_are_bounded(tmp_path: Path, state_directory: Path, quota: Quota, what: str) -> None:
+    """The store grows by what was paid for, however little: at so many releases or rows nothing new is charged."""
+    opened = open_served(tmp_path, quota=quota)
+    try:
+        first = opened.rows("bob", count("ward", "0.001"))
+        opened.rows("bob", count("sex", "0.001"))
+        assert opened.refused("bob", count("age", "0.001")).startswith(f"bob keeps {what} in the store already")
+        assert opened.rows("bob", count("ward", "0.001")) == first, "what was asked before is answered"
+        assert opened.rows("alice", count("age", "0.001"))
+    finally:
+        opened.house.close()
+
+
+def test_results_that_are_kept_are_ones_own(tmp_path: Path, state_directory: Path) -> None:
+    """Wide results of one go by bytes, that principal's oldest first; others' joins find room."""
+    opened = open_served(tmp_path, Limits(seconds=60, memory=parse_size("64MB")))
+    try:
+        columns = ", ".join(f"hash(a.range + {number}) AS c{number}" for number in range(30))
+        for rows in range(10_000, 10_012):
+            opened.sql("alice", f"SELECT {columns} FROM range({rows}) AS a")
+            assert opened.rows("bob", JOIN) == [(10,)]
+        assert "the result is too large; accepted: at most 4000000 bytes" in opened.refused(
+            "alice", f"SELECT {columns} FROM range(30000) AS a"
+        )
+    finally:
+        opened.house.close()
+
+
+def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One's own oldest; of others only what is not young, and only where all together are too many."""
+    limits = Limits(kept=4, kept_each=2)
+    kept, one = Kept(limits), Size(1, 1, 1)
+    for key in ("a1", "a2"):
+        assert kept.room_for("alice", one) == []
+        kept.enter("alice", key, one)
+    assert kept.used("a1") and not kept.used("b1")
+    assert kept.room_for("alice", one) == ["a2"], "the longest unused of her own"
+    kept.enter("alice", "a3", one)
+    for key in ("b1", "b2"):
+        assert kept.room_for("bob", one) == []
+        kept.enter("bob", key, one)
+    assert kept.room_for("carol", one) == [], "young answers of others stay"
+    now = time.monotonic()
+    monkeypatch.setattr("dpduck.server.kept.time.monotonic", lambda: now + 2 * YOUNG)
+    assert kept.room_for("carol", one) == ["a1"]
+    assert kept.unread() == ["a3", "b1", "b2"]

@@ -1,0 +1,65 @@
+"""What the server says of itself: ends of tokens, newer files, shares that are left, comments of views."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpduck.errors import DpduckError, PermissionRefusal, StoreError
+from dpduck.server.principals import PrincipalBook, parse_until
+from dpduck.server.vault import LocalVault
+from dpduck.trusted.secrets_file import SecretsInMemory
+from tests.server.served import Served, count, make_clinic
+
+
+def test_a_token_may_end() -> None:
+    """Up to its last moment it is a token, then nobody's; a connection of before ends with it."""
+    book, now = PrincipalBook(SecretsInMemory()), datetime.now(UTC)
+    good, past = book.add("alice", until=now + timedelta(hours=1)), book.add("bob", until=now - timedelta(seconds=1))
+    assert book.authenticate(good) == book.named("alice")
+    assert book.authenticate(past) is None
+    with pytest.raises(PermissionRefusal, match="revoked, or the token has ended; accepted: a token that is in force"):
+        book.named("bob")
+    assert [principal.until for principal in book.all()] == [now + timedelta(hours=1), now - timedelta(seconds=1)]
+    alice = book.named("alice")
+    assert alice.in_force(now) and not alice.in_force(now + timedelta(hours=2))
+    with pytest.raises(DpduckError, match="'soon' is no date; accepted: 2027-01-31"):
+        parse_until("soon")
+
+
+def test_a_file_of_a_newer_duckdb_is_named(
+    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What 1.5 says of a file of 2.0, in words that tell what to do."""
+    database = make_clinic(tmp_path)
+    said = "Trying to read a database file with version number 999, but we can only read versions between 64 and 68."
+
+    def refused(*_given: object, **_options: object) -> None:
+        raise duckdb.IOException(f"IO Error: {said}")
+
+    monkeypatch.setattr("dpduck.server.vault.duckdb.connect", refused)
+    with pytest.raises(StoreError, match=f"by a newer DuckDB than {duckdb.__version__}, which serves it; accepted: a"):
+        LocalVault(database)
+
+
+def test_a_principal_sees_what_is_left_of_a_share(served: Served) -> None:
+    """Half of a budget of 10 is 5, less what was asked; without a share it is what the budget has left."""
+    seen = "SELECT budget - spent = remaining, remaining, share FROM dp_budget()"
+    assert served.rows("alice", seen) == [(True, 5.0, 0.5)]
+    served.rows("alice", count("ward", "0.25"))
+    assert served.rows("alice", seen) == [(True, 4.75, 0.5)]
+    (left,) = served.rows("bob", "SELECT remaining, share FROM dp_budget()")
+    assert left == (7.75, None)
+
+
+def test_comments_do_not_number_the_ledger(served: Served) -> None:
+    """The number of a ledger's entry is told to the owner alone, in comments as in dp_releases()."""
+    comments = served.rows("bob", "SELECT comment FROM duckdb_tables()")
+    assert len(comments) == 2
+    assert all("epsilon = 1 (pure); privacy unit" in comment and "; strategy" in comment for (comment,) in comments)
+    assert not any("ledger" in comment for (comment,) in comments)
+    vault = served.house.vault
+    assert isinstance(vault, LocalVault) and "ledger entry" in str(vault.view_with_entry("ages").comment)
