@@ -1,9 +1,10 @@
 """Which conditions the database's own process may evaluate: comparisons of stored columns with constants.
 
-A condition is plain where it is made of AND, OR, NOT and brackets over comparisons of a stored column with a literal
-of its own kind, or with a stored column of the same type: nothing is cast, computed or called, so nothing can raise,
-allocate or take long. All else that an analyst wrote is left to a worker process. What this reads is the very text
-that would run; whatever it does not know is not plain.
+A condition is plain where it is made of AND, OR, NOT, TRY and brackets over comparisons of a stored column with a
+literal of its own kind, or with a stored column of the same type, and of LIKE of a stored text and a literal whose only
+wildcard is %, which DuckDB matches in one pass: nothing is cast or computed, so nothing can raise, allocate or take
+long. All else that an analyst wrote is left to a worker process. What this reads is the very text that would run;
+whatever it does not know is not plain.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _ANY_TOKEN = re.compile(
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
 _COMPARES = frozenset(("=", "<>", "!=", "<", ">", "<=", ">="))
 _LARGEST_LITERAL = 9
+_LONGEST_PATTERN = 100
 Types = Mapping[str, str]
 
 
@@ -134,6 +136,8 @@ class _Reader:
         if column is not None:
             self._compared(column)
             return
+        if self._word("TRY") and self._peek()[1] != "(":
+            raise _NotPlain
         if self._sign("("):
             self.condition()
             self._expect(")")
@@ -167,12 +171,21 @@ class _Reader:
                 self._operand(type_name)
             self._expect(")")
             return
+        if self._word("LIKE"):
+            self._pattern(type_name)
+            return
         if negated:
             raise _NotPlain
         if self._peek()[1] in _COMPARES:
             self._place += 1
             self._operand(type_name)
         elif type_name != "BOOLEAN":
+            raise _NotPlain
+
+    def _pattern(self, type_name: str) -> None:
+        """A short pattern for a text, without the wildcard _ that would be tried at every place."""
+        kind, text = self._next()
+        if type_name != "VARCHAR" or kind != "text" or "_" in text or len(text) > _LONGEST_PATTERN:
             raise _NotPlain
 
     def _after_is(self, type_name: str) -> None:

@@ -23,6 +23,9 @@ import duckdb
 import pyarrow as pa
 
 BATCH = "dpduck_batch"
+CHUNK = 30_720
+"""Rows that one thread takes at a time."""
+
 HEAD = struct.Struct("<cQ")
 ORDINARY = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
 """After these DuckDB is as it was; any other exception ends the process."""
@@ -62,32 +65,50 @@ def opened(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def read_exactly(count: int) -> bytearray:
-    """The next bytes of standard input; ends the process where there are none left."""
-    found = bytearray(count)
-    view, filled = memoryview(found), 0
-    while filled < count:
+class Room:
+    """Keeps one piece of memory for frame after frame: new memory costs more than the bytes that are put there."""
+
+    def __init__(self) -> None:
+        self._memory = pa.allocate_buffer(0)
+
+    def of(self, count: int) -> memoryview:
+        """Memory for so many bytes; what was there before is written over."""
+        if self._memory.size < count:
+            self._memory = pa.allocate_buffer(count)
+        return memoryview(self._memory)[:count]
+
+    def stream(self, table: pa.Table) -> memoryview:
+        """A table as an Arrow stream, in chunks that threads can share."""
+        counter = pa.MockOutputStream()
+        write_stream(counter, table)
+        found = self.of(counter.size())
+        with pa.FixedSizeBufferWriter(self._memory) as sink:
+            write_stream(sink, table)
+        return found
+
+
+def write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
+    """Writes a table as an Arrow stream."""
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=CHUNK)
+
+
+def read_exactly(view: memoryview) -> None:
+    """Fills memory from standard input; ends the process where nothing is left."""
+    filled = 0
+    while filled < len(view):
         read = os.readv(0, [view[filled:]])
         if not read:
             os._exit(0)
         filled += read
-    return found
 
 
-def write_frame(kind: bytes, body: bytes | pa.Buffer) -> None:
+def write_frame(kind: bytes, body: bytes | memoryview) -> None:
     """Writes one frame to standard output."""
     for part in (HEAD.pack(kind, len(body)), body):
         view = memoryview(part)
         while view:
             view = view[os.write(1, view) :]
-
-
-def table_bytes(table: pa.Table) -> pa.Buffer:
-    """A table as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
 
 
 def seal(memory: int) -> None:
@@ -102,21 +123,24 @@ def serve(threads: int, memory: int, limit: int) -> None:
     """Answers frames until standard input ends; whatever is not an ordinary failure of an expression ends it, too."""
     connection = opened(threads, memory)
     warm = pa.table({"x": pa.array(["1"], pa.large_string())})
-    table_bytes(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
+    asked, answered, head = Room(), Room(), memoryview(bytearray(HEAD.size))
+    answered.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
     evaluate(connection, f"SELECT x = $p FROM {BATCH}", {"p": "1"}, warm)
     seal(limit)
     write_frame(b"S", b"")
     sql, parameters, tells = "", {}, False
     while True:
-        kind, length = HEAD.unpack(bytes(read_exactly(HEAD.size)))
-        body = read_exactly(length)
+        read_exactly(head)
+        kind, length = HEAD.unpack(head)
+        body = asked.of(length)
+        read_exactly(body)
         if kind == b"P":
             program = json.loads(bytes(body))
             sql, parameters, tells = program["sql"], program["parameters"], program["tells"]
             continue
         try:
             batch = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
-            answer = table_bytes(evaluate(connection, sql, parameters, batch))
+            answer = answered.stream(evaluate(connection, sql, parameters, batch))
         except ORDINARY as error:
             write_frame(b"F", str(error).encode() if tells else b"")
             continue

@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dpduck.errors import InternalError
-from dpduck.trusted.worker import HEAD, table_bytes
+from dpduck.trusted.worker import HEAD, Room
 
 COMMAND = (sys.executable, "-I", str(Path(__file__).with_name("worker.py")))
 MEMORY = 1 << 30
@@ -73,6 +73,7 @@ class Worker:
         os.set_blocking(self._output, False)
         self._program: Program | None = None
         self._ready = False
+        self._room = Room()
         self.said = ""
 
     def prepare(self, program: Program) -> None:
@@ -88,18 +89,18 @@ class Worker:
 
     def send(self, batch: pa.Table) -> None:
         """Sends a batch; its answer is waited for by `receive`."""
-        self._write(b"B", table_bytes(batch), time.monotonic() + _seconds(batch))
+        self._write(b"B", self._room.stream(batch), time.monotonic() + _seconds(batch))
 
     def receive(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
         """The answer to the batch that was sent last; None where it failed and the process lives on."""
         kind, body = self._frame(time.monotonic() + _seconds(batch))
         if kind == b"F":
-            self.said = body.decode(errors="replace")
+            self.said = body.to_pybytes().decode(errors="replace")
             return None
         if kind != b"R":
             raise WorkerFailed
         try:
-            found = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+            found = pa.ipc.open_stream(body).read_all()
         except pa.ArrowException:
             raise WorkerFailed from None
         if found.num_rows != batch.num_rows or found.schema.remove_metadata() != schema:
@@ -119,7 +120,7 @@ class Worker:
         """Whether the process runs."""
         return self._process.poll() is None
 
-    def _write(self, kind: bytes, body: bytes | pa.Buffer, deadline: float) -> None:
+    def _write(self, kind: bytes, body: bytes | memoryview, deadline: float) -> None:
         for part in (HEAD.pack(kind, len(body)), body):
             view = memoryview(part)
             while view:
@@ -130,14 +131,14 @@ class Worker:
                 except OSError:
                     raise WorkerFailed from None
 
-    def _frame(self, deadline: float) -> tuple[bytes, bytearray]:
-        kind, length = HEAD.unpack(bytes(self._read(HEAD.size, deadline)))
+    def _frame(self, deadline: float) -> tuple[bytes, pa.Buffer]:
+        kind, length = HEAD.unpack(self._read(HEAD.size, deadline))
         if length > ADDRESS_SPACE:
             raise WorkerFailed
         return kind, self._read(length, deadline)
 
-    def _read(self, count: int, deadline: float) -> bytearray:
-        found = bytearray(count)
+    def _read(self, count: int, deadline: float) -> pa.Buffer:
+        found = pa.allocate_buffer(count)
         view, filled = memoryview(found), 0
         while filled < count:
             try:

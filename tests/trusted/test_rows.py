@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -67,6 +68,9 @@ def counted(connection: duckdb.DuckDBPyConnection, source: Source, unit: str | N
         '"r0"."tags" IS NULL',
         "\"r0\".\"note\" IS NOT DISTINCT FROM 'it''s'",
         '"r0"."big" = "r0"."big"',
+        '"r0"."note" LIKE \'a%b\'',
+        "(try(\"r0\".\"note\" NOT LIKE '%it''s%'))",
+        'try("r0"."unit" > 1) AND NOT try(("r0"."unit" < 9))',
     ],
 )
 def test_comparisons_of_stored_columns_are_plain(condition: str) -> None:
@@ -82,9 +86,17 @@ def test_comparisons_of_stored_columns_are_plain(condition: str) -> None:
         '"r0"."unit" = \'1\'',
         '"r0"."unit" + 1 > 2',
         "error('x')",
-        '"r0"."note" LIKE \'a%\'',
+        '"r0"."note" LIKE \'a_\'',
+        '"r0"."note" ILIKE \'a%\'',
+        "\"r0\".\"note\" LIKE 'a%' ESCAPE '!'",
+        '"r0"."note" LIKE "r0"."note"',
+        '"r0"."unit" LIKE \'1%\'',
+        f'"r0"."note" LIKE \'{"a" * 100}\'',
         '"r0"."unit" = "r0"."note"',
-        'try("r0"."unit" > 1)',
+        'try(CAST("r0"."note" AS INTEGER) > 1)',
+        "try",
+        'try "r0"."unit" > 1',
+        "try()",
         '"r0"."tags" = "r0"."tags"',
         '"r0"."unit" IN (SELECT 1)',
         '"r0"."other" = 1',
@@ -106,6 +118,26 @@ def test_comparisons_of_stored_columns_are_plain(condition: str) -> None:
 def test_all_else_is_not_plain(condition: str) -> None:
     """What the reader does not know goes to a worker."""
     assert not is_plain(condition, TYPES)
+
+
+PIECES = ("", "a", "ab", "aab", "é", "\\", "'", "\n", "\x00", "*", "%", "_", "\U0001f986", "a" * 300)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_plain_patterns_match_any_text_and_never_raise(seed: int) -> None:
+    """With every optimizer pass on and statistics present, LIKE says of odd texts what a regular expression says."""
+    rng = np.random.default_rng(seed)
+    texts = ["".join(rng.choice(PIECES, size=4)) for _ in range(100)]
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT unnest(?) AS note", [[*texts, None]])
+        for _ in range(30):
+            pattern = "".join(rng.choice([*PIECES[:-1], "%", "%"], size=rng.integers(0, 6))).replace("_", "")
+            quoted = pattern.replace("'", "''")
+            condition = f'"r0"."note" LIKE \'{quoted}\''
+            assert is_plain(condition, TYPES)
+            found = connection.execute(f'SELECT note FROM t AS "r0" WHERE {condition}').fetchall()
+            expected = re.compile(".*".join(map(re.escape, pattern.split("%"))), re.DOTALL)
+            assert sorted(text for (text,) in found) == sorted(text for text in texts if expected.fullmatch(text))
 
 
 def test_a_condition_of_an_inner_join_moves_behind_it() -> None:
