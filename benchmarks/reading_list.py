@@ -11,7 +11,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 CLAIM = {
     "the order of a release, prices, the door": (
-        "trusted/door trusted/ask trusted/column_norms trusted/noise trusted/key_delta trusted/answers trusted/draw "
+        "trusted/door trusted/ask trusted/operators trusted/noise trusted/key_delta trusted/answers trusted/draw "
         "trusted/reader edges/releaser"
     ),
     "integers to counts": (
@@ -23,7 +23,7 @@ CLAIM = {
     "counts to noisy answers": (
         "trusted/measure trusted/distinct trusted/publish_keys trusted/interrogation trusted/session_gate "
         "trusted/lazy_histogram trusted/keyed_noise trusted/projection trusted/count_sketch trusted/summary_sampler "
-        "trusted/range_nodes edges/sessions workload/margin_tree workload/kronecker "
+        "trusted/range_nodes edges/sessions "
         "workload/families workload/dyadic workload/sign_hash"
     ),
     "the ledger": (

@@ -19,7 +19,7 @@ from dpduck.planning.plan import noisy_queries
 from dpduck.trusted.ask import Ask, IntegerArray, Present, Scan, Table
 from dpduck.trusted.door import Door
 from dpduck.trusted.noise import Noise
-from dpduck.workload.kronecker import KroneckerQuery
+from dpduck.trusted.operators import KroneckerQuery
 
 Recheck = Callable[[duckdb.DuckDBPyConnection, Planned], None]
 

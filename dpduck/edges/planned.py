@@ -25,7 +25,7 @@ from dpduck.recovery.range_recovery import recover_sets
 from dpduck.recovery.recover import recover, recover_linearly
 from dpduck.recovery.treatment import treated
 from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.kronecker import IdentityFactor
+from dpduck.trusted.operators import IdentityFactor
 from dpduck.workload.marginals import MarginalWorkload
 from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
 

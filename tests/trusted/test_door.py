@@ -37,11 +37,11 @@ from dpduck.trusted.key_counts import KeyCounts, KeyJob
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.mixed_radix import MixedRadix
 from dpduck.trusted.noise import Noise, NoiseKind
+from dpduck.trusted.operators import CentredFactor, KroneckerQuery
 from dpduck.trusted.session_gate import GateLaw
 from dpduck.trusted.workers import Workers
 from dpduck.workload.dyadic import Axis
 from dpduck.workload.families import Family
-from dpduck.workload.kronecker import CentredFactor, KroneckerQuery
 from tests.trusted.doors import door_over, key_ask, price_of, scan_of
 from tests.trusted.keyed import job_of, plan_of
 
