@@ -35,9 +35,9 @@ from dpduck.summaries.moments import noise_variance
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.range_nodes import node_sensitivity, sparse_counts
+from dpduck.trusted.range_nodes import sparse_counts
 from dpduck.trusted.summary_sampler import SparseCounts, draw_summary
-from dpduck.workload.dyadic import Axis
+from dpduck.workload.dyadic import Axis, node_sensitivity
 
 CELLS = 1_000_000
 EPSILON = Fraction(1, 10)

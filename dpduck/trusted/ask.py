@@ -25,7 +25,7 @@ from dpduck.trusted.mixed_radix import MixedRadix
 from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.trusted.operators import IdentityFactor, KroneckerQuery, Norms
 from dpduck.trusted.summary_sampler import NoisySummary
-from dpduck.workload.dyadic import Axis
+from dpduck.workload.dyadic import Axis, node_sensitivity
 from dpduck.workload.families import Family
 
 Answer = TypeVar("Answer")
@@ -101,7 +101,7 @@ class Layers(Query[NoisySummary]):
     @property
     def nodes(self) -> int:
         """How many nodes one row adds 1 or -1 to."""
-        return prod(1 if axis is None else axis.per_row for axis in self.axes)
+        return node_sensitivity(self.axes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,10 @@ has one number: level by level from the leaves, offsets[l] + i. A Haar axis has 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,3 +65,8 @@ class Axis:
         level = step + self.first_level
         numbers = (wide >> level) + self.offsets[step]
         return numbers, 1 - 2 * ((wide >> (level - 1)) & 1) if self.shape == "haar" else None
+
+
+def node_sensitivity(axes: Iterable[Axis | None]) -> int:
+    """L1 sensitivity of one row: it has coefficient 1 or -1 in so many nodes; None for an attribute without nodes."""
+    return prod(1 if axis is None else axis.per_row for axis in axes)
