@@ -30,11 +30,12 @@ from dpduck.planning.choose import plan_workload
 from dpduck.planning.direct import direct_sources
 from dpduck.planning.plan import Plan
 from dpduck.recovery.recover import recover
-from dpduck.strategies.fourier import HadamardFactor, padded
+from dpduck.strategies.fourier import padded
 from dpduck.trusted.discrete_gaussian import discrete_gaussian
 from dpduck.trusted.discrete_laplace import discrete_laplace
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.noise import NoiseKind, noise_variance
+from dpduck.trusted.operators import HadamardFactor
 from dpduck.workload.marginals import MarginalWorkload
 
 FloatArray = NDArray[np.float64]

@@ -43,8 +43,9 @@ from dpduck.synthetic.multiplicative import replayed
 from dpduck.synthetic.mwem import Method, Pool
 from dpduck.synthetic.schedule import SURVIVING, Schedule, mean_absolute, predicted_error, queries_rounds, rounds_of
 from dpduck.synthetic.tables import fit_tables
+from dpduck.synthetic.workloads import parities
 from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.families import Family, parities
+from dpduck.workload.families import Family
 from dpduck.workload.marginals import MarginalWorkload
 
 TABLES = ("mildew", "rochdale", "czech")

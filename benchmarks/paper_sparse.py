@@ -28,16 +28,16 @@ import numpy as np
 from matplotlib import pyplot
 
 from dpduck.frontend.summary import Summary
-from dpduck.summaries.consistency import with_parents
+from dpduck.summaries.consistency import places_of, with_parents
 from dpduck.summaries.design import designed
 from dpduck.summaries.estimators import EstimatedSummary, estimated, with_priorities
 from dpduck.summaries.moments import noise_variance
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.range_nodes import node_sensitivity, sparse_counts
+from dpduck.trusted.range_nodes import sparse_counts
 from dpduck.trusted.summary_sampler import SparseCounts, draw_summary
-from dpduck.workload.dyadic import Axis
+from dpduck.workload.dyadic import Axis, node_sensitivity
 
 CELLS = 1_000_000
 EPSILON = Fraction(1, 10)
@@ -140,7 +140,7 @@ def dyadic_errors(table: np.ndarray, repetitions: int, rng: np.random.Generator)
     for number in range(repetitions):
         noisy = draw_summary(sparse_counts(exact, axes, radix), design.plan, operating_system_entropy())
         for kind, chosen in enumerate((noisy, with_parents(noisy, radix, axes))):
-            levels, nodes = axis.places(chosen.positions[0])
+            levels, nodes = places_of(axis, chosen.positions[0])
             for place, length in enumerate(LENGTHS):
                 starts = rng.integers(0, len(table) - length + 1, RANGES)
                 truth = total[starts + length] - total[starts]

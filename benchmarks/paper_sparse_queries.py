@@ -34,7 +34,8 @@ from dpduck.trusted.lazy_histogram import open_histogram
 from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.trusted.projection import draw_coefficients, measure_projection
 from dpduck.trusted.session_gate import SessionGate, draw_thresholds
-from dpduck.workload.sign_hash import elements_of, evaluate, signs
+from dpduck.workload.sign_hash import evaluate
+from tests.workload.sign_oracle import elements_of, signs
 
 ENTROPY = operating_system_entropy()
 KEYS, TOTAL, QUERIES, BETA, ROWS = 1000, 100_000, 200, 0.05, 4096

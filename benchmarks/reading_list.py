@@ -11,19 +11,19 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 CLAIM = {
     "the order of a release, prices, the door": (
-        "trusted/door trusted/ask trusted/column_norms trusted/noise trusted/key_delta trusted/answers trusted/draw "
+        "trusted/door trusted/ask trusted/operators trusted/noise trusted/key_delta trusted/answers trusted/draw "
         "trusted/reader edges/releaser"
     ),
     "integers to counts": (
         "trusted/counting_stage trusted/bounding_sql trusted/contribution trusted/contribution_sql "
-        "trusted/counting_job trusted/counting trusted/key_job trusted/key_counting trusted/key_counts "
+        "trusted/counting_job trusted/counting trusted/key_counting trusted/key_counts "
         "trusted/exact_counts"
     ),
     "rows to integers, whatever one row does": "trusted/scan trusted/workers trusted/worker trusted/memory_limit",
     "counts to noisy answers": (
         "trusted/measure trusted/distinct trusted/publish_keys trusted/interrogation trusted/session_gate "
         "trusted/lazy_histogram trusted/keyed_noise trusted/projection trusted/count_sketch trusted/summary_sampler "
-        "trusted/range_nodes edges/sessions workload/margin_tree workload/kronecker "
+        "trusted/range_nodes edges/sessions "
         "workload/families workload/dyadic workload/sign_hash"
     ),
     "the ledger": (
@@ -46,23 +46,31 @@ ROWS = {
     "what the database evaluates, and what a worker": (
         "trusted/rows trusted/row_program trusted/plain trusted/plain_plans trusted/try_results"
     ),
-    "what may run over one row": (
-        "frontend/allowlist frontend/argument_rules frontend/conditions frontend/duckdb_tree frontend/plain_atoms "
-        "frontend/binding frontend/limits frontend/sparse_keys frontend/private_keys "
-        "frontend/computed_types"
-    ),
+    "what may run over one row": "trusted/row_functions frontend/sparse_keys",
     "whose row it is, and how often": (
-        "frontend/scope frontend/row_source frontend/row_sql frontend/row_tree frontend/join frontend/private_join "
-        "frontend/private_relation frontend/union_all frontend/per_unit frontend/public_table "
-        "frontend/public_subqueries frontend/common_tables "
-        "frontend/row_parts frontend/analyse frontend/price frontend/unit_lookup"
+        "frontend/row_source frontend/row_sql frontend/row_tree frontend/private_join frontend/private_relation "
+        "frontend/union_all frontend/per_unit frontend/row_parts frontend/unit_lookup"
     ),
     "facts that are taken for public": (
-        "edges/catalog edges/sandbox edges/shadows edges/policy_changes edges/policy_store edges/counting_jobs "
-        "edges/roots"
+        "edges/catalog edges/stored_tables edges/policy_changes edges/policy_store edges/counting_jobs"
     ),
 }
-OTHERS = {"shown to the owner alone": "trusted/owner_check", "a fault is a wrong answer": "trusted/mixed_radix"}
+OTHERS = {
+    "shown to the owner alone": "trusted/owner_check",
+    "a fault is a wrong answer": (
+        "trusted/mixed_radix frontend/analyse frontend/scope frontend/common_tables frontend/public_subqueries"
+    ),
+    "expressions: refuses early what trusted/row_functions refuses of the text that runs": (
+        "frontend/allowlist frontend/argument_rules frontend/plain_atoms frontend/binding frontend/computed_types "
+        "frontend/limits frontend/conditions edges/duckdb_tree"
+    ),
+    "public tables: edges/catalog requires them public, trusted/counting_job and rows bound their copies": (
+        "frontend/join frontend/public_table"
+    ),
+    "prices and groups: the door refuses what costs more than is charged": "frontend/price frontend/private_keys",
+    "never sees a private row": "edges/sandbox",
+    "what reads rows finds built-in functions alone (trusted/reader)": "edges/shadows edges/roots",
+}
 PARTS = {
     "the claim": CLAIM,
     "copies": COPIES,

@@ -18,8 +18,8 @@ STATIONS = (
 ORDER = dict.fromkeys(VALUES, 0) | {station: rank for rank, station in enumerate(STATIONS, start=1)}
 ORDER["__init__"] = ORDER["__main__"] = ORDER["edges"]
 PUBLIC_NUMBERS = ("strategies", "planning", "recovery")
-"""Stations that know of trusted code what an ask and its noise are, and nothing else of it."""
-SAYS_WHAT_LEAVES = ("dpduck.trusted.ask", "dpduck.trusted.noise")
+"""Stations that know of trusted code what an ask, its operators and its noise are, and nothing else of it."""
+SAYS_WHAT_LEAVES = ("dpduck.trusted.ask", "dpduck.trusted.noise", "dpduck.trusted.operators")
 ROWS_BOUNDARY = tuple(f"dpduck.frontend.{name}" for name in ("names", "policy", "row_parts", "unit_lookup"))
 """What trusted code reads of the frontend: frozen descriptions of rows."""
 SEES_DUCKDB = ("trusted", "edges", "server", "commands", "__init__", "__main__")
@@ -119,7 +119,7 @@ def test_a_violation_is_found(module: str, source: str) -> None:
     [
         ("dpduck", "from dpduck.edges.connection import connect, load"),
         ("dpduck.privacy", "import fractions\nimport numpy as np\nfrom dpduck.errors import Refusal"),
-        ("dpduck.trusted.scan", "import duckdb\nimport secrets\nfrom dpduck.workload.kronecker import Factor"),
+        ("dpduck.trusted.scan", "import duckdb\nimport secrets\nfrom dpduck.workload.dyadic import Axis"),
         ("dpduck.planning.plan", "from dpduck.trusted.ask import Ask\nfrom dpduck.trusted.noise import Noise"),
         ("dpduck.recovery.solve", "import scipy\nfrom . import intervals\nfrom ..planning.plan import Plan"),
         ("dpduck.edges.connection", "import duckdb\nfrom dpduck.trusted import ledger"),

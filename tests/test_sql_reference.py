@@ -8,9 +8,10 @@ import pytest
 
 import dpduck
 from dpduck.edges.analyst_macros import install_analyst_macros
-from dpduck.frontend import bigquery_forms, duckdb_tree, options, policy_parser, sparse_request, synthetic_options
+from dpduck.frontend import bigquery_forms, options, policy_parser, sparse_request, synthetic_options
 from dpduck.frontend.sparse_request import SparseOptions
 from dpduck.frontend.synthetic_options import SyntheticOptions
+from dpduck.trusted import row_functions
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("sql", "synthetic_data", "reference")}
@@ -64,7 +65,7 @@ def test_policy_items_are_the_parsers() -> None:
 
 def test_functions_are_those_of_the_second_look() -> None:
     """The list of functions is the one that DuckDB's own parse is checked against."""
-    named = [name for name in duckdb_tree.FUNCTIONS if re.fullmatch(r"[a-z_0-9]+", name)]
+    named = [name for name in row_functions.FUNCTIONS if re.fullmatch(r"[a-z_0-9]+", name)]
     listed = re.findall(r"`([a-z_0-9]+)`", section("What may run over rows"))
     assert sorted(listed) == sorted(named)
 

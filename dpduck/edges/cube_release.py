@@ -9,8 +9,7 @@ from typing import Any
 import duckdb
 
 from dpduck.edges.aggregate_answers import Tables, answers_of, covariances_text, error_laws, wholes
-from dpduck.edges.counting_jobs import scans_of
-from dpduck.edges.planned import Planned, measured_answers, measured_plan, planned, recovered
+from dpduck.edges.planned import Planned, measured_answers, measured_plan, planned, recovered, scans_of
 from dpduck.edges.released_rows import released_columns, released_rows
 from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.edges.sandbox import Sandbox
@@ -19,7 +18,7 @@ from dpduck.planning.plan import noisy_queries
 from dpduck.trusted.ask import Ask, IntegerArray, Present, Scan, Table
 from dpduck.trusted.door import Door
 from dpduck.trusted.noise import Noise
-from dpduck.workload.kronecker import KroneckerQuery
+from dpduck.trusted.operators import KroneckerQuery
 
 Recheck = Callable[[duckdb.DuckDBPyConnection, Planned], None]
 

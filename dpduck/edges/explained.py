@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dpduck.edges.counting_jobs import scans_of
 from dpduck.edges.listings import EXPLAINED, Value, rows_sql
-from dpduck.edges.planned import AnyPlan, MeasurePlan, Planned, measured_plan
+from dpduck.edges.planned import AnyPlan, MeasurePlan, Planned, measured_plan, scans_of
 from dpduck.frontend.request import Request
 from dpduck.planning.measures import Measure
 from dpduck.planning.range_sets_plan import RangeSetsPlan

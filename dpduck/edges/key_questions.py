@@ -18,7 +18,7 @@ from dpduck.edges.catalog import Catalog
 from dpduck.errors import Refusal
 from dpduck.frontend.names import fold
 from dpduck.frontend.public_selection import ALIAS, read_selection
-from dpduck.frontend.sparse_keys import KeyPart, canonical_sql, split_netstrings
+from dpduck.frontend.sparse_keys import KeyPart, canonical_sql
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.key_counts import KeyDigests
 
@@ -174,3 +174,27 @@ def read_argument(text: str) -> tuple[str, list[Any] | str, list[Any] | None]:
     _require_unicode(name)
     _require_unicode(keys if isinstance(keys, str) else "")
     return name, keys, weights
+
+
+def split_netstrings(text: str, parts: int) -> tuple[str, ...]:
+    """The values of a key of several columns from its canonical text.
+
+    >>> split_netstrings("5:E11.9,2:ab", 2)
+    ('E11.9', 'ab')
+    """
+    rest = text.encode()
+    values: list[str] = []
+    while len(values) < parts:
+        head, colon, tail = rest.partition(b":")
+        if not colon or not head.isdigit() or len(head) > 9 or len(tail) < int(head):
+            break
+        values.append(tail[: int(head)].decode(errors="replace"))
+        rest = tail[int(head) :]
+        if len(values) < parts and not rest.startswith(b","):
+            break
+        rest = rest[1:] if len(values) < parts else rest
+    if rest or len(values) != parts:
+        raise Refusal(
+            f"a key of {parts} columns is written otherwise", accepted=f"a list of {parts} values, or dp_key([..])"
+        )
+    return tuple(values)

@@ -22,8 +22,9 @@ from dpduck.frontend.request import KeySelection, Request
 from dpduck.planning.key_selection import KeyPlan, plan_keys
 from dpduck.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, GroupBounds, PublishedKeys, Scan, Threshold
+from dpduck.trusted.contribution import Contribution
+from dpduck.trusted.counting_job import KeyedJob
 from dpduck.trusted.door import Door
-from dpduck.trusted.key_job import KeyedJob
 from dpduck.trusted.noise import Noise, NoiseKind, noise_variance
 
 OTHER_SET = 1
@@ -103,9 +104,8 @@ def keyed_job(request: Request) -> KeyedJob:
     """What trusted code is to count."""
     selection = _selection(request)
     return KeyedJob(
-        rows=counting_job(request, ()),
+        rows=counting_job(request, [Contribution(aggregate.condition) for aggregate in request.aggregates]),
         texts=tuple(key.row_sql for key in request.keys if key.row_sql),
-        conditions=tuple(aggregate.condition for aggregate in request.aggregates),
         groups=selection.groups if request.unit_sql is not None else request.unit_bound,
     )
 

@@ -1,4 +1,7 @@
-"""From a request to the plans that could serve it, at its price or at the smallest that reaches its target."""
+"""From a request to the plans that could serve it, at its price or at the smallest that reaches its target.
+
+And to its scans: one for all that adds up, one more for each other measure.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.domain import RangeDomain
+from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.strategy_table import matrix_of
-from dpduck.errors import Refusal
+from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.request import Key, Request, Target, Treatment
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.distinct_plan import DISTINCT, plan_distinct
@@ -24,8 +29,10 @@ from dpduck.privacy import Charge
 from dpduck.recovery.range_recovery import recover_sets
 from dpduck.recovery.recover import recover, recover_linearly
 from dpduck.recovery.treatment import treated
+from dpduck.trusted.contribution import Contribution
+from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.kronecker import IdentityFactor
+from dpduck.trusted.operators import IdentityFactor
 from dpduck.workload.marginals import MarginalWorkload
 from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
 
@@ -264,3 +271,64 @@ def single_spread(plan: Plan, number: int) -> Fraction | None:
     alike = query.attributes == plan.workload.marginals[number]
     plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
     return plan.measurements[0].spread if alike and plain else None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A job, and the measures (by number) that its aggregates serve, in order."""
+
+    job: CountingJob
+    measures: tuple[int, ...]
+
+
+def scans_of(found: Planned) -> list[Scan]:
+    """Every scan of a release."""
+    request = found.request
+    added = [number for number, one in enumerate(found.measures) if one.measure.added]
+    scans = []
+    if added:
+        contributions = [contribution_of(found.measures[number].measure) for number in added]
+        scans.append(Scan(counting_job(request, contributions), tuple(added)))
+    for number, one in enumerate(found.measures):
+        if not one.measure.added:
+            scans.append(Scan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
+    return scans
+
+
+def contribution_of(measure: Measure) -> Contribution:
+    """What every row adds to the tables of a measure."""
+    operand = measure.operand
+    if operand is None or measure.form == "count":
+        return Contribution(measure.condition)
+    return Contribution(
+        measure.condition,
+        measure.form,
+        operand.sql,
+        operand.low,
+        operand.high,
+        measure.steps,
+        measure.degree,
+        measure.rest,
+        operand.per_group,
+    )
+
+
+def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJob:
+    """Rows counted by the request's keys and by one more column, which comes last."""
+    job = counting_job(request, (Contribution(condition),))
+    size = key.domain.size
+    last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
+    return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
+
+
+def _last_key(found: Planned, measured: MeasurePlan) -> KeyColumn:
+    """Values that are counted once each, or buckets of a value; what is outside the bounds is in the outermost ones."""
+    measure = measured.measure
+    if measure.distinct is not None:
+        return KeyColumn(measure.distinct.sql, measure.distinct.domain)
+    if measure.operand is None:
+        raise InternalError("a tree over nothing")
+    buckets = tree_buckets(found.request, measure)
+    edges = tuple(repr(float(edge)) for edge in buckets.edges)
+    domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
+    return KeyColumn(measure.operand.sql, domain)

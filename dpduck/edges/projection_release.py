@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.frontend.sparse_request import SparseRequest
 from dpduck.sparsequeries.projection_plan import (
@@ -17,8 +18,8 @@ from dpduck.sparsequeries.projection_plan import (
     plan_projection,
 )
 from dpduck.trusted.ask import Ask, Projection, Scan
+from dpduck.trusted.counting_job import KeyJob
 from dpduck.trusted.door import Door
-from dpduck.trusted.key_counts import KeyJob
 from dpduck.trusted.noise import Noise
 from dpduck.workload.sign_hash import SIGNS
 
@@ -42,18 +43,7 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
 
 def key_job(sparse: SparseRequest) -> KeyJob:
     """What trusted code is to count by key."""
-    request = sparse.request
-    return KeyJob(
-        request.from_sql,
-        request.filters,
-        request.unit_sql,
-        request.max_rows,
-        request.content_sql,
-        sparse.key_sql,
-        request.rows,
-        request.unit_type,
-        request.lookup,
-    )
+    return KeyJob(counting_job(sparse.request, ()), sparse.key_sql)
 
 
 def key_scan(sparse: SparseRequest) -> Scan:

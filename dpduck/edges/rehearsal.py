@@ -6,7 +6,8 @@ reason. It is no proof: an expression may fail on rows that nobody made up, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -15,10 +16,8 @@ from dpduck.edges.sandbox import Answered, Sandbox
 from dpduck.frontend.names import TableName, quote_identifier, quote_text
 from dpduck.frontend.public_facts import Column
 from dpduck.trusted.ask import Ask
-from dpduck.trusted.counting_job import CountingJob
+from dpduck.trusted.counting_job import CountingJob, KeyedJob, KeyJob
 from dpduck.trusted.door import rehearse
-from dpduck.trusted.key_counts import KeyJob
-from dpduck.trusted.key_job import KeyedJob
 from dpduck.trusted.workers import Workers
 
 Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
@@ -49,7 +48,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
 def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: Answered, workers: Workers) -> None:
     """Counts for the asks over made-up tables; a job that went well is not rehearsed again."""
     scans = list({id(ask.scan): ask for ask in asks}.values())
-    question = ("rehearsal", tuple(_told(one) for one in scans), tuple(shapes))
+    question = ("rehearsal", tuple(told(one.scan.job) for one in scans), tuple(shapes))
     if answered.get(question) is not None:
         return
     tables = {table: columns for table, columns, _ in shapes}
@@ -61,20 +60,14 @@ def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: Answered, work
     answered.put(question, True)
 
 
-def _told(ask: Ask[Any]) -> tuple[object, ...]:
-    """All that a job's failure can depend on: its SQL, not its labels."""
-    job = ask.scan.job
-    more: object
+def told(job: object) -> Hashable:
+    """All that a job's failure can depend on, which is all of the job but what its labels become."""
+    if isinstance(job, CountingJob):
+        attributes = tuple((one.sources, one.size) for one in job.attributes)
+        return (replace(job, attributes=()), attributes)
     if isinstance(job, KeyedJob):
-        rows, more = job.rows, (job.texts, job.conditions, job.groups < job.rows.max_rows)
-    elif isinstance(job, CountingJob):
-        rows, more = job, job.aggregates
-    elif isinstance(job, KeyJob):
-        return (job.source, job.filters, job.unit_sql, job.key_sql)
-    else:
-        return (id(job),)
-    keys = tuple((key.sql, type(key.domain).__name__, key.domain.type_name, key.domain.size) for key in rows.keys)
-    return (rows.source, rows.filters, rows.unit_sql, rows.max_rows > 1, rows.content_sql, keys, more)
+        return (told(job.rows), job.texts, job.groups)
+    return (told(job.rows), job.key_sql) if isinstance(job, KeyJob) else (id(job),)
 
 
 def _as_copied(cursor: duckdb.DuckDBPyConnection, tables: dict[TableName, tuple[Column, ...]]) -> None:

@@ -14,8 +14,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from dpduck.edges.duckdb_tree import check_tree
 from dpduck.errors import Refusal
-from dpduck.frontend.duckdb_tree import check_tree
 from dpduck.frontend.names import TableName, quote_identifier
 from dpduck.frontend.public_facts import Column, Image, ImageInput
 

@@ -26,9 +26,8 @@ from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.door import Door
 from dpduck.trusted.mixed_radix import MixedRadix
 from dpduck.trusted.noise import Noise, NoiseKind
-from dpduck.trusted.range_nodes import node_sensitivity
 from dpduck.trusted.summary_sampler import NoisySummary
-from dpduck.workload.dyadic import Axis
+from dpduck.workload.dyadic import Axis, node_sensitivity
 
 Recheck = Callable[[duckdb.DuckDBPyConnection], None]
 CHECKED = ("filter", "filter_one_sided", "filter_priority")

@@ -20,6 +20,7 @@ from dpduck.frontend.released_columns import (
 )
 from dpduck.frontend.request import Request
 from dpduck.frontend.summary_checks import node_columns
+from dpduck.summaries.consistency import ends_of, places_of
 from dpduck.summaries.estimators import EstimatedSummary
 from dpduck.trusted.mixed_radix import MixedRadix
 from dpduck.workload.dyadic import Axis
@@ -52,11 +53,11 @@ def summary_rows(
             if axis is None:
                 firsts[key.name] = labels.take(pa.array(code))
                 continue
-            first, last = axis.ends(code)
+            first, last = ends_of(axis, code)
             firsts[key.name] = labels.take(pa.array(first))
             ends[key.end_name] = label_array(connection, key.ends, key.type_name).take(pa.array(last))
             level, node = node_columns(key)
-            levels, nodes = axis.places(code)
+            levels, nodes = places_of(axis, code)
             places |= {level: pa.array(levels.astype(np.int32)), node: pa.array(nodes)}
     count = len(summary.counts)
     return pa.table(

@@ -14,30 +14,21 @@ from dpduck.frontend.aggregate_rules import check_groups, check_treatment
 from dpduck.frontend.aggregates import AggregateReader
 from dpduck.frontend.answers import AnswerReader, has_aggregate
 from dpduck.frontend.binding import check_binding, check_shadowing
-from dpduck.frontend.conditions import safe_sql
 from dpduck.frontend.dialect import DifferentialPrivacy
 from dpduck.frontend.excluded_cells import possible_cells
 from dpduck.frontend.grouping import RANGE_END, Grouping, range_text, read_grouping
 from dpduck.frontend.interval_filters import with_intervals
 from dpduck.frontend.keys import KeyBuilder
-from dpduck.frontend.names import TableName, fold
+from dpduck.frontend.names import fold
 from dpduck.frontend.options import Options, read_options, require_confidence, row_bound
 from dpduck.frontend.outer_query import OuterQuery, SelectItem, released_select, select_items
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.price import charge_of, target_of
 from dpduck.frontend.private_keys import require_counts, require_selectable, selection_of
-from dpduck.frontend.public_facts import Column, PublicFacts
+from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
 from dpduck.frontend.row_source import read_row_source
-from dpduck.frontend.row_sql import (
-    column_types,
-    content_sql,
-    from_sql,
-    source_of,
-    unit_lookup,
-    unit_sql,
-    unit_type,
-)
+from dpduck.frontend.row_sql import column_types, request_over
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import resolve
 from dpduck.frontend.statements import Ask
@@ -46,7 +37,6 @@ from dpduck.frontend.surroundings import find_annotated, surround
 
 MAX_RELEASED_CELLS = 50_000_000
 MAX_AGGREGATES = 100
-MAX_ROW_BOUND = 10**9
 _REFUSED_CLAUSES = {
     "distinct": ("SELECT DISTINCT is refused", "GROUP BY"),
     "sample": ("SAMPLE is refused: sampling is not a guarantee", "the statement without it"),
@@ -259,27 +249,13 @@ def _request(
     aggregates: tuple[Aggregate, ...],
     facts: PublicFacts,
 ) -> Request:
+    place = select.args.get("hint") or select
     if options.summary is None:
         _check_size(select, keys, sets, aggregates, options.selection is not None)
-    place = select.args.get("hint") or select
-    policy, max_rows, types = source.policy, row_bound(options, source, place), column_types(source)
-    unit_bound = max_rows if policy.unit.column is not None else source.multiplicity
-    if unit_bound > MAX_ROW_BOUND:
-        raise refusal(
-            select, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
-        )
-    lookup = unit_lookup(source)
-    return Request(
-        table=source.table,
-        revision=policy.revision,
-        epoch=policy.epoch,
-        from_sql=from_sql(source),
-        filters=tuple(sorted({safe_sql(condition, types) for condition in source.filters})),
-        unit_key=policy.unit.key,
-        unit_sql=unit_sql(source),
-        max_rows=max_rows,
-        unit_bound=unit_bound,
-        content_sql=content_sql(source),
+    policy = source.policy
+    request = request_over(source, facts, row_bound(options, source, place), select)
+    return replace(
+        request,
         sources=columns,
         keys=keys,
         grouping_sets=sets,
@@ -288,23 +264,7 @@ def _request(
         stated_epsilon=options.epsilon,
         stated_delta=options.delta,
         treatment=options.treatment,
-        public_digests=_public_digests(source, facts),
         refresh=options.refresh,
         target=target_of(options, policy, place),
-        selection=selection_of(options, policy, unit_bound, place),
-        reads=source.reads,
-        lookup=lookup,
-        shapes=_shapes(source, facts),
-        rows=source_of(source, parents=lookup is None),
-        unit_type=unit_type(source),
+        selection=selection_of(options, policy, request.unit_bound, place),
     )
-
-
-def _shapes(source: RowSource, facts: PublicFacts) -> tuple[tuple[TableName, tuple[Column, ...], bool], ...]:
-    tables = dict.fromkeys((source.table, *(read.table for read in source.reads), *source.every_table))
-    return tuple((table, facts.columns(table), facts.has_collations(table)) for table in tables)
-
-
-def _public_digests(source: RowSource, facts: PublicFacts) -> tuple[tuple[TableName, str], ...]:
-    tables = sorted({join.table for join in source.every_public_join}, key=lambda table: table.parts)
-    return tuple((table, facts.public_digest(table)) for table in tables)

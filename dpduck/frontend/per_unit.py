@@ -16,7 +16,7 @@ from dpduck.frontend.positions import refusal
 from dpduck.frontend.private_relation import PrivateRelation, Reading
 from dpduck.frontend.public_facts import Column
 from dpduck.frontend.row_parts import Units
-from dpduck.frontend.row_sql import base, column_types, from_sql, source_of, unit_sql
+from dpduck.frontend.row_sql import base, column_types, from_sql, source_of, stored_sql, unit_sql
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import Relation, Scope, base_column, resolve
 from dpduck.privacy import PrivacyUnit
@@ -95,7 +95,7 @@ def _outputs(query: exp.Select, source: RowSource, unit: exp.Column) -> list[_Ou
             found.append(_Output(Column(name, "BIGINT"), sql, counts, True, counted, condition))
         elif sql_of(resolve(expression, source.scope)) == sql_of(unit):
             column = Column(name, types[sql_of(unit)])
-            found.append(_Output(column, sql_of(unit), source.domain(unit), counts=False))
+            found.append(_Output(column, stored_sql(unit), source.domain(unit), counts=False))
         else:
             raise refusal(item, "a column that is not the privacy unit's", _ACCEPTED)
     return found

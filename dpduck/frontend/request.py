@@ -16,6 +16,8 @@ from dpduck.frontend.summary import Summary
 from dpduck.frontend.unit_lookup import UnitLookup
 from dpduck.privacy import Charge
 
+NO_CHARGE = Charge(None, Fraction(0))
+
 
 @dataclass(frozen=True)
 class PrivateTable:
@@ -196,16 +198,16 @@ class Request:
     max_rows: int
     unit_bound: int
     content_sql: tuple[str, ...]
-    sources: tuple[SourceColumn, ...]
-    keys: tuple[Key, ...]
-    grouping_sets: tuple[tuple[int, ...], ...]
-    aggregates: tuple[Aggregate, ...]
-    charge: Charge
-    stated_epsilon: Fraction | None
-    stated_delta: Fraction | None
-    treatment: Treatment
     public_digests: tuple[tuple[TableName, str], ...]
-    refresh: str
+    sources: tuple[SourceColumn, ...] = ()
+    keys: tuple[Key, ...] = ()
+    grouping_sets: tuple[tuple[int, ...], ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    charge: Charge = NO_CHARGE
+    stated_epsilon: Fraction | None = None
+    stated_delta: Fraction | None = None
+    treatment: Treatment = Treatment()
+    refresh: str = ""
     target: Target | None = None
     matrix: tuple[tuple[int, int, int], ...] = ()
     intervals: tuple[tuple[int, int], ...] = ()

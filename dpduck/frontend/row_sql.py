@@ -8,12 +8,16 @@ from sqlglot import exp
 
 from dpduck.frontend.conditions import safe_sql, sql_of
 from dpduck.frontend.join import ANTI, SEMI, PublicJoin
-from dpduck.frontend.names import fold, quote_identifier
+from dpduck.frontend.names import fold, quote_identifier, quote_text
+from dpduck.frontend.positions import refusal
 from dpduck.frontend.private_relation import PrivateRelation, comparable
-from dpduck.frontend.public_facts import Column
+from dpduck.frontend.public_facts import Column, PublicFacts
+from dpduck.frontend.request import Request
 from dpduck.frontend.row_parts import Join, Lookup, Source, Stored, Union, Units
 from dpduck.frontend.row_tree import PrivateJoin, RowSource
 from dpduck.frontend.unit_lookup import REFERENCE, ROWS, UnitLookup
+
+MAX_ROW_BOUND = 10**9
 
 
 def column_types(source: RowSource) -> Mapping[str, str]:
@@ -24,6 +28,15 @@ def column_types(source: RowSource) -> Mapping[str, str]:
 def base(alias: str, name: str) -> str:
     """A column of the row source."""
     return f"{quote_identifier(alias)}.{quote_identifier(name)}"
+
+
+def stored_sql(node: exp.Expr) -> str:
+    """A column of the row source, or a text, exactly: what the database reads itself."""
+    if isinstance(node, exp.Column):
+        return base(node.table, node.name)
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise refusal(node, "an expression is refused here", "a column or a text")
+    return quote_text(node.name)
 
 
 def from_sql(source: RowSource) -> str:
@@ -60,7 +73,8 @@ def _condition_sql(condition: exp.Expr, types: Mapping[str, str]) -> str:
     """A condition of ON: plain where it compares keys, so that DuckDB can hash them, and unable to raise."""
     node = condition.unnest()
     if isinstance(node, exp.EQ):
-        sides = [sql_of(side.unnest()) for side in (node.left, node.right)]
+        columns = [side.unnest() for side in (node.left, node.right)]
+        sides = [stored_sql(side) if isinstance(side, exp.Column) else "" for side in columns]
         known = [types.get(side) for side in sides]
         if known[0] is not None and known[1] is not None and comparable(known[0], known[1]):
             return f"{sides[0]} = {sides[1]}"
@@ -140,7 +154,7 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
 
 def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Lookup:
     """An equality of a public column with a stored one as such, or with what an expression is cast to."""
-    own = sql_of(private)
+    own = stored_sql(private) if isinstance(private, exp.Column) else sql_of(private)
     known = types.get(own) if isinstance(private, exp.Column) else None
     if known is not None and (known == types[column] or comparable(known, types[column])):
         return f"{own} = {column}"
@@ -211,3 +225,33 @@ def written_conditions(source: RowSource) -> list[exp.Expr]:
         else:
             found += [*join.conditions, *written_conditions(join.source)]
     return found
+
+
+def request_over(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> Request:
+    """A request that asks nothing yet: its rows, whose each of them is, and the public facts that this rests on."""
+    policy, lookup, types = source.policy, unit_lookup(source), column_types(source)
+    unit_bound = max_rows if policy.unit.column is not None else source.multiplicity
+    if unit_bound > MAX_ROW_BOUND:
+        raise refusal(
+            place, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
+        )
+    tables = dict.fromkeys((source.table, *(read.table for read in source.reads), *source.every_table))
+    public = sorted({join.table for join in source.every_public_join}, key=lambda table: table.parts)
+    return Request(
+        table=source.table,
+        revision=policy.revision,
+        epoch=policy.epoch,
+        from_sql=from_sql(source),
+        filters=tuple(sorted({safe_sql(condition, types) for condition in source.filters})),
+        unit_key=policy.unit.key,
+        unit_sql=unit_sql(source),
+        max_rows=max_rows,
+        unit_bound=unit_bound,
+        content_sql=content_sql(source),
+        public_digests=tuple((table, facts.public_digest(table)) for table in public),
+        reads=source.reads,
+        lookup=lookup,
+        shapes=tuple((table, facts.columns(table), facts.has_collations(table)) for table in tables),
+        rows=source_of(source, parents=lookup is None),
+        unit_type=unit_type(source),
+    )

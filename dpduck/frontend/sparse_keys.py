@@ -63,27 +63,3 @@ def _text(value: str, part: KeyPart) -> str:
     for rule in part.collation.lower().split("."):
         text = f"{_FOLDS[rule]}({text})" if rule else text
     return f"({text})"
-
-
-def split_netstrings(text: str, parts: int) -> tuple[str, ...]:
-    """The values of a key of several columns from its canonical text.
-
-    >>> split_netstrings("5:E11.9,2:ab", 2)
-    ('E11.9', 'ab')
-    """
-    rest = text.encode()
-    values: list[str] = []
-    while len(values) < parts:
-        head, colon, tail = rest.partition(b":")
-        if not colon or not head.isdigit() or len(head) > 9 or len(tail) < int(head):
-            break
-        values.append(tail[: int(head)].decode(errors="replace"))
-        rest = tail[int(head) :]
-        if len(values) < parts and not rest.startswith(b","):
-            break
-        rest = rest[1:] if len(values) < parts else rest
-    if rest or len(values) != parts:
-        raise Refusal(
-            f"a key of {parts} columns is written otherwise", accepted=f"a list of {parts} values, or dp_key([..])"
-        )
-    return tuple(values)

@@ -15,7 +15,7 @@ from dpduck.frontend.positions import refusal
 from dpduck.frontend.private_relation import PrivateRelation, Reading, comparable
 from dpduck.frontend.public_facts import Column
 from dpduck.frontend.row_parts import Branch, Union
-from dpduck.frontend.row_sql import column_types, from_sql, source_of, unit_sql
+from dpduck.frontend.row_sql import column_types, from_sql, source_of, stored_sql, unit_sql
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import Relation, Scope, base_column
 from dpduck.privacy import PrivacyUnit
@@ -122,7 +122,7 @@ def _branch_sql(branch: RowSource, columns: Sequence[Column]) -> str:
 
 def _branch(branch: RowSource, columns: Sequence[Column]) -> Branch:
     outputs = [
-        (sql_of(expression.unnest()), quote_identifier(column.name))
+        (stored_sql(expression.unnest()), quote_identifier(column.name))
         for (_, expression), column in zip(_outputs(branch), columns, strict=True)
     ]
     return Branch(source_of(branch, filtered=True), (*outputs, (str(unit_sql(branch)), UNION_UNIT)))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpduck.planning.budgets import optimal_spreads, safe_spreads
 from dpduck.planning.measurement_list import FamilyMeasurements
 from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.kronecker import Factor
+from dpduck.trusted.operators import Factor
 from dpduck.workload.lattice import Lattice
 
 FloatArray = NDArray[np.float64]
@@ -42,4 +42,4 @@ def closure_measurements(
 
 def norm_of(factor: Factor, noise: NoiseKind) -> int:
     """The column norm that this noise pays for: L1, or squared L2; norms of Kronecker products multiply."""
-    return factor.column_l1() if noise is NoiseKind.LAPLACE else factor.column_l2_squared()
+    return factor.norms[0 if noise is NoiseKind.LAPLACE else 1]

@@ -15,7 +15,7 @@ from dpduck.planning.plan import Plan
 from dpduck.strategies.clustering import cluster
 from dpduck.strategies.marginals import measured_marginals
 from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.kronecker import IdentityFactor
+from dpduck.trusted.operators import IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 

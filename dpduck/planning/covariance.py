@@ -22,9 +22,8 @@ from dpduck.planning.fourier_plan import coefficient_variances, padded_lattice
 from dpduck.planning.marginal_variance import component_precisions, component_variances
 from dpduck.planning.measurement_list import measured_kinds
 from dpduck.planning.plan import Plan
-from dpduck.strategies.fourier import HadamardFactor
 from dpduck.trusted.noise import noise_variance
-from dpduck.workload.kronecker import IdentityFactor
+from dpduck.trusted.operators import HadamardFactor, IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 
 FloatArray = NDArray[np.float64]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpduck.planning.budgets import uniform_spread
-from dpduck.planning.plan import Measurement, Plan
+from dpduck.planning.plan import Measurement, Plan, marginal_query
 from dpduck.trusted.noise import NoiseKind, noise_variance
-from dpduck.workload.kronecker import marginal_query
 from dpduck.workload.marginals import MarginalWorkload
 
 DISTINCT = "distinct"

@@ -13,8 +13,9 @@ from dpduck.planning.closure_plan import closure_measurements
 from dpduck.planning.marginal_variance import cell_weights, marginal_variances, workload_variances
 from dpduck.planning.measurement_list import FamilyMeasurements
 from dpduck.planning.plan import Measurement, Plan
-from dpduck.strategies.fourier import HadamardFactor, coefficient_weights, padded
+from dpduck.strategies.fourier import coefficient_weights, padded
 from dpduck.trusted.noise import NoiseKind, noise_variance
+from dpduck.trusted.operators import HadamardFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 

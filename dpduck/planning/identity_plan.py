@@ -8,10 +8,9 @@ import numpy as np
 
 from dpduck.planning.budgets import uniform_spread
 from dpduck.planning.marginal_variance import direct_variance
-from dpduck.planning.plan import Measurement, Plan
+from dpduck.planning.plan import Measurement, Plan, marginal_query
 from dpduck.strategies.identity import base_attributes
 from dpduck.trusted.noise import NoiseKind, noise_variance
-from dpduck.workload.kronecker import marginal_query
 from dpduck.workload.marginals import MarginalWorkload
 
 

@@ -23,7 +23,7 @@ from dpduck.planning.measurement_list import FamilyMeasurements
 from dpduck.planning.plan import Measurement, Plan
 from dpduck.strategies.gram import gram
 from dpduck.trusted.noise import NoiseKind, noise_variance
-from dpduck.workload.kronecker import Factor
+from dpduck.trusted.operators import Factor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 

@@ -12,7 +12,7 @@ from dpduck.planning.measurement_list import FamilyMeasurements
 from dpduck.planning.plan import Plan
 from dpduck.strategies.marginals import measured_marginals
 from dpduck.trusted.noise import NoiseKind, noise_variance
-from dpduck.workload.kronecker import IdentityFactor
+from dpduck.trusted.operators import IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.planning.plan import Measurement, Plan
-from dpduck.workload.kronecker import Factor, KroneckerQuery
+from dpduck.trusted.operators import Factor, KroneckerQuery
 
 
 @dataclass(frozen=True, eq=False)

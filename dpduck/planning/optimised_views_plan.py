@@ -15,7 +15,7 @@ from dpduck.planning.view_objective import ViewObjective
 from dpduck.planning.view_search import FoundViews, search_views
 from dpduck.strategies.optimised_views import sets_of
 from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.kronecker import IdentityFactor
+from dpduck.trusted.operators import IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 

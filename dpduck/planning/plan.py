@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import prod
 
 from dpduck.trusted.noise import Noise, NoiseKind
-from dpduck.workload.kronecker import KroneckerQuery
+from dpduck.trusted.operators import IdentityFactor, KroneckerQuery
 from dpduck.workload.marginals import MarginalWorkload
 
 
@@ -63,6 +63,11 @@ class Plan:
     def worst_stderr(self) -> float:
         """Largest predicted standard error of a released cell."""
         return float(max(self.variances) ** 0.5)
+
+
+def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> KroneckerQuery:
+    """The marginal on `attributes` of a domain with these sizes."""
+    return KroneckerQuery(attributes, tuple(IdentityFactor(sizes[attribute]) for attribute in attributes))
 
 
 def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:

@@ -24,7 +24,7 @@ from dpduck.strategies.quantise import BITS
 from dpduck.strategies.range_candidates import RangeProblem, build_strategies
 from dpduck.strategies.range_strategy import RangeStrategy
 from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.kronecker import KroneckerQuery
+from dpduck.trusted.operators import KroneckerQuery
 from dpduck.workload.ranges import RangeWorkload
 
 FloatArray = NDArray[np.float64]
@@ -113,7 +113,7 @@ def combine(strategies: Sequence[RangeStrategy], noise: NoiseKind, amount: Fract
     queries = [
         KroneckerQuery(attributes, factors) for factors in product(*(strategy.factors for strategy in strategies))
     ]
-    norms = [query.column_l1() if norm == 1 else query.column_l2_squared() for query in queries]
+    norms = [query.norms[norm - 1] for query in queries]
     wanted = units / float(amount if norm == 1 else 2 * amount)
     spreads = safe_spreads(noise, wanted, norms, amount, unit_bound)
     measurements = tuple(Measurement(query, spread) for query, spread in zip(queries, spreads, strict=True))

@@ -15,7 +15,7 @@ from dpduck.strategies.one_thread import one_thread
 from dpduck.strategies.range_candidates import RangeProblem, build_strategies
 from dpduck.strategies.range_strategy import RangeStrategy
 from dpduck.trusted.noise import NoiseKind, noise_variance
-from dpduck.workload.kronecker import KroneckerQuery
+from dpduck.trusted.operators import KroneckerQuery
 from dpduck.workload.ranges import RangeWorkload
 
 FloatArray = NDArray[np.float64]

@@ -12,7 +12,7 @@ from dpduck.planning.marginal_variance import cell_weights, workload_variances
 from dpduck.planning.plan import Plan
 from dpduck.strategies.residual import residual_weights
 from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.kronecker import CentredFactor
+from dpduck.trusted.operators import CentredFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 

@@ -20,7 +20,7 @@ from dpduck.planning.marginal_variance import component_precisions
 from dpduck.planning.plan import Measurement
 from dpduck.strategies.gram import adjoint
 from dpduck.trusted.noise import NoiseKind, noise_variance
-from dpduck.workload.kronecker import CentredFactor, IdentityFactor
+from dpduck.trusted.operators import CentredFactor, IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 

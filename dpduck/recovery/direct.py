@@ -11,9 +11,9 @@ from dpduck.planning.direct import direct_sources
 from dpduck.planning.measurement_list import measured_kinds
 from dpduck.planning.plan import Measurement, Plan
 from dpduck.recovery.anova import margins, recover_least_squares, spread_evenly
-from dpduck.strategies.fourier import HadamardFactor, padded
+from dpduck.strategies.fourier import padded
 from dpduck.strategies.gram import adjoint
-from dpduck.workload.kronecker import Factor, IdentityFactor
+from dpduck.trusted.operators import Factor, HadamardFactor, IdentityFactor
 from dpduck.workload.lattice import close_downward
 
 FloatArray = NDArray[np.float64]

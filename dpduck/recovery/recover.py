@@ -13,7 +13,7 @@ from dpduck.recovery.anova import recover_least_squares
 from dpduck.recovery.consistency import nearest_consistent
 from dpduck.recovery.direct import recover_directly
 from dpduck.strategies.gram import BALANCED
-from dpduck.workload.kronecker import IdentityFactor
+from dpduck.trusted.operators import IdentityFactor
 
 FloatArray = NDArray[np.float64]
 IntegerArray = NDArray[np.int64]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.trusted.operators import hadamard_transform
 from dpduck.workload.lattice import Lattice
 
 FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
-Scalar = TypeVar("Scalar", np.int64, np.float64)
 
 
 def padded(size: int) -> int:
@@ -24,63 +20,13 @@ def padded(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-@dataclass(frozen=True)
-class HadamardFactor:
-    """The +1/-1 rows of the m x m Hadamard matrix but the constant one, over the valid codes 0..size-1 only.
-
-    Codes from size to m-1 are structural zeros: they are never counted and never released (DESIGN section 7, trap 3).
-
-    >>> HadamardFactor(3).matrix()
-    array([[ 1, -1,  1],
-           [ 1,  1, -1],
-           [ 1, -1, -1]])
-    """
-
-    size: int
-
-    @property
-    def rows(self) -> int:
-        return padded(self.size) - 1
-
-    def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
-        moved = np.moveaxis(tensor, axis, 0)
-        codes = np.zeros((padded(self.size), *moved.shape[1:]), dtype=tensor.dtype)
-        codes[: self.size] = moved
-        answers: IntegerArray = np.ascontiguousarray(np.moveaxis(hadamard_transform(codes)[1:], 0, axis))
-        return answers
-
-    def adjoint(self, tensor: FloatArray, axis: int) -> FloatArray:
-        """The transpose times `tensor` along `axis`: coefficients back to the valid codes."""
-        moved = np.moveaxis(tensor, axis, 0)
-        codes = np.zeros((padded(self.size), *moved.shape[1:]), dtype=tensor.dtype)
-        codes[1:] = moved
-        values: FloatArray = np.ascontiguousarray(np.moveaxis(hadamard_transform(codes)[: self.size], 0, axis))
-        return values
-
-    def matrix(self) -> IntegerArray:
-        return self.apply(np.eye(self.size, dtype=np.int64), 0)
-
-    def column_l1(self) -> int:
-        return self.rows
-
-    def column_l2_squared(self) -> int:
-        return self.rows
-
-    def row_l1(self) -> int:
-        return self.size
-
-
-def hadamard_transform(codes: NDArray[Scalar]) -> NDArray[Scalar]:
-    """The unnormalised fast Hadamard transform along the first axis, in place; its length is a power of two."""
-    length = codes.shape[0]
-    half = 1
-    while half < length:
-        blocks = codes.reshape(length // (2 * half), 2, half, *codes.shape[1:])
-        low = blocks[:, 0].copy()
-        blocks[:, 0] += blocks[:, 1]
-        np.subtract(low, blocks[:, 1], out=blocks[:, 1])
-        half *= 2
-    return codes
+def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
+    """A HadamardFactor's transpose times `tensor` along `axis`: coefficients back to the valid codes."""
+    moved = np.moveaxis(tensor, axis, 0)
+    codes = np.zeros((padded(size), *moved.shape[1:]), dtype=tensor.dtype)
+    codes[1:] = moved
+    values: FloatArray = np.ascontiguousarray(np.moveaxis(hadamard_transform(codes)[:size], 0, axis))
+    return values
 
 
 def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.strategies.fourier import HadamardFactor
-from dpduck.workload.kronecker import CentredFactor, Factor, IdentityFactor
+from dpduck.strategies.fourier import hadamard_adjoint
+from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor
 
 FloatArray = NDArray[np.float64]
 
@@ -37,5 +37,5 @@ def adjoint(factor: Factor, tensor: FloatArray, axis: int) -> FloatArray:
         centred: FloatArray = factor.size * tensor - tensor.sum(axis=axis, keepdims=True)
         return centred
     if isinstance(factor, HadamardFactor):
-        return factor.adjoint(tensor, axis)
+        return hadamard_adjoint(factor.size, tensor, axis)
     raise TypeError(f"no adjoint for {type(factor).__name__}")

@@ -9,7 +9,7 @@ from dpduck.errors import Refusal
 from dpduck.strategies.grouping import greedy_groups
 from dpduck.strategies.hierarchy import LARGEST_DENSE
 from dpduck.strategies.range_strategy import RangeStrategy
-from dpduck.workload.kronecker import MatrixFactor
+from dpduck.trusted.operators import MatrixFactor
 from dpduck.workload.ranges import RangeWorkload
 
 FloatArray = NDArray[np.float64]

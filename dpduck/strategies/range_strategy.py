@@ -13,9 +13,8 @@ from scipy import sparse
 from dpduck.strategies.haar import Haar, haar_variances
 from dpduck.strategies.hierarchy import Hierarchy, hierarchy_variances
 from dpduck.strategies.normal_matrix import covariance_of
-from dpduck.workload.kronecker import Factor, IdentityFactor, MatrixFactor
+from dpduck.trusted.operators import Factor, IdentityFactor, MatrixFactor
 from dpduck.workload.ranges import RangeWorkload
-from dpduck.workload.sparse_factor import SparseFactor
 
 FloatArray = NDArray[np.float64]
 IntegerArray = NDArray[np.int64]
@@ -46,7 +45,7 @@ class RangeStrategy:
 
     def norms(self, norm: int) -> tuple[int, ...]:
         """C_k under L1 (norm 1), C_k^2 under L2 (norm 2): exact, of the integers."""
-        return tuple(factor.column_l1() if norm == 1 else factor.column_l2_squared() for factor in self.factors)
+        return tuple(factor.norms[norm - 1] for factor in self.factors)
 
     def unit_spreads(self, norm: int) -> FloatArray:
         """Spreads at a budget of 1: C_k/share_k (Laplace's b at epsilon = 1), C_k^2/share_k (sigma^2 at rho = 1/2)."""
@@ -56,7 +55,7 @@ class RangeStrategy:
     def bucket_matrices(self) -> tuple[FloatArray | sparse.csr_array, ...]:
         """Each group over buckets, shape (rows, buckets), sparse where its factor is."""
         first = self.boundaries[:-1]
-        held = (factor.entries if isinstance(factor, SparseFactor) else factor.matrix() for factor in self.factors)
+        held = (factor.entries if isinstance(factor, MatrixFactor) else matrix_of(factor) for factor in self.factors)
         return tuple(entries[:, first].astype(np.float64) for entries in held)
 
     def variances(self, noise: Sequence[float] | FloatArray) -> FloatArray:
@@ -81,6 +80,11 @@ class RangeStrategy:
         return float(self.workload.weights @ self.variances(spreads**2 if norm == 1 else spreads))
 
 
+def matrix_of(factor: Factor) -> IntegerArray:
+    """The dense matrix of a factor, shape (rows, size): for small sizes."""
+    return factor.apply(np.eye(factor.size, dtype=np.int64), 0)
+
+
 def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | sparse.csr_array) -> Factor:
     """The factor over n values of integer rows over buckets; values outside the buckets get zeros."""
     rows = entries.shape[0]
@@ -94,7 +98,7 @@ def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | spars
     wide = sparse.csr_array(sparse.csr_array(entries) @ spread)
     wide.eliminate_zeros()
     if rows * size > SMALL and wide.nnz * 8 < rows * size:
-        return SparseFactor(wide)
+        return MatrixFactor(wide)
     return MatrixFactor(np.asarray(wide.toarray(), dtype=np.int64))
 
 

@@ -25,7 +25,7 @@ def with_parents(summary: NoisySummary, radix: MixedRadix, axes: Sequence[Axis |
     depth = np.zeros(len(summary.counts), dtype=np.int64)
     for axis, code in zip(axes, codes, strict=True):
         if axis is not None:
-            depth += axis.height - axis.places(code)[0]
+            depth += axis.height - places_of(axis, code)[0]
     kept = np.ones(len(summary.counts), dtype=np.bool_)
     for level in range(1, int(depth.max(initial=0)) + 1):
         places = np.flatnonzero(depth == level)
@@ -45,7 +45,7 @@ def _parent_kept(
     axis: Axis,
 ) -> NDArray[np.bool_]:
     """Whether the parent along one axis is in the summary and was itself kept; true of roots."""
-    parents = axis.parents(codes[number][places])
+    parents = parents_of(axis, codes[number][places])
     chosen = [code[places] for code in codes]
     chosen[number] = np.maximum(parents, 0)
     wanted = radix.pack(chosen, len(places))
@@ -54,3 +54,28 @@ def _parent_kept(
     present = (found >= 0) & (summary.positions[:, before] == wanted).all(axis=0)
     answer: NDArray[np.bool_] = (parents < 0) | (present & kept[before])
     return answer
+
+
+def places_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
+    """Level and interval of nodes; the total of a Haar axis has level 0, interval 0."""
+    starts = np.array(axis.offsets[:-1] or (1,), dtype=np.int64)
+    step = np.searchsorted(starts, numbers, side="right") - 1
+    total = step < 0
+    intervals = np.where(total, 0, numbers - starts[np.maximum(step, 0)])
+    levels = np.where(total, 0, step + axis.first_level)
+    return levels.astype(np.int64), intervals.astype(np.int64)
+
+
+def parents_of(axis: Axis, numbers: IntegerArray) -> IntegerArray:
+    """The number of each dyadic node's parent, -1 for the root."""
+    levels, intervals = places_of(axis, numbers)
+    starts = np.array([*axis.offsets[1:-1], 0], dtype=np.int64)
+    return np.where(levels == axis.height, -1, starts[levels] + (intervals >> 1))
+
+
+def ends_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
+    """First and last code of each node."""
+    levels, intervals = places_of(axis, numbers)
+    width = np.where(levels < axis.first_level, axis.height, levels)
+    first = intervals << width
+    return first, np.minimum(first + (np.int64(1) << width), axis.size) - 1

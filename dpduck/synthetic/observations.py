@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dpduck.workload.families import Family
 
 FloatArray = NDArray[np.float64]
+IntegerArray = NDArray[np.int64]
 
 MOST_RECORDS = float(1 << 40)
 
@@ -40,7 +41,7 @@ class Observation:
 
 def observed_query(family: Family, row: int, value: float, variance: float) -> Observation:
     """One query of a family with its noisy answer."""
-    coefficients = family.coefficients(row).astype(np.float64)
+    coefficients = coefficients_of(family, row).astype(np.float64)
     return Observation(family.attributes, np.array(value), variance, coefficients)
 
 
@@ -62,3 +63,19 @@ def total_of(observations: list[Observation], first: float, variance: float, exp
     estimate = float(np.average(estimates, weights=precisions))
     low, high = (1.0, MOST_RECORDS) if expected is None else (expected / 2, 2.0 * expected)
     return min(max(low, estimate), high)
+
+
+def coefficients_of(family: Family, row: int) -> IntegerArray:
+    """One query's coefficients over its family's marginal."""
+    if family.masks is not None:
+        chosen_mask: IntegerArray = family.masks[row]
+        return chosen_mask
+    if not family.matrices:
+        cell = np.zeros(family.shape, np.int64)
+        cell.reshape(-1)[row] = 1
+        return cell
+    chosen = np.unravel_index(row, tuple(len(matrix) for matrix in family.matrices))
+    table = np.ones((), np.int64)
+    for matrix, position in zip(family.matrices, chosen, strict=True):
+        table = np.multiply.outer(table, matrix[position])
+    return table

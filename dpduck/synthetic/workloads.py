@@ -5,12 +5,15 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpduck.errors import Refusal
 from dpduck.frontend.request import Key
 from dpduck.frontend.synthetic_request import SyntheticRequest
 from dpduck.synthetic.mwem import Pool
-from dpduck.workload.families import Family, interval_products, parities
+from dpduck.workload.families import Family
+
+IntegerArray = NDArray[np.int64]
 
 LARGEST_HISTOGRAM = 1 << 22
 MOST_QUERIES = 20_000_000
@@ -61,3 +64,25 @@ def _condition(request: SyntheticRequest, key: Key) -> Family:
     codes = np.array(key.codes, np.int64).reshape(shape)
     mask = np.isin(codes, true).astype(np.int64).transpose(order)
     return Family(attributes, mask.shape, masks=mask[None])
+
+
+def parities(attributes: tuple[int, ...], shape: tuple[int, ...]) -> Family:
+    """The Fourier queries with exactly this support: products of non-constant Hadamard rows over the valid codes."""
+    return Family(attributes, shape, tuple(_hadamard(size)[1:, :size] for size in shape))
+
+
+def interval_products(attributes: tuple[int, ...], shape: tuple[int, ...]) -> Family:
+    """Products of one interval per attribute."""
+    return Family(attributes, shape, tuple(_intervals(size) for size in shape))
+
+
+def _hadamard(size: int) -> IntegerArray:
+    codes = np.arange(1 << (size - 1).bit_length())
+    both = np.bitwise_count(codes[:, None] & codes[None, :])
+    return np.where(both % 2, -1, 1).astype(np.int64)
+
+
+def _intervals(size: int) -> IntegerArray:
+    starts, stops = np.triu_indices(size)
+    values = np.arange(size)
+    return ((values >= starts[:, None]) & (values <= stops[:, None])).astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from dpduck.errors import InternalError
 from dpduck.trusted.ask import (
@@ -26,7 +26,7 @@ from dpduck.trusted.ask import (
 from dpduck.trusted.count_sketch import draw_hashes, draw_sketch
 from dpduck.trusted.distinct import measure_distinct
 from dpduck.trusted.entropy import Entropy
-from dpduck.trusted.exact_counts import ExactCounts
+from dpduck.trusted.exact_counts import ExactCounts, Hidden
 from dpduck.trusted.interrogation import Guess, Interrogation
 from dpduck.trusted.key_counts import KeyCounts
 from dpduck.trusted.lazy_histogram import open_histogram
@@ -41,7 +41,7 @@ from dpduck.trusted.summary_sampler import NoisySummary, SummaryPlan, draw_summa
 Counts = ExactCounts | KeyCounts | KeyStream
 
 
-class Exact:
+class Exact(Hidden):
     """The counts of one scan and what was derived from them; hidden."""
 
     __slots__ = ("_counts", "_entropy", "_questions")
@@ -49,15 +49,6 @@ class Exact:
     def __init__(self, counts: Counts, entropy: Entropy) -> None:
         self._counts, self._entropy = counts, entropy
         self._questions: dict[int, tuple[Families, Interrogation]] = {}
-
-    def __repr__(self) -> str:
-        return "Exact(hidden)"
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise InternalError("exact counts cannot be copied or written")
-
-    def __getstate__(self) -> NoReturn:
-        raise InternalError("exact counts cannot be copied or written")
 
     def tables(self, asks: Sequence[Ask[Any]]) -> list[tuple[IntegerArray, ...]]:
         """The answers of asks for tables of one scan: for each ask, an array for each table."""

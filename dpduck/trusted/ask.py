@@ -2,7 +2,7 @@
 
 An `Ask` is one kind of noisy answer: which rows are counted, the query, its noise, and how often it may be answered.
 `Ask.cost` is the only place where a price of what leaves is computed. It does not believe the planner: norms of
-operators come from applying them, and the delta of published groups from a tail computed here. Everything is public.
+operators come from what is applied, and the delta of published groups from a tail computed here. Everything is public.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
 from dpduck.privacy import ZERO, Charge
-from dpduck.trusted.column_norms import Norms, column_norms
 from dpduck.trusted.count_sketch import SketchHashes
 from dpduck.trusted.key_delta import key_delta
 from dpduck.trusted.mixed_radix import MixedRadix
 from dpduck.trusted.noise import Noise, NoiseKind
+from dpduck.trusted.operators import IdentityFactor, KroneckerQuery, Norms
 from dpduck.trusted.summary_sampler import NoisySummary
-from dpduck.workload.dyadic import Axis
+from dpduck.workload.dyadic import Axis, node_sensitivity
 from dpduck.workload.families import Family
-from dpduck.workload.kronecker import Factor, IdentityFactor, KroneckerQuery
 
 Answer = TypeVar("Answer")
 IntegerArray = NDArray[np.int64]
@@ -102,7 +101,7 @@ class Layers(Query[NoisySummary]):
     @property
     def nodes(self) -> int:
         """How many nodes one row adds 1 or -1 to."""
-        return prod(1 if axis is None else axis.per_row for axis in self.axes)
+        return node_sensitivity(self.axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,9 +301,8 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
     """
     norms: dict[int, tuple[Noise, int, int]] = {}
     charges: list[Charge] = []
-    known: dict[Factor, Norms] = {}
     for ask in asks:
-        moved = _moved(ask, known)
+        moved = _moved(ask)
         if ask.noise is None or moved is None:
             charges.append(_repeated(_own_cost(ask), ask.times))
             continue
@@ -320,11 +318,11 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
     return Charge.concentrated(sum((charge.rho for charge in charges), ZERO), delta)
 
 
-def _moved(ask: Ask[Any], known: dict[Factor, Norms]) -> Norms | None:
+def _moved(ask: Ask[Any]) -> Norms | None:
     """How far one unit moves the exact answers, for queries whose whole price follows from that; else None."""
     query, l1 = ask.query, ask.scan.l1
     if isinstance(query, Table):
-        of_column = column_norms(query.query, known)
+        of_column = query.query.norms
         return l1 * of_column[0], l1 * l1 * of_column[1]
     if isinstance(query, Present):
         if not all(isinstance(factor, IdentityFactor) for factor in query.query.factors):

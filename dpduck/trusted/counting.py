@@ -82,16 +82,11 @@ def count_exactly(
 
 def read_job(job: CountingJob) -> _Reading:
     """Divides a job between the database and a worker."""
-    scan = scan_of(job, job.lookup)
+    scan = scan_of(job)
     keys = tuple(key_reading(key, position) for position, key in enumerate(job.keys))
     here = tuple(_is_read(scan, key) for key in job.keys)
-    outputs: dict[str, Output] = {}
+    outputs = worker_outputs(job, scan)
     parameters: dict[str, object] = {}
-    for number, aggregate in enumerate(job.aggregates):
-        if aggregate.condition and not scan.reads(aggregate.condition):
-            outputs[flag(number)] = Output("flag", aggregate.condition)
-        if aggregate.value_sql and not scan.reads_number(aggregate.value_sql):
-            outputs[value(number)] = Output("integer", aggregate.value_sql, steps(aggregate, "{}"))
     for position, key in enumerate(job.keys):
         if not here[position]:
             computed = key_reading(KeyColumn("{}", key.domain), position)
@@ -104,6 +99,17 @@ def read_job(job: CountingJob) -> _Reading:
     return _Reading(job, scan, keys, here, Division(outputs, scan.moved, scan.types or {}, parameters))
 
 
+def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
+    """Flags and steps of the aggregates that the database does not read itself."""
+    outputs: dict[str, Output] = {}
+    for number, aggregate in enumerate(job.aggregates):
+        if aggregate.condition and not scan.reads(aggregate.condition):
+            outputs[flag(number)] = Output("flag", aggregate.condition)
+        if aggregate.value_sql and not scan.reads_number(aggregate.value_sql):
+            outputs[value(number)] = Output("integer", aggregate.value_sql, steps(aggregate, "{}"))
+    return outputs
+
+
 def _is_read(scan: Scan, key: KeyColumn) -> bool:
     return scan.types is None or key.sql in scan.types or plain_number(key.sql, scan.types)
 
@@ -113,15 +119,10 @@ def _packed(reading: _Reading) -> bool:
     return reading.job.unit_sql is not None or reading.division.needed
 
 
-def job_sql(job: CountingJob, readings: Sequence[KeyReading] | None = None) -> str:
+def job_sql(job: CountingJob) -> str:
     """The one query that runs over private rows where no worker is needed."""
     reading = read_job(job)
-    return _stage(reading, _rows(reading)) if _packed(reading) else unbounded_sql(job, readings or reading.keys)
-
-
-def bounded_sql(job: CountingJob, readings: Sequence[KeyReading], unit_sql: str) -> str:
-    """The same for a job with a unit."""
-    return job_sql(replace(job, unit_sql=unit_sql), readings)
+    return _stage(reading, _rows(reading)) if _packed(reading) else unbounded_sql(job, reading.keys)
 
 
 def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
@@ -188,20 +189,20 @@ def _rows(reading: _Reading) -> str:
     job, division = reading.job, reading.division
     words = [word for word in _words(reading) if reading.here[word[0]]]
     cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
-    own = _own(reading)
+    own = own_aggregates(job, division)
     conditions = _inside([key for key, here in zip(reading.keys, reading.here, strict=True) if here], True)
-    columns = row_columns(own, _shield(job))
+    columns = row_columns(own, shield(job))
     rows = rows_sql(reading.scan, {**cells, **columns}, conditions, division)
     bounded = [UNIT, ORDER] if job.unit_sql is not None else []
     return steps_sql(own, rows, [*cells, *bounded, *division.inputs()])
 
 
-def _own(reading: _Reading) -> list[Contribution]:
+def own_aggregates(job: CountingJob, division: Division) -> list[Contribution]:
     """The aggregates without what the worker computes of them."""
-    outputs = reading.division.outputs
+    outputs = division.outputs
     own = [
         Contribution(aggregate.condition) if value(number) in outputs else aggregate
-        for number, aggregate in enumerate(reading.job.aggregates)
+        for number, aggregate in enumerate(job.aggregates)
     ]
     return [replace(one, condition="") if flag(number) in outputs else one for number, one in enumerate(own)]
 
@@ -216,7 +217,7 @@ def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
         raise InternalError("contributions by group need a privacy unit")
     exactly = prod(reading.slots for reading in readings) > FEW_GROUPS
     groups = {_cell(number): reading.group_sql for number, reading in enumerate(readings)}
-    columns = {**groups, **row_columns(job.aggregates, _shield(job))}
+    columns = {**groups, **row_columns(job.aggregates, shield(job))}
     rows = rows_sql(scan_of(job), columns, _inside(readings, exactly), Division({}, (), {}))
     return cells_sql(steps_sql(job.aggregates, rows, list(groups)), list(groups), job.aggregates)
 
@@ -225,7 +226,7 @@ def _cell(number: int) -> str:
     return f"dpduck_cell_{number}"
 
 
-def _shield(job: CountingJob) -> str:
+def shield(job: CountingJob) -> str:
     """No hash is NULL, which DuckDB cannot know (see row_columns)."""
     return f"CASE WHEN hash({job.content_sql[0] if job.content_sql else 0}) IS NULL THEN"
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.domain import Domain
-from dpduck.frontend.row_parts import Source
+from dpduck.errors import InternalError
+from dpduck.frontend.row_parts import Join, Lookup, Source, Stored
 from dpduck.frontend.unit_lookup import UnitLookup
 from dpduck.trusted.contribution import Contribution
 
@@ -67,9 +69,74 @@ class CountingJob:
     unit_type: str = ""
     copies: int = 1
 
+    def __post_init__(self) -> None:
+        if self.unit_sql is None and self.source is not None and _row_copies(self.source) > self.copies:
+            raise InternalError("joins repeat a row more often than its price says")
+
+    @property
+    def row_bound(self) -> int:
+        """The most rows of one unit that are counted."""
+        return self.copies if self.unit_sql is None else self.max_rows
+
     @property
     def unit_bounds(self) -> tuple[int, ...]:
         """For each aggregate, the most that one unit's kept rows add to all of its tables together (L1)."""
-        rows = self.copies if self.unit_sql is None else self.max_rows
         cells = prod(key.domain.size for key in self.keys)
-        return tuple(aggregate.unit_bound(rows, cells) for aggregate in self.aggregates)
+        return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
+
+
+@dataclass(frozen=True)
+class KeyedJob:
+    """One scan over private rows, by groups whose values are private until they are published.
+
+    rows: as for other counts; its aggregates are counts, its attributes the keys that have a public domain.
+    texts: SQL of the other keys as VARCHAR, row-local and unable to raise.
+    groups: C, the most groups of one unit; of no account without rows.unit_sql.
+    """
+
+    rows: CountingJob
+    texts: tuple[str, ...]
+    groups: int
+
+    def __post_init__(self) -> None:
+        if any(aggregate != Contribution(aggregate.condition) for aggregate in self.rows.aggregates):
+            raise InternalError("groups are selected for counts alone")
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether the number of rows in a group is that of its units, or where units are unknown, stands for it."""
+        return self.rows.unit_sql is None or self.rows.max_rows == 1
+
+
+@dataclass(frozen=True)
+class KeyJob:
+    """One scan over private rows, counted by every value of a key. rows: as for other counts, by nothing.
+
+    key_sql: the canonical text of stored columns, SQL of our own; rows for which it is NULL are dropped.
+    """
+
+    rows: CountingJob
+    key_sql: str
+
+
+def _row_copies(source: Source) -> int:
+    """The most rows that joins make of one row, each with a stored table by equality with its keys (rows._cut_sql).
+
+    Another relation is none of a row of its own, and rows of a joined table that nobody cuts have no bound.
+    """
+    joined = [join.right for join in source.joins]
+    stored = all(isinstance(one.first, Stored) and not one.joins for one in (replace(source, joins=()), *joined))
+    looking, types = ("SEMI JOIN", "ANTI JOIN"), dict(source.types)
+    bounded = all(join.kind in looking or (join.copies > 0 and _by_keys(join, types)) for join in source.joins)
+    if not stored or not bounded:
+        raise InternalError("rows that are units are those of one table, joined by keys")
+    return prod(1 if join.kind in looking else join.copies for join in source.joins)
+
+
+def _by_keys(join: Join, types: Mapping[str, str]) -> bool:
+    """Whether its conditions are equalities with its keys, of which there is one, and nothing else."""
+    equal = [
+        one.column_sql == key if isinstance(one, Lookup) else one.removesuffix(f" = {key}") in types
+        for one, key in zip(join.on, join.keys, strict=False)
+    ]
+    return bool(join.keys) and len(join.on) == len(join.keys) and all(equal) and join.kind in ("JOIN", "LEFT JOIN")

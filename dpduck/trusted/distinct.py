@@ -13,7 +13,7 @@ from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.measure import require_fit, with_noise
 from dpduck.trusted.noise import Noise
-from dpduck.workload.kronecker import IdentityFactor
+from dpduck.trusted.operators import IdentityFactor
 
 IntegerArray = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import duckdb
 
@@ -20,10 +20,10 @@ from dpduck.trusted import reader
 from dpduck.trusted.answers import Counts, Exact
 from dpduck.trusted.ask import Ask, IntegerArray, Present, Scan, Table, Threshold, Within, price
 from dpduck.trusted.counting import count_exactly
-from dpduck.trusted.counting_job import CountingJob
+from dpduck.trusted.counting_job import CountingJob, KeyedJob, KeyJob
 from dpduck.trusted.entropy import Entropy
-from dpduck.trusted.key_counts import KeyJob, count_keys
-from dpduck.trusted.key_job import KeyedJob
+from dpduck.trusted.exact_counts import Hidden
+from dpduck.trusted.key_counts import count_keys
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.publish_keys import KeyStream, bounds_of, require_same_bounds
 from dpduck.trusted.secrets_file import required
@@ -52,7 +52,7 @@ class Bill:
     allotment: Fraction | None = None
 
 
-class Door:
+class Door(Hidden):
     """Exact counts behind declared asks; hidden. entry: of the ledger, which paid for it.
 
     count: reads what a job describes; None of it is read before it is asked for.
@@ -70,15 +70,6 @@ class Door:
         self._counts: dict[int, Exact] = {}
         self._entropy = entropy
         self.entry = entry
-
-    def __repr__(self) -> str:
-        return "Door(hidden)"
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise InternalError("a door cannot be copied or written")
-
-    def __getstate__(self) -> NoReturn:
-        raise InternalError("a door cannot be copied or written")
 
     def count(self) -> None:
         """Reads the rows of everything that was declared."""
@@ -228,7 +219,9 @@ def job_bounds(scan: Scan) -> list[int]:
         return [by_table[number] for number in scan.tables]
     if isinstance(job, KeyedJob):
         return [bounds_of(job).l1]
-    return [job.max_rows] if isinstance(job, KeyJob) and job.unit_sql is not None else []
+    if isinstance(job, KeyJob):
+        return [job.rows.row_bound]
+    raise InternalError("nobody can count this")
 
 
 def counting(

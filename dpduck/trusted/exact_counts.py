@@ -10,7 +10,22 @@ from numpy.typing import NDArray
 from dpduck.errors import InternalError
 
 
-class ExactCounts:
+class Hidden:
+    """What is shown, copied and written by nobody: not in a message, a log or a pickle."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(hidden)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")
+
+    def __getstate__(self) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")
+
+
+class ExactCounts(Hidden):
     """Sparse exact counts by released attributes; opaque, because even their number is private.
 
     _exact_coordinates: one row of attribute codes per attribute, one column per occupied combination (may repeat).
@@ -34,12 +49,3 @@ class ExactCounts:
         self._exact_counts = counts
         self._sizes = sizes
         self._unit_bounds = unit_bounds
-
-    def __repr__(self) -> str:
-        return "ExactCounts(hidden)"
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise InternalError("exact counts cannot be copied or written")
-
-    def __getstate__(self) -> NoReturn:
-        raise InternalError("exact counts cannot be copied or written")

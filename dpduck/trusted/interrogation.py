@@ -12,7 +12,6 @@ or remove all of them):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from dpduck.trusted.ask import Choice, Families
 from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.exact_choice import exponential_choice, permute_and_flip
-from dpduck.trusted.exact_counts import ExactCounts
+from dpduck.trusted.exact_counts import ExactCounts, Hidden
 from dpduck.trusted.measure import exact_marginals
 from dpduck.trusted.noise import Noise
 
@@ -45,7 +44,7 @@ class Guess:
     allowed: NDArray[np.bool_]
 
 
-class Interrogation:
+class Interrogation(Hidden):
     """The exact answers of families of queries; hidden."""
 
     __slots__ = ("_exact", "_families", "_starts")
@@ -58,15 +57,6 @@ class Interrogation:
         self._exact = np.concatenate(answers)
         self._starts = np.cumsum([0, *(len(answer) for answer in answers)])
         self._families = families
-
-    def __repr__(self) -> str:
-        return "Interrogation(hidden)"
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise InternalError("exact answers cannot be copied or written")
-
-    def __getstate__(self) -> NoReturn:
-        raise InternalError("exact answers cannot be copied or written")
 
     def choose(self, choice: Choice, guess: Guess, entropy: Entropy) -> int:
         """A candidate whose distance from its estimate, less its penalty, is nearly the largest."""

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from dpduck.errors import InternalError
 from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.exact_counts import Hidden
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests, find
 from dpduck.trusted.keyed_noise import SECRET_BYTES, keyed_noise
 from dpduck.trusted.noise import Noise
 
 
-class LazyHistogram:
+class LazyHistogram(Hidden):
     """The secret state of one histogram: a key of the noise, and noisy counts by digest; hidden."""
 
     __slots__ = ("_high", "_low", "_noisy", "_secret")
@@ -30,9 +31,6 @@ class LazyHistogram:
         self, secret: bytes, high: NDArray[np.uint64], low: NDArray[np.uint64], noisy: NDArray[np.int64]
     ) -> None:
         self._secret, self._high, self._low, self._noisy = secret, high, low, noisy
-
-    def __repr__(self) -> str:
-        return "LazyHistogram(hidden)"
 
     def to_bytes(self) -> bytes:
         """For the secrets file alone."""

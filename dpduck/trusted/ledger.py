@@ -102,13 +102,6 @@ class Ledger:
         with self._lock:
             return self._chain.write(prepare)
 
-    def record(self, unit_key: str, table_name: str, principal: str, statement: str, mechanism: str) -> int:
-        """Record something that costs nothing, such as a change of policy."""
-        with self._lock:
-            return self._chain.write(
-                lambda: self._chain.row(unit_key, table_name, NOTHING, principal, statement, mechanism)
-            )
-
     def last_entry(self) -> int:
         """The number of the last entry, 0 where there is none: whatever is recorded moves it."""
         with self._lock:

@@ -138,23 +138,10 @@ class LedgerChain:
         budget: Budget | None = None,
     ) -> LedgerRow:
         """The next row of the chain."""
-        epsilon, rho, delta = amounts_text(charge)
-        last_id = self.state.last_id
-        row = LedgerRow(
-            id=last_id + 1,
-            at=microseconds_of(datetime.now(UTC)),
-            principal=principal,
-            unit_key=unit_key,
-            table_name=table_name,
-            statement=statement,
-            mechanism=mechanism,
-            epsilon=epsilon,
-            rho=rho,
-            delta=delta,
-            budget=None if budget is None else budget_text(budget),
-            previous_hash=self.state.hash_at(last_id),
-            hash="",
-        )
+        last_id, at = self.state.last_id, microseconds_of(datetime.now(UTC))
+        declared, previous = None if budget is None else budget_text(budget), self.state.hash_at(last_id)
+        texts = (principal, unit_key, table_name, statement, mechanism, *amounts_text(charge))
+        row = LedgerRow(last_id + 1, at, *texts, budget=declared, previous_hash=previous, hash="")
         return sealed(self._chain_key, self._store_id, row)
 
     def _absorb(self, state: LedgerState, rows: Iterable[LedgerRow]) -> None:

@@ -59,12 +59,7 @@ def charge_of(epsilon: str | None, rho: str, delta: str) -> Charge:
 
 def budget_text(budget: Budget) -> str:
     """A budget in one canonical text."""
-    amounts = {
-        "epsilon": budget.epsilon,
-        "delta": budget.delta,
-        "delta_keys": budget.delta_keys,
-        "rho": budget.rho,
-    }
+    amounts = {name: getattr(budget, name) for name in ("epsilon", "delta", "delta_keys", "rho")}
     return json.dumps({name: None if amount is None else rational_text(amount) for name, amount in amounts.items()})
 
 
@@ -79,21 +74,9 @@ def budget_of(text: str) -> Budget:
 def entry_of(row: LedgerRow) -> LedgerEntry:
     """A row, whose hash has been verified, as a value."""
     charge = charge_of(row.epsilon, row.rho, row.delta)
-    return LedgerEntry(
-        id=row.id,
-        at=datetime_of(row.at),
-        principal=row.principal,
-        unit_key=row.unit_key,
-        table_name=row.table_name,
-        statement=row.statement,
-        mechanism=row.mechanism,
-        epsilon=charge.epsilon,
-        rho=charge.rho,
-        delta=charge.delta,
-        budget=None if row.budget is None else budget_of(row.budget),
-        previous_hash=row.previous_hash,
-        hash=row.hash,
-    )
+    budget = None if row.budget is None else budget_of(row.budget)
+    amounts = {"epsilon": charge.epsilon, "rho": charge.rho, "delta": charge.delta}
+    return LedgerEntry(**{**row._asdict(), **amounts, "at": datetime_of(row.at), "budget": budget})
 
 
 class LedgerState:

@@ -14,8 +14,7 @@ from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.key_counts import KeyCounts
 from dpduck.trusted.noise import Noise
-from dpduck.workload.kronecker import KroneckerQuery
-from dpduck.workload.margin_tree import margin_tree
+from dpduck.trusted.operators import KroneckerQuery
 
 IntegerArray = NDArray[np.int64]
 NoisyQuery = tuple[KroneckerQuery, Noise]
@@ -71,7 +70,7 @@ def _check_weights(query: KroneckerQuery) -> None:
     A row adds one entry of the query to an answer, and no entry exceeds the column's L2 norm. Sums inside `apply`
     may wrap: int64 arithmetic is exact modulo 2^64, so an answer that fits is right.
     """
-    if isqrt(query.column_l2_squared()) * LARGEST_ROW_COUNT >= 1 << 62:
+    if isqrt(query.norms[1]) * LARGEST_ROW_COUNT >= 1 << 62:
         raise InternalError("the weights of a query are too large for 64-bit answers")
 
 
@@ -82,8 +81,27 @@ def exact_marginals(
     found: dict[tuple[int, ...], IntegerArray] = {}
     for group in _groups(wanted, counts._sizes):
         union = tuple(sorted(set().union(*group)))
-        tree = margin_tree(union, [counts._sizes[attribute] for attribute in union], group)
-        found |= tree.margins(_dense(counts, number, union))
+        order = sorted(union, key=lambda attribute: -counts._sizes[attribute])
+        found |= rolled_up(_dense(counts, number, union), union, group, order)
+    return found
+
+
+def rolled_up(
+    table: IntegerArray, members: tuple[int, ...], wanted: Sequence[tuple[int, ...]], order: Sequence[int]
+) -> dict[tuple[int, ...], IntegerArray]:
+    """The wanted marginals of a table with these members, all different: an array each, sums being shared.
+
+    order: in which attributes are kept by some of the marginals and summed away for the others.
+    """
+    if len(wanted) == 1:
+        return {wanted[0]: table.sum(axis=tuple(axis for axis, one in enumerate(members) if one not in wanted[0]))}
+    found: dict[tuple[int, ...], IntegerArray] = {}
+    keeping, dropping = ([one for one in wanted if (order[0] in one) is kept] for kept in (True, False))
+    if keeping:
+        found |= rolled_up(table, members, keeping, order[1:])
+    if dropping:
+        axis = members.index(order[0])
+        found |= rolled_up(table.sum(axis=axis), members[:axis] + members[axis + 1 :], dropping, order[1:])
     return found
 
 

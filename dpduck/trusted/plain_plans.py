@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import duckdb
 
-from dpduck.errors import InternalError, Refusal
+from dpduck.errors import Refusal
 
 MOVING = (
     "in_clause",  # IN (..) of many literals as a join below the expression
@@ -43,12 +43,6 @@ def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> None:
             "DuckDB's configuration is locked with optimizer passes on that may raise on a private row",
             accepted="dpduck.load before SET lock_configuration, and disabled_optimizers left as it sets them",
         ) from None
-
-
-def require_plain_plans(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Whether passes are off still, asked after a count."""
-    if _running(cursor):
-        raise InternalError("counting failed")
 
 
 def _running(cursor: duckdb.DuckDBPyConnection) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -12,17 +10,19 @@ from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
 from dpduck.trusted.ask import GroupBounds, PublishedKeys, Threshold
+from dpduck.trusted.counting_job import KeyedJob
+from dpduck.trusted.counting_stage import UNITS, total_name
 from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
-from dpduck.trusted.key_counting import UNITS, count_name, group_name, read_groups
-from dpduck.trusted.key_job import KeyedJob
+from dpduck.trusted.exact_counts import Hidden
+from dpduck.trusted.key_counting import group_name, read_groups
 from dpduck.trusted.noise import Noise
 from dpduck.trusted.workers import Workers
 
 IntegerArray = NDArray[np.int64]
 
 
-class KeyStream:
+class KeyStream(Hidden):
     """Groups that are not counted before they are looked at; hidden."""
 
     __slots__ = ("_bounding_key", "_cursor", "_job", "_workers")
@@ -32,20 +32,11 @@ class KeyStream:
     ) -> None:
         self._cursor, self._job, self._bounding_key, self._workers = cursor, job, bounding_key, workers
 
-    def __repr__(self) -> str:
-        return "KeyStream(hidden)"
-
     def read(self) -> None:
         """Reads every group and lets it go."""
         with read_groups(self._cursor, self._job, self._bounding_key, self._workers) as batches:
             for _ in batches:
                 pass
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise InternalError("exact counts cannot be copied or written")
-
-    def __getstate__(self) -> NoReturn:
-        raise InternalError("exact counts cannot be copied or written")
 
 
 def publish_keys(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> PublishedKeys:
@@ -72,7 +63,7 @@ def publish_keys(stream: KeyStream, query: Threshold, noise: Noise, entropy: Ent
 
 
 def _answer_name(number: int, query: Threshold) -> str:
-    return UNITS if number in query.reused else count_name(number)
+    return UNITS if number in query.reused else total_name(number)
 
 
 def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, list[int]]:
@@ -84,7 +75,7 @@ def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entrop
             noisy = units + draw(noise, len(units), entropy)
             chosen = (units >= query.least) & (noisy > query.above)
             for number in range(query.aggregates):
-                counts = groups.column(count_name(number)).to_numpy()
+                counts = groups.column(total_name(number)).to_numpy()
                 suppressed[number] += int(counts[~chosen].sum())
             place = groups.schema.get_field_index(UNITS)
             kept.append(groups.set_column(place, UNITS, pa.array(noisy)).filter(pa.array(chosen)))
@@ -100,6 +91,7 @@ def require_same_bounds(job: object, bounds: GroupBounds) -> None:
 def bounds_of(job: KeyedJob) -> GroupBounds:
     """C, k, the total and the rows of one unit, as the SQL that will run bounds them."""
     if job.rows.unit_sql is None:
-        return GroupBounds(job.groups, job.groups, job.groups, job.groups)
+        copies = job.rows.copies
+        return GroupBounds(copies, copies, copies, copies)
     groups = min(job.groups, job.rows.max_rows)
     return GroupBounds(groups, 1, groups, job.rows.max_rows)

@@ -53,11 +53,3 @@ def _nodes(
         nodes.append(numbers)
         values = values if signs is None else values * signs
     return nodes, values
-
-
-def node_sensitivity(axes: Sequence[Axis | None]) -> int:
-    """L1 sensitivity of one row: it has coefficient 1 or -1 in so many nodes."""
-    total = 1
-    for axis in axes:
-        total *= 1 if axis is None else axis.per_row
-    return total

@@ -29,6 +29,7 @@ LAZY = duckdb.__version__.startswith("1.")
 
 def begin(cursor: duckdb.DuckDBPyConnection) -> None:
     """Opens the transaction in which facts are looked at again and rows are counted."""
+    cursor.execute(BUILT_IN_ONLY)
     cursor.execute("BEGIN TRANSACTION READ ONLY")
 
 

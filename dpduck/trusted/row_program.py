@@ -18,6 +18,7 @@ from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.row_parts import text_sql
 from dpduck.trusted import reader
 from dpduck.trusted.plain import columns_of, renamed
+from dpduck.trusted.row_functions import require_row_local
 from dpduck.trusted.rows import ROW, Stage, Types, travels
 from dpduck.trusted.try_results import with_results_of_their_own
 from dpduck.trusted.worker import BATCH
@@ -95,8 +96,11 @@ class Division:
         return BATCH_TEXTS if any(self.types[name] == "VARCHAR" for name in self.columns) else BATCH_ROWS
 
     def program(self) -> Program:
-        """The program that answers a batch of the inputs."""
+        """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
         columns = {name: f"dpduck_x_{number}" for number, name in enumerate(self.columns)}
+        known = frozenset(columns.values())
+        for text in (*self.conditions, *(output.value_sql for output in self.outputs.values())):
+            require_row_local(renamed(text, columns), known)
         restored = [_restored(x, self.types[name]) for name, x in columns.items()]
         values, results = [], []
         if self.conditions:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import duckdb
 
-from dpduck.frontend.row_parts import Source, text_sql
+from dpduck.frontend.row_parts import text_sql
 from dpduck.frontend.unit_lookup import REFERENCE, ROWS, UnitLookup
 from dpduck.trusted import reader
 from dpduck.trusted.bounding_sql import ORDER, UNIT, order_sql
+from dpduck.trusted.counting_job import CountingJob
 from dpduck.trusted.plain import is_plain, plain_number
 from dpduck.trusted.row_program import (
     KEEP,
@@ -26,23 +26,6 @@ from dpduck.trusted.rows import Placed, Stage, Types, placed, travels
 from dpduck.trusted.workers import Workers
 
 Parameters = Mapping[str, object]
-
-
-class Scanned(Protocol):
-    """What every job says of its rows (see counting_job)."""
-
-    @property
-    def from_sql(self) -> str: ...
-    @property
-    def filters(self) -> tuple[str, ...]: ...
-    @property
-    def unit_sql(self) -> str | None: ...
-    @property
-    def content_sql(self) -> tuple[str, ...]: ...
-    @property
-    def source(self) -> Source | None: ...
-    @property
-    def unit_type(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -71,8 +54,9 @@ class Scan:
         return self.types is None or plain_number(value_sql, self.types)
 
 
-def scan_of(job: Scanned, lookup: UnitLookup | None = None) -> Scan:
+def scan_of(job: CountingJob) -> Scan:
     """A job's rows. A job without a source is of trusted code's own SQL."""
+    lookup = job.lookup
     if job.source is None:
         found, types = Placed(job.from_sql, job.filters, (), ()), None
         rows = job.from_sql if lookup is None else lookup.rows_sql

@@ -26,6 +26,7 @@ from dpduck.trusted.ask import UNITS, Ask, Gate, Scan, Total
 from dpduck.trusted.discrete_laplace import discrete_laplace
 from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
+from dpduck.trusted.exact_counts import Hidden
 from dpduck.trusted.key_counts import KeyCounts, KeyDigests, exact_answers
 from dpduck.trusted.noise import Noise, NoiseKind
 
@@ -78,7 +79,7 @@ def draw_thresholds(scale: Fraction, rounds: int, entropy: Entropy) -> bytes:
     return one_sided(scale, 2 * rounds, entropy).tobytes()
 
 
-class Questions:
+class Questions(Hidden):
     """Exact answers of some questions and their fresh noise, each good for one look; hidden.
 
     measurements: noise of the answers that will be measured, drawn beforehand: a look only compares and adds.
@@ -92,9 +93,6 @@ class Questions:
         self._measurements: list[int] = measurements.tolist()
         self._looked = -1
 
-    def __repr__(self) -> str:
-        return "Questions(hidden)"
-
 
 def _require_once(keys: KeyDigests, lengths: Sequence[int]) -> None:
     """A key that came twice in one question would weigh 2, and a unit could move the answer twice as far."""
@@ -105,7 +103,7 @@ def _require_once(keys: KeyDigests, lengths: Sequence[int]) -> None:
         raise InternalError("a key stands twice in one question")
 
 
-class SessionGate:
+class SessionGate(Hidden):
     """Exact counts and secret thresholds behind a gate; hidden."""
 
     __slots__ = ("_counts", "_entropy", "_law", "_thresholds")
@@ -115,9 +113,6 @@ class SessionGate:
         self._thresholds = np.frombuffer(thresholds, dtype=np.int64)
         if len(self._thresholds) != 2 * law.updates:
             raise InternalError("the secret of a session is damaged")
-
-    def __repr__(self) -> str:
-        return "SessionGate(hidden)"
 
     def prepare(self, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int], rounds: int) -> Questions:
         """Exact answers, in units, of questions with these runs of keys and weights from 0 to UNITS.

@@ -160,7 +160,8 @@ class Worker:
 
 
 def _seconds(batch: pa.Table) -> float:
-    return ROW_SECONDS + int(batch.num_rows) * BATCH_SECONDS_A_ROW
+    """How long a batch may take; one without rows, which no row decides about, as long as a start."""
+    return ROW_SECONDS + int(batch.num_rows) * BATCH_SECONDS_A_ROW if batch.num_rows else START_SECONDS
 
 
 class Workers:

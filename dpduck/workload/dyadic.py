@@ -7,8 +7,10 @@ has one number: level by level from the leaves, offsets[l] + i. A Haar axis has 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,24 +66,7 @@ class Axis:
         numbers = (wide >> level) + self.offsets[step]
         return numbers, 1 - 2 * ((wide >> (level - 1)) & 1) if self.shape == "haar" else None
 
-    def places(self, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
-        """Level and interval of nodes; the total of a Haar axis has level 0, interval 0."""
-        starts = np.array(self.offsets[:-1] or (1,), dtype=np.int64)
-        step = np.searchsorted(starts, numbers, side="right") - 1
-        total = step < 0
-        intervals = np.where(total, 0, numbers - starts[np.maximum(step, 0)])
-        levels = np.where(total, 0, step + self.first_level)
-        return levels.astype(np.int64), intervals.astype(np.int64)
 
-    def parents(self, numbers: IntegerArray) -> IntegerArray:
-        """The number of each dyadic node's parent, -1 for the root."""
-        levels, intervals = self.places(numbers)
-        starts = np.array([*self.offsets[1:-1], 0], dtype=np.int64)
-        return np.where(levels == self.height, -1, starts[levels] + (intervals >> 1))
-
-    def ends(self, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
-        """First and last code of each node."""
-        levels, intervals = self.places(numbers)
-        width = np.where(levels < self.first_level, self.height, levels)
-        first = intervals << width
-        return first, np.minimum(first + (np.int64(1) << width), self.size) - 1
+def node_sensitivity(axes: Iterable[Axis | None]) -> int:
+    """L1 sensitivity of one row: it has coefficient 1 or -1 in so many nodes; None for an attribute without nodes."""
+    return prod(1 if axis is None else axis.per_row for axis in axes)

@@ -11,8 +11,7 @@ sql/macros/sparse_queries.sql computes the same in SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from hashlib import md5
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,21 +25,6 @@ KEYS_AT_A_TIME, WORDS_AT_A_TIME = 1 << 14, 128
 Words = NDArray[np.uint64]
 
 
-def element_of(text: str) -> int:
-    """The field element of a key's canonical text; DuckDB's md5_number_lower(text) % (2^61 - 1).
-
-    >>> element_of("E11.9") == element_of("E11.65")
-    False
-    """
-    digest = md5(text.encode(), usedforsecurity=False).digest()
-    return int.from_bytes(digest[8:], "little") % PRIME
-
-
-def elements_of(texts: Sequence[str]) -> Words:
-    """Field elements of many keys."""
-    return np.array([element_of(text) for text in texts], dtype=np.uint64)
-
-
 def words_for(rows: int) -> int:
     """How many words hold the signs of so many rows.
 
@@ -48,14 +32,6 @@ def words_for(rows: int) -> int:
     69
     """
     return -(-rows // SIGNS)
-
-
-def polynomial(coefficients: Sequence[int], element: int, prime: int = PRIME) -> int:
-    """Horner's rule in Python's integers, for any prime: what everything else here must equal."""
-    value = 0
-    for coefficient in reversed(coefficients):
-        value = (value * element + coefficient) % prime
-    return value
 
 
 def multiply(left: Words, right: Words) -> Words:
@@ -117,13 +93,6 @@ def _shifted(values: Words, bits: int) -> Words:
     keep = np.uint64(61 - bits)
     low = (np.uint64(1) << keep) - np.uint64(1)
     return ((values & low) << np.uint64(bits)) + (values >> keep)
-
-
-def signs(words: Words) -> NDArray[np.int8]:
-    """The signs in each word, shape (.., 60)."""
-    bits = (words[..., None] >> np.arange(SIGNS, dtype=np.uint64)) & np.uint64(1)
-    result: NDArray[np.int8] = (1 - 2 * bits.astype(np.int8)).astype(np.int8)
-    return result
 
 
 def project(coefficients: Words, elements: Words, counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 import dpduck
 from dpduck.edges.catalog import Catalog
-from dpduck.edges.counting_jobs import scans_of
-from dpduck.edges.planned import Planned, planned
+from dpduck.edges.planned import Planned, planned, scans_of
 from dpduck.edges.policy_store import PolicyStore
 from dpduck.frontend.analyse import analyse
 from dpduck.frontend.parse import parse_statement

@@ -15,9 +15,10 @@ from dpduck.edges.publish import publish
 from dpduck.edges.releaser import Releaser
 from dpduck.edges.shipped_macros import shipped_names, shipped_texts
 from dpduck.errors import PermissionRefusal
-from dpduck.workload.sign_hash import elements_of, evaluate, signs
+from dpduck.workload.sign_hash import evaluate
 from tests.edges.clinics import Clinic
 from tests.edges.sparse import PRICE, fill, projection, refused_ask
+from tests.workload.sign_oracle import elements_of, signs
 
 
 @pytest.fixture

@@ -17,9 +17,10 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.edges import duckdb_tree
 from dpduck.edges.sandbox import Sandbox
-from dpduck.frontend import allowlist, duckdb_tree
-from dpduck.trusted import workers
+from dpduck.frontend import allowlist
+from dpduck.trusted import row_functions, workers
 from dpduck.trusted.workers import Runner, Workers
 from tests.edges.clinics import one_line
 from tests.frontend.nasty_rows import TYPES, Writer, create
@@ -110,7 +111,8 @@ def with_faulty_functions() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allowlist, "NAMED_FUNCTIONS", allowlist.NAMED_FUNCTIONS | {"faulty"})
-        patch.setattr(duckdb_tree, "FUNCTIONS", duckdb_tree.FUNCTIONS | {"faulty"})
+        for look in (duckdb_tree, row_functions):
+            patch.setattr(look, "FUNCTIONS", row_functions.FUNCTIONS | {"faulty"})
         patch.setattr(Sandbox, "cursor", cursor)
         patch.setattr(workers, "ROW_SECONDS", 0.3)
         patch.setattr("dpduck.trusted.row_program.with_results_of_their_own", lambda sql: sql.replace("try(", "("))

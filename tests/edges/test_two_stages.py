@@ -12,8 +12,9 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from dpduck.edges.counting_jobs import scans_of
-from dpduck.edges.planned import planned
+from dpduck.edges.counting_jobs import counting_job
+from dpduck.edges.planned import planned, scans_of
+from dpduck.errors import InternalError
 from dpduck.frontend.request import Request
 from dpduck.trusted.counting import count_exactly
 from dpduck.trusted.counting_job import CountingJob
@@ -74,3 +75,11 @@ def test_both_ways_count_alike(golden: Golden, clinic: duckdb.DuckDBPyConnection
 def test_some_go_through_a_worker() -> None:
     """The comparison is of two ways: many of the golden statements have something for a worker to compute."""
     assert len(COMPUTED) >= 15
+
+
+def test_nothing_that_was_written_is_counted_as_it_stands(clinic: duckdb.DuckDBPyConnection) -> None:
+    """Without the parts of its rows a job is taken for trusted code's own SQL: a request always has them."""
+    analysis = analysed(clinic, COMPUTED[0].statement)
+    assert analysis is not None and analysis.request.rows is not None
+    with pytest.raises(InternalError, match="own SQL"):
+        counting_job(replace(analysis.request, rows=None), ())

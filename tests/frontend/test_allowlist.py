@@ -11,12 +11,13 @@ import pytest
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from dpduck.edges.duckdb_tree import check_tree
 from dpduck.errors import Refusal
 from dpduck.frontend.allowlist import check_row_local
 from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.dialect import PrivateDuckDB
-from dpduck.frontend.duckdb_tree import FUNCTIONS, check_tree
 from dpduck.frontend.row_costs import MAX_GROWTH, check_size
+from dpduck.trusted.row_functions import FUNCTIONS
 
 ARGUMENTS = ("", "a", "a, b", "a, b, c", "a, b, c, d", "'x', a", "a, 'x'", "a, 'x', 'y'", "'month', a, b")
 ACCEPTED = """

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from dpduck.errors import Refusal
 from dpduck.frontend.analyse import Analysis
-from dpduck.frontend.duckdb_tree import FUNCTIONS
 from dpduck.frontend.parse import parse_statement
 from dpduck.frontend.released_columns import HOLE
+from dpduck.trusted.row_functions import FUNCTIONS
 from tests.frontend.facts import analysed
 from tests.frontend.full_clinic import open_full_clinic
 from tests.frontend.golden_files import read_golden

@@ -12,6 +12,7 @@ from dpduck.errors import Refusal
 from dpduck.planning.plan import Measurement
 from dpduck.planning.product_plan import plan_product
 from dpduck.planning.range_plan import RangePlan, plan_matrix, plan_ranges
+from dpduck.strategies.range_strategy import matrix_of
 from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes, total
 
@@ -32,7 +33,7 @@ def exact_cost(measurements: tuple[Measurement, ...], noise: NoiseKind, unit_bou
     for measurement in measurements:
         dense = np.ones((1, 1), dtype=object)
         for factor in measurement.query.factors:
-            dense = np.kron(dense, factor.matrix().astype(object))
+            dense = np.kron(dense, matrix_of(factor).astype(object))
         if noise is LAPLACE:
             charge += Fraction(unit_bound * int(np.abs(dense).sum(axis=0).max())) / measurement.spread
         else:
@@ -43,7 +44,7 @@ def exact_cost(measurements: tuple[Measurement, ...], noise: NoiseKind, unit_bou
 def dense_variances(plan: RangePlan) -> np.ndarray:
     """diag(W (A'V^-1 A)^+ W') over the whole domain, by pseudo-inverse."""
     pairs = zip(plan.measurements, plan.noise_variances, strict=True)
-    stacked = np.vstack([m.query.factors[0].matrix() / v**0.5 for m, v in pairs])
+    stacked = np.vstack([matrix_of(m.query.factors[0]) / v**0.5 for m, v in pairs])
     queries = plan.workload.matrix() @ np.linalg.pinv(stacked)
     return (queries**2).sum(axis=1)
 
@@ -127,7 +128,7 @@ def test_products_cost_their_budget_and_predict_their_errors(noise: NoiseKind, s
     stacked = []
     for measurement, spread in zip(plan.measurements, spreads, strict=True):
         variance = 2 * spread**2 if noise is LAPLACE else spread
-        first, second, third = (factor.matrix() for factor in measurement.query.factors)
+        first, second, third = (matrix_of(factor) for factor in measurement.query.factors)
         stacked.append(np.kron(np.kron(first, second), third) / variance**0.5)
     first, second, third = (workload.matrix() for workload in workloads)
     queries = np.kron(np.kron(first, second), third) @ np.linalg.pinv(np.vstack(stacked))
@@ -144,7 +145,7 @@ def test_products_of_optimised_strategies_fit_into_64_bits(noise: NoiseKind, att
     """Column norms multiply; the product of all attributes leaves room for 2^40 rows, with little loss by rounding."""
     workloads = [prefixes(60).on(attribute) for attribute in range(attributes)]
     plan = plan_product(workloads, noise, Fraction(1), 1, planning_seconds=1.0)
-    assert all(m.query.column_l2_squared() * 2**80 < 2**124 for m in plan.measurements)
+    assert all(m.query.norms[1] * 2**80 < 2**124 for m in plan.measurements)
     if attributes == 2:
         alone = plan_ranges(prefixes(60), noise, SMALL if noise is LAPLACE else Fraction(1, 10**6), 1)[0]
         unit = alone.total_variance * (SMALL**2 / 2 if noise is LAPLACE else Fraction(2, 10**6))

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.covariance import cell_covariance, covariances
 from dpduck.planning.marginal_variance import workload_variances
-from dpduck.planning.plan import Measurement, Plan
+from dpduck.planning.plan import Measurement, Plan, marginal_query
 from dpduck.recovery.recover import recover
+from dpduck.strategies.range_strategy import matrix_of
 from dpduck.trusted.noise import NoiseKind, noise_variance
-from dpduck.workload.kronecker import KroneckerQuery, marginal_query
+from dpduck.trusted.operators import KroneckerQuery
 from dpduck.workload.lattice import close_downward
 from dpduck.workload.marginals import MarginalWorkload
 
@@ -26,7 +27,7 @@ def dense(query: KroneckerQuery, sizes: tuple[int, ...]) -> np.ndarray:
     rows: np.ndarray = np.ones((1, 1))
     factors = dict(zip(query.attributes, query.factors, strict=True))
     for attribute, size in enumerate(sizes):
-        held = factors[attribute].matrix() if attribute in factors else np.ones((1, size))
+        held = matrix_of(factors[attribute]) if attribute in factors else np.ones((1, size))
         rows = np.kron(rows, held)
     return rows
 

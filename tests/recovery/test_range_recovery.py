@@ -13,6 +13,7 @@ from dpduck.planning.product_plan import plan_product
 from dpduck.planning.range_plan import plan_matrix, plan_ranges
 from dpduck.recovery.least_squares import solve_least_squares, solve_sparse
 from dpduck.recovery.range_recovery import recover_product, recover_ranges
+from dpduck.strategies.range_strategy import matrix_of
 from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.ranges import all_ranges, intervals, prefixes, total
 
@@ -38,7 +39,7 @@ def pseudo_inverse(
     for measurement, variance, noise in zip(measurements, variances, noisy, strict=True):
         dense: np.ndarray = np.ones((1, 1))
         for factor in measurement.query.factors:
-            dense = np.kron(dense, factor.matrix())
+            dense = np.kron(dense, matrix_of(factor))
         rows.append(dense / variance**0.5)
         answers.append(noise.ravel() / variance**0.5)
     estimate: np.ndarray = np.linalg.pinv(np.vstack(rows)) @ np.concatenate(answers)
@@ -81,7 +82,7 @@ def test_singular_strategies_are_recovered() -> None:
     plan = plan_matrix(intervals(6, [(0, 2), (2, 6)]), pairs, GAUSSIAN, Fraction(1), 1)
     noisy = noisy_answers(plan.measurements, np.arange(6), 1)
     stacked = np.concatenate(noisy)
-    order = np.concatenate([measurement.query.factors[0].matrix() for measurement in plan.measurements])
+    order = np.concatenate([matrix_of(measurement.query.factors[0]) for measurement in plan.measurements])
     assert np.linalg.matrix_rank(order) == 3 < order.shape[1] == 6
     by_pair = np.linalg.pinv(order) @ stacked
     np.testing.assert_allclose(recover_ranges(plan, noisy), plan.workload.matrix() @ by_pair, atol=1e-7)

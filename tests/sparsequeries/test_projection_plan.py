@@ -14,8 +14,9 @@ from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.key_counts import KeyCounts
 from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.trusted.projection import draw_coefficients, measure_projection
-from dpduck.workload.sign_hash import evaluate, reduced, signs
+from dpduck.workload.sign_hash import evaluate, reduced
 from tests.trusted.doors import price_of
+from tests.workload.sign_oracle import signs
 
 ENTROPY = operating_system_entropy()
 RUNS, KEYS, QUERIES, SPARSITY = 200, 300, 40, 8

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from dpduck.planning.choose import CANDIDATES, Problem
-from dpduck.strategies.fourier import HadamardFactor, padded
+from dpduck.strategies.fourier import padded
 from dpduck.strategies.gram import adjoint, gram
+from dpduck.strategies.range_strategy import matrix_of
 from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.kronecker import CentredFactor, Factor, IdentityFactor, KroneckerQuery
+from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery
 from dpduck.workload.marginals import MarginalWorkload
 
 SIZES = (1, 2, 3, 4, 5, 8, 9)
@@ -23,7 +24,7 @@ def dense(query: KroneckerQuery, sizes: tuple[int, ...]) -> np.ndarray:
     rows = np.ones((1, 1), dtype=np.int64)
     factors = dict(zip(query.attributes, query.factors, strict=True))
     for attribute, size in enumerate(sizes):
-        held = factors[attribute].matrix() if attribute in factors else np.ones((1, size), dtype=np.int64)
+        held = matrix_of(factors[attribute]) if attribute in factors else np.ones((1, size), dtype=np.int64)
         rows = np.kron(rows, held)
     return rows
 
@@ -45,8 +46,8 @@ def problems() -> Iterator[Problem]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_factor_is_its_matrix(kind: type[Factor], size: int) -> None:
     """apply, the norms, the Gram coefficients and the adjoint agree with the dense matrix."""
-    factor = kind(size)  # type: ignore[call-arg]
-    matrix = factor.matrix()
+    factor = kind(size)
+    matrix = matrix_of(factor)
     generator = np.random.default_rng(size)
     for axis in range(3):
         tensor = np.moveaxis(generator.integers(-9, 9, (size, 2, 3)), 0, axis)
@@ -55,16 +56,15 @@ def test_a_factor_is_its_matrix(kind: type[Factor], size: int) -> None:
         back = adjoint(factor, expected.astype(np.float64), axis)
         assert back == pytest.approx(np.moveaxis(np.tensordot(matrix.T, expected, axes=([1], [axis])), 0, axis))
     assert matrix.shape == (factor.rows, size)
-    assert factor.column_l1() == np.abs(matrix).sum(axis=0).max(initial=0)
-    assert factor.column_l2_squared() == (matrix**2).sum(axis=0).max(initial=0)
-    assert factor.row_l1() >= np.abs(matrix).sum(axis=1).max(initial=0)
+    assert factor.norms[0] == np.abs(matrix).sum(axis=0).max(initial=0)
+    assert factor.norms[1] == (matrix**2).sum(axis=0).max(initial=0)
     alpha, beta = gram(factor) or (0, 0)
     assert (matrix.T @ matrix == alpha * np.eye(size, dtype=np.int64) + beta).all()
 
 
 def test_hadamard_rows_are_signs_on_valid_codes_only() -> None:
     """DESIGN trap 3: nine values have sixteen codes; the other seven are no columns."""
-    matrix = HadamardFactor(9).matrix()
+    matrix = matrix_of(HadamardFactor(9))
     assert matrix.shape == (15, 9)
     assert set(np.unique(matrix)) == {-1, 1}
     assert padded(9) == 16
@@ -87,10 +87,10 @@ def test_every_candidate_measures_what_it_says_and_fits_its_budget() -> None:
                 answers = query.apply(table.sum(axis=others))
                 assert answers.shape == query.shape
                 assert (answers.ravel() == rows @ table.ravel()).all()
-                assert query.column_l1() == np.abs(rows).sum(axis=0).max()
-                assert query.column_l2_squared() == (rows**2).sum(axis=0).max()
+                assert query.norms[0] == np.abs(rows).sum(axis=0).max()
+                assert query.norms[1] == (rows**2).sum(axis=0).max()
                 laplace = problem.noise is NoiseKind.LAPLACE
-                norm = query.column_l1() if laplace else query.column_l2_squared()
+                norm = query.norms[0] if laplace else query.norms[1]
                 columns += problem.unit_bound ** (1 if laplace else 2) * norm / measurement.spread
             budget = problem.amount if problem.noise is NoiseKind.LAPLACE else 2 * problem.amount
             assert columns <= budget, plan.strategy

@@ -22,10 +22,10 @@ from dpduck.summaries.estimators import with_priorities
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.range_nodes import node_sensitivity, sparse_counts
+from dpduck.trusted.range_nodes import sparse_counts
 from dpduck.trusted.summary_law import SummaryLaw
 from dpduck.trusted.summary_sampler import NoisySummary, SparseCounts, SummaryPlan, draw_summary
-from dpduck.workload.dyadic import Axis
+from dpduck.workload.dyadic import Axis, node_sensitivity
 
 pytestmark = pytest.mark.audit
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from dpduck.frontend.summary import Summary
-from dpduck.summaries.consistency import with_parents
+from dpduck.summaries.consistency import ends_of, parents_of, places_of, with_parents
 from dpduck.summaries.design import candidates
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.range_nodes import node_sensitivity, sparse_counts
+from dpduck.trusted.range_nodes import sparse_counts
 from dpduck.trusted.summary_law import SummaryLaw
 from dpduck.trusted.summary_sampler import NoisySummary, SummaryPlan, draw_summary
-from dpduck.workload.dyadic import Axis
+from dpduck.workload.dyadic import Axis, node_sensitivity
 
 SIZES = (1, 2, 5, 8, 13)
 
@@ -36,8 +36,8 @@ def test_nodes_are_intervals(shape: str, size: int) -> None:
     """A dyadic node holds its interval; a Haar node is left half minus right half; each label is in h + 1 nodes."""
     axis = Axis(shape, size)
     table, numbers = dense_nodes(axis), np.arange(axis.nodes)
-    first, last = axis.ends(numbers)
-    levels, _ = axis.places(numbers)
+    first, last = ends_of(axis, numbers)
+    levels, _ = places_of(axis, numbers)
     for number in numbers:
         expected = np.zeros(size, dtype=np.int64)
         expected[first[number] : last[number] + 1] = 1
@@ -46,7 +46,7 @@ def test_nodes_are_intervals(shape: str, size: int) -> None:
         assert np.array_equal(table[number], expected), number
     assert (np.abs(table).sum(axis=0) == axis.per_row).all()
     if shape == "dyadic":
-        parents = axis.parents(numbers)
+        parents = parents_of(axis, numbers)
         assert (table[parents[parents >= 0]] >= table[parents >= 0]).all()
         assert (parents < 0).sum() == 1
 
@@ -82,7 +82,7 @@ def test_nodes_without_parents_are_dropped() -> None:
         above = []
         for number in (0, 2):
             axis = axes[number]
-            parent = -1 if axis is None else int(axis.parents(np.array([cell[number]]))[0])
+            parent = -1 if axis is None else int(parents_of(axis, np.array([cell[number]]))[0])
             if parent >= 0:
                 above.append((*cell[:number], parent, *cell[number + 1 :]))
         return cell in cells and all(consistent(parent) for parent in above)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpduck.synthetic.multiplicative import replay_order
 from dpduck.synthetic.mwem import Pool
-from dpduck.synthetic.observations import observed_query
+from dpduck.synthetic.observations import coefficients_of, observed_query
 from dpduck.synthetic.schedule import Schedule
 from dpduck.workload.margin_tree import margin_tree
 
@@ -19,7 +19,7 @@ def queries_of(pool: Pool) -> np.ndarray:
     for family in pool.families:
         absent = tuple(axis for axis in range(len(pool.sizes)) if axis not in family.attributes)
         for row in range(family.rows):
-            table = np.expand_dims(family.coefficients(row), absent)
+            table = np.expand_dims(coefficients_of(family, row), absent)
             rows.append(np.broadcast_to(table, pool.sizes).reshape(-1))
     return np.array(rows, np.float64)
 

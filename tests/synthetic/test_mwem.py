@@ -15,7 +15,8 @@ from dpduck.synthetic.fit import fit
 from dpduck.synthetic.mwem import Method, Pool, synthesise
 from dpduck.synthetic.observations import Observation
 from dpduck.synthetic.schedule import Schedule
-from dpduck.workload.families import Family, interval_products, parities
+from dpduck.synthetic.workloads import interval_products, parities
+from dpduck.workload.families import Family
 from dpduck.workload.margin_tree import margin_tree
 from tests.synthetic.interviews import SeededInterviewer, naive, queries_of
 

@@ -13,9 +13,9 @@ from dpduck.synthetic.mwem import Pool
 from dpduck.synthetic.schedule import Schedule
 from dpduck.trusted.answers import Counts
 from dpduck.trusted.ask import Ask, Query, Scan, Table, Threshold, price
+from dpduck.trusted.counting_job import KeyedJob
 from dpduck.trusted.door import Door
 from dpduck.trusted.entropy import Entropy, operating_system_entropy
-from dpduck.trusted.key_job import KeyedJob
 from dpduck.trusted.noise import Noise
 
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from dpduck.domain import ValueDomain
 from dpduck.planning.key_selection import KeyPlan, plan_keys
 from dpduck.trusted.ask import GroupBounds
-from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
-from dpduck.trusted.key_counting import UNITS, grouped_sql
-from dpduck.trusted.key_job import KeyedJob
+from dpduck.trusted.contribution import Contribution
+from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn, KeyedJob
+from dpduck.trusted.key_counting import read_groups
 from dpduck.trusted.noise import NoiseKind
 
 Row = tuple[int | str | None, str | None, str | None]  # unit, reason, sex
@@ -57,16 +57,25 @@ def job_of(
     """A job over t; by_sex: with a key that has a public domain before the text."""
     keys = (KeyColumn("t.sex", SEXES),) if by_sex else ()
     attributes = (Attribute((0,), np.arange(2), 2),) if by_sex else ()
-    rows = CountingJob("t", filters, unit_sql, max_rows, CONTENT, keys, attributes, ())
-    return KeyedJob(rows, texts, conditions, groups)
+    aggregates = tuple(map(Contribution, conditions))
+    rows = CountingJob("t", filters, unit_sql, max_rows, CONTENT, keys, attributes, aggregates, copies=groups)
+    return KeyedJob(rows, texts, groups)
 
 
 def grouped(rows: Sequence[Row], job: KeyedJob, key: bytes = b"key") -> dict[Group, tuple[int, ...]]:
     """Exact units and aggregates by group."""
-    sql, parameters = grouped_sql(job, key)
-    found = load(rows).sql(sql, params=parameters).to_arrow_table()
-    place = found.column_names.index(UNITS)
-    return {tuple(row.values())[:place]: tuple(row.values())[place:] for row in found.to_pylist()}
+    return groups_in(load(rows), job, key)
+
+
+def groups_in(
+    connection: duckdb.DuckDBPyConnection, job: KeyedJob, key: bytes = b"key"
+) -> dict[Group, tuple[int, ...]]:
+    """The same of the table t as it is."""
+    with connection.cursor() as cursor, read_groups(cursor, job, key, None) as batches:
+        found = pa.concat_tables(batches)
+    place = len(job.rows.attributes) + len(job.texts)
+    rows = (tuple(row.values()) for row in found.to_pylist())
+    return {row[:place]: (row[-1], *row[place:-1]) for row in rows}
 
 
 def plan_of(
@@ -79,7 +88,6 @@ def plan_of(
     else:
         groups = min(job.groups, job.rows.max_rows)
         bounds = GroupBounds(groups, 1, groups, job.rows.max_rows)
-    reused = tuple(number for number, when in enumerate(job.conditions) if job.counts_units and not when)
-    return plan_keys(
-        noise, amount, delta, bounds, least=least, aggregates=len(job.conditions), reused=reused, other=other
-    )
+    conditions = [aggregate.condition for aggregate in job.rows.aggregates]
+    reused = tuple(number for number, when in enumerate(conditions) if job.counts_units and not when)
+    return plan_keys(noise, amount, delta, bounds, least=least, aggregates=len(conditions), reused=reused, other=other)

@@ -21,7 +21,7 @@ from dpduck.trusted.door import require_paid
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.noise import Noise, NoiseKind
-from dpduck.workload.kronecker import CentredFactor, IdentityFactor, KroneckerQuery
+from dpduck.trusted.operators import CentredFactor, IdentityFactor, KroneckerQuery
 from tests.trusted.doors import price_of, scan_of
 
 CELLS, VALUES = 3, 2

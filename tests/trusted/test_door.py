@@ -30,24 +30,25 @@ from dpduck.trusted.ask import (
     Within,
     price,
 )
+from dpduck.trusted.counting_job import CountingJob, KeyJob
 from dpduck.trusted.door import Bill, Door, opened, reopened
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.key_counts import KeyCounts, KeyJob
+from dpduck.trusted.key_counts import KeyCounts
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.mixed_radix import MixedRadix
 from dpduck.trusted.noise import Noise, NoiseKind
+from dpduck.trusted.operators import CentredFactor, KroneckerQuery
 from dpduck.trusted.session_gate import GateLaw
 from dpduck.trusted.workers import Workers
 from dpduck.workload.dyadic import Axis
 from dpduck.workload.families import Family
-from dpduck.workload.kronecker import CentredFactor, KroneckerQuery
 from tests.trusted.doors import door_over, key_ask, price_of, scan_of
 from tests.trusted.keyed import job_of, plan_of
 
 UNIT, LAPLACE, GAUSSIAN = "main.t.ROW", NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
 ENTROPY = operating_system_entropy()
-JOB = KeyJob('t AS "r0"', (), '"r0"."u"', 2, ('"r0"."k"', '"r0"."u"'), '"r0"."k"')
+JOB = KeyJob(CountingJob('memory.main.t AS "r0"', (), '"r0"."u"', 2, ('"r0"."k"', '"r0"."u"'), (), (), ()), '"r0"."k"')
 
 
 def total(scale: int = 4, scan: Scan | None = None, times: int = 1) -> Ask[int]:
@@ -75,7 +76,7 @@ class Vault:
 
     def unchanged(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self.events.append("facts")
-        assert cursor.execute("SELECT count(*) FROM t").fetchone() == (1000,)
+        assert cursor.execute("SELECT count(*) FROM memory.main.t").fetchone() == (1000,)
 
     def open(self, asks: list[Ask[Any]], paid: Bill | None = None, **given: Any) -> Any:
         unchanged = given.get("unchanged", self.unchanged)

@@ -244,14 +244,6 @@ def test_a_principal_has_a_share_and_sees_only_own_rows() -> None:
     assert ledger.spent(UNIT, "alice").epsilon == Fraction(3, 2)
 
 
-def test_a_note_costs_nothing() -> None:
-    """Changes of policy stand in the same chain."""
-    ledger = in_memory()
-    ledger.record(UNIT, "visits", "owner", "DROP PRIVACY POLICY ON visits", "policy dropped")
-    assert ledger.entries()[-1].mechanism == "policy dropped"
-    assert ledger.spent(UNIT) == NOTHING
-
-
 def test_unusual_texts_survive() -> None:
     """Quotes, zero bytes, emoji and long statements are chained and verified as they are."""
     ledger = in_memory()

@@ -8,8 +8,9 @@ import pytest
 
 from dpduck.errors import InternalError
 from dpduck.trusted.ask import Projection
+from dpduck.trusted.counting_job import CountingJob, KeyJob
 from dpduck.trusted.entropy import operating_system_entropy
-from dpduck.trusted.key_counts import KeyCounts, KeyDigests, KeyJob, count_keys, exact_answers, find
+from dpduck.trusted.key_counts import KeyCounts, KeyDigests, count_keys, exact_answers, find
 from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.trusted.projection import draw_coefficients, measure_projection
 from dpduck.workload.sign_hash import PRIME
@@ -30,7 +31,8 @@ class Ones:
 
 
 def counted(con: duckdb.DuckDBPyConnection, unit: str | None = None, most: int = 1) -> KeyCounts:
-    job = KeyJob('t AS "r0"', (), unit, most, ('"r0"."k"', '"r0"."u"'), '"r0"."k"')
+    rows = CountingJob('t AS "r0"', (), unit, most, ('"r0"."k"', '"r0"."u"'), (), (), ())
+    job = KeyJob(rows, '"r0"."k"')
     return count_keys(con, job, b"key")
 
 

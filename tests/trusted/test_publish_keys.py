@@ -17,8 +17,8 @@ from dpduck.planning.key_selection import KeyPlan
 from dpduck.privacy import Charge
 from dpduck.trusted import publish_keys as module
 from dpduck.trusted.ask import PublishedKeys
+from dpduck.trusted.counting_job import KeyedJob
 from dpduck.trusted.key_delta import key_delta
-from dpduck.trusted.key_job import KeyedJob
 from dpduck.trusted.noise import Noise, NoiseKind
 from dpduck.trusted.publish_keys import KeyStream
 from tests.trusted.doors import door_over, key_ask

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import duckdb
 import numpy as np
 import pytest
 
-from dpduck.errors import Refusal
+from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.row_parts import Branch, Join, Lookup, Source, Stored, Union, Units
 from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.counting import count_exactly
@@ -46,11 +47,14 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def counted(connection: duckdb.DuckDBPyConnection, source: Source, unit: str | None = '"r0"."unit"') -> int:
+def counted(
+    connection: duckdb.DuckDBPyConnection, source: Source, unit: str | None = '"r0"."unit"', copies: int = 1
+) -> int:
     """All rows of a source."""
     job = CountingJob(
-        "", (), unit, 100, ('"r0"."unit"',), (), (), (Contribution(""),), source=source, unit_type="INTEGER"
-    )
+        "", (), unit, 100, ('"r0"."unit"',), (), (), (Contribution(""),), source=source, unit_type="INTEGER",
+        copies=copies,
+    )  # fmt: skip
     return int(count_exactly(connection.cursor(), job, b"key")._exact_counts[0].sum())
 
 
@@ -215,7 +219,29 @@ def test_a_row_is_repeated_no_more_often_than_its_price_says(
     """PRIVACY UNIT ROW: the public side is cut, whatever the catalog said of it."""
     join = Join("JOIN", Source(Stored("p", "p1")), ('"r0"."note" = "p1"."name"',), copies, KEYS)
     source = Source(LEFT, (join,), types=tuple(TYPES.items()))
-    assert counted(connection, source, None) == 3 + (2 if copies > 1 else 0)
+    assert counted(connection, source, None, copies) == 3 + (2 if copies > 1 else 0)
+    if copies > 1:
+        with pytest.raises(InternalError, match="more often than its price"):
+            counted(connection, source, None, copies - 1)
+
+
+def test_units_that_are_rows_are_rows_of_one_table(connection: duckdb.DuckDBPyConnection) -> None:
+    """PRIVACY UNIT ROW: no union, and no private rows beside, whose copies nobody bounds."""
+    union = Source(Union((Branch(Source(LEFT), (('"r0"."unit"', '"unit"'),)),), "r1"), types=tuple(TYPES.items()))
+    by_name = Join("JOIN", Source(Stored("p", "p1")), ('"r0"."note" = "p1"."name"',), 2, KEYS)
+    unbounded = [
+        union,
+        Source(LEFT, (replace(by_name, copies=0),), types=tuple(TYPES.items())),
+        Source(LEFT, (replace(by_name, keys=()),), types=tuple(TYPES.items())),
+        Source(LEFT, (replace(by_name, on=()),), types=tuple(TYPES.items())),
+        Source(LEFT, (replace(by_name, on=('"r0"."unit" = "p1"."id"',)),), types=tuple(TYPES.items())),
+        Source(LEFT, (replace(by_name, on=('TRUE OR "r0"."note" = "p1"."name"',)),), types=tuple(TYPES.items())),
+        Source(LEFT, (replace(by_name, kind="CROSS JOIN"),), types=tuple(TYPES.items())),
+        Source(LEFT, (replace(by_name, right=RIGHT, on=(ON,)),), types=tuple(TYPES.items())),
+    ]
+    for source in unbounded:
+        with pytest.raises(InternalError, match="one table, joined by keys"):
+            counted(connection, source, None, 2)
 
 
 def test_values_of_odd_types_reach_the_worker_unchanged(connection: duckdb.DuckDBPyConnection) -> None:

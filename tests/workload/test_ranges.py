@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse
 
-from dpduck.workload.kronecker import MatrixFactor
 from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes, total
-from dpduck.workload.sparse_factor import SparseFactor
 
 
 def random_intervals(generator: np.random.Generator, size: int, queries: int) -> RangeWorkload:
@@ -60,15 +57,3 @@ def test_bad_intervals_are_refused(size: int, bounds: list[tuple[int, int]], wei
     """Empty or outside intervals, no interval at all, and negative weights never become a workload."""
     with pytest.raises(ValueError, match=r"interval|weights"):
         intervals(size, bounds, weights)
-
-
-def test_sparse_factor_is_the_dense_one() -> None:
-    """A sparse factor answers, and has norms, as the dense matrix of the same entries."""
-    generator = np.random.default_rng(1)
-    entries = generator.integers(-2, 3, (4, 5)).astype(np.int64)
-    thin, full = SparseFactor(sparse.csr_array(entries)), MatrixFactor(entries)
-    tensor = generator.integers(0, 9, (3, 5, 2)).astype(np.int64)
-    np.testing.assert_array_equal(thin.apply(tensor, 1), full.apply(tensor, 1))
-    np.testing.assert_array_equal(thin.matrix(), entries)
-    assert (thin.size, thin.rows, thin.row_l1()) == (full.size, full.rows, full.row_l1())
-    assert (thin.column_l1(), thin.column_l2_squared()) == (full.column_l1(), full.column_l2_squared())

@@ -5,17 +5,8 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from dpduck.workload.sign_hash import (
-    PRIME,
-    SIGNS,
-    element_of,
-    elements_of,
-    evaluate,
-    multiply,
-    polynomial,
-    project,
-    signs,
-)
+from dpduck.workload.sign_hash import PRIME, SIGNS, evaluate, multiply, project
+from tests.workload.sign_oracle import element_of, elements_of, polynomial, signs
 
 
 def draws(*shape: int, seed: int = 1) -> np.ndarray:

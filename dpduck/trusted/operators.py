@@ -1,0 +1,185 @@
+"""Asks of exact tables: integer matrices, one for each attribute, what each does to a table and how far a row moves it.
+
+A matrix has a row for each question and a column for each value. `norms` are the largest L1 and the largest squared L2
+norm of a column, exact. Nothing but these four kinds is applied to counts, so that no planner's word is believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+IntegerArray = NDArray[np.int64]
+Scalar = TypeVar("Scalar", np.int64, np.float64)
+Norms = tuple[int, int]  # L1, and squared L2
+
+EXACT_DOUBLE = 1 << 53  # integers up to here are doubles
+
+
+@dataclass(frozen=True)
+class IdentityFactor:
+    """One question per value."""
+
+    size: int
+
+    @property
+    def rows(self) -> int:
+        return self.size
+
+    @property
+    def norms(self) -> Norms:
+        return 1, 1
+
+    def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
+        return tensor
+
+
+@dataclass(frozen=True)
+class CentredFactor:
+    """n I - 11': the residual of a value against the mean of its attribute, times n. A column: n - 1 once, else -1.
+
+    >>> CentredFactor(3).norms
+    (4, 6)
+    """
+
+    size: int
+
+    @property
+    def rows(self) -> int:
+        return self.size
+
+    @property
+    def norms(self) -> Norms:
+        return 2 * (self.size - 1), self.size * (self.size - 1)
+
+    def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
+        residual: IntegerArray = self.size * tensor - tensor.sum(axis=axis, keepdims=True)
+        return residual
+
+
+@dataclass(frozen=True)
+class HadamardFactor:
+    """The +1/-1 rows of the m x m Hadamard matrix but the constant one, over the valid codes 0..size-1 only.
+
+    m: the next power of two. Codes from size to m-1 are structural zeros: they are never counted and never released.
+    """
+
+    size: int
+
+    @property
+    def rows(self) -> int:
+        return (1 << (self.size - 1).bit_length()) - 1
+
+    @property
+    def norms(self) -> Norms:
+        return self.rows, self.rows
+
+    def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
+        moved = np.moveaxis(tensor, axis, 0)
+        codes = np.zeros((self.rows + 1, *moved.shape[1:]), dtype=np.int64)
+        codes[: self.size] = moved
+        answers: IntegerArray = np.ascontiguousarray(np.moveaxis(hadamard_transform(codes)[1:], 0, axis))
+        return answers
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixFactor:
+    """Any integer matrix: a level of a tree, Haar rows, a searched strategy; dense, or in compressed rows."""
+
+    entries: IntegerArray | sparse.csr_array
+
+    def __post_init__(self) -> None:
+        if self.entries.ndim != 2 or self.entries.dtype != np.int64:
+            raise TypeError("a matrix factor takes a two-dimensional int64 array")
+        if isinstance(self.entries, np.ndarray):
+            self.entries.setflags(write=False)
+        else:
+            self.entries.sum_duplicates()
+        if max(int(self.entries.max()), -int(self.entries.min())) ** 2 * self.rows >= 1 << 62:
+            raise TypeError("the norms of a matrix factor would not fit 64 bits")
+
+    @property
+    def size(self) -> int:
+        return int(self.entries.shape[1])
+
+    @property
+    def rows(self) -> int:
+        return int(self.entries.shape[0])
+
+    @cached_property
+    def norms(self) -> Norms:
+        return int(abs(self.entries).sum(axis=0).max()), int((self.entries * self.entries).sum(axis=0).max())
+
+    def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
+        """A dense matrix in doubles, which is much faster, where each of them holds every partial sum exactly."""
+        moved = np.moveaxis(tensor, axis, 0)
+        flat, entries = np.ascontiguousarray(moved).reshape(self.size, -1), self.entries
+        if isinstance(entries, np.ndarray):
+            peak = max(int(tensor.max()), -int(tensor.min())) if tensor.size else 0
+            reach = float(np.abs(entries.astype(np.float64)).sum(axis=1).max())  # in doubles: it must not wrap
+            number = np.float64 if reach * peak <= EXACT_DOUBLE / 2 else np.int64
+            entries, flat = entries.astype(number), flat.astype(number)
+        shaped = (entries @ flat).astype(np.int64).reshape(self.rows, *moved.shape[1:])
+        answers: IntegerArray = np.ascontiguousarray(np.moveaxis(shaped, 0, axis))
+        return answers
+
+
+Factor = IdentityFactor | CentredFactor | HadamardFactor | MatrixFactor
+
+
+@dataclass(frozen=True)
+class KroneckerQuery:
+    """Asks `factors[i]` along `attributes[i]`, sums over every other attribute.
+
+    attributes: strictly increasing positions in the domain. No attribute at all: the grand total.
+
+    >>> KroneckerQuery((0, 2), (IdentityFactor(3), CentredFactor(2))).shape
+    (3, 2)
+    """
+
+    attributes: tuple[int, ...]
+    factors: tuple[Factor, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.attributes) != len(self.factors) or not all(type(one) in KINDS for one in self.factors):
+            raise ValueError("a Kronecker query needs one factor for each attribute")
+        if any(a >= b for a, b in zip(self.attributes, self.attributes[1:], strict=False)):
+            raise ValueError("the attributes of a Kronecker query must be strictly increasing")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the answer: one axis per attribute."""
+        return tuple(factor.rows for factor in self.factors)
+
+    @property
+    def norms(self) -> Norms:
+        """Column norms of a Kronecker product multiply."""
+        return prod(factor.norms[0] for factor in self.factors), prod(factor.norms[1] for factor in self.factors)
+
+    def apply(self, marginal: IntegerArray) -> IntegerArray:
+        """Exact answers from the marginal on `attributes`, shape `shape`."""
+        answers = marginal
+        for axis, factor in enumerate(self.factors):
+            answers = factor.apply(answers, axis)
+        return answers
+
+
+KINDS = frozenset((IdentityFactor, CentredFactor, HadamardFactor, MatrixFactor))
+
+
+def hadamard_transform(codes: NDArray[Scalar]) -> NDArray[Scalar]:
+    """The unnormalised fast Hadamard transform along the first axis, in place; its length is a power of two."""
+    half = 1
+    while half < len(codes):
+        blocks = codes.reshape(len(codes) // (2 * half), 2, half, *codes.shape[1:])
+        low = blocks[:, 0].copy()
+        blocks[:, 0] += blocks[:, 1]
+        np.subtract(low, blocks[:, 1], out=blocks[:, 1])
+        half *= 2
+    return codes
