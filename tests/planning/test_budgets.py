@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 from dpduck.errors import InternalError
 from dpduck.planning.budgets import fits, optimal_spreads, safe_spreads, simplest_between, uniform_spreads
-from dpduck.planning.convex_budgets import program, row_spreads
 from dpduck.planning.measurement_list import Spreads
 from dpduck.trusted.noise import NoiseKind, noise_variance
+from tests.planning.convex_budgets import program, row_spreads
 
 NOISES = list(NoiseKind)
 
