@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol
 
 import duckdb
@@ -12,15 +13,16 @@ import pyarrow as pa
 
 from dpduck.edges.asker import Asker
 from dpduck.edges.carriers import Carriers
+from dpduck.edges.prices import in_both_forms
 from dpduck.edges.rehearsal import Shapes, rehearsed
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.roots import OpenCursor
 from dpduck.edges.sandbox import Answered
 from dpduck.edges.turns import Turns
-from dpduck.errors import Refusal, ReleaseFailed
-from dpduck.privacy import Charge
+from dpduck.errors import BudgetRefusal, Refusal, ReleaseFailed
+from dpduck.privacy import ZERO, Charge
 from dpduck.recovery.intervals import ErrorLaw
-from dpduck.trusted.ask import Ask
+from dpduck.trusted.ask import Ask, charged
 from dpduck.trusted.door import Bill, Door, opened
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.ledger import Ledger
@@ -43,6 +45,7 @@ class Terms:
     """What is public about a release before anything is counted.
 
     unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease. shapes: the columns of its tables.
+    least_rho: of any charge for it.
     """
 
     unit_key: str
@@ -52,6 +55,7 @@ class Terms:
     strategy: str
     laws: tuple[tuple[ErrorLaw, ...], ...] = ()
     shapes: Shapes = ()
+    least_rho: Fraction = ZERO
 
 
 class Recipe(Protocol):
@@ -112,23 +116,26 @@ class Releaser:
             return self._new(digest, recipe(), asker, statement)
 
     def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str) -> StoredRelease:
-        terms = recipe.terms
+        asks = recipe.asks()
+        terms = replace(recipe.terms, charge=charged(recipe.terms.charge, asks, recipe.terms.least_rho))
         asker.require_table(terms.table)
         asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
         bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
-        asks = recipe.asks()
         rehearsed(asks, terms.shapes, self._answered, self._workers)
-        with opened(
-            asks,
-            bill,
-            self._ledger,
-            self._open_cursor,
-            recipe.recheck,
-            self._entropy,
-            self._steps,
-            self._workers,
-        ) as door:
-            release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
+        try:
+            with opened(
+                asks,
+                bill,
+                self._ledger,
+                self._open_cursor,
+                recipe.recheck,
+                self._entropy,
+                self._steps,
+                self._workers,
+            ) as door:
+                release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
+        except BudgetRefusal as refused:
+            raise in_both_forms(refused, self._ledger, terms.unit_key, terms.charge, asker.name, asker.share) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._failed[digest] = door.entry
             with suppress(duckdb.Error):  # where the store cannot be written, it is known until the process ends

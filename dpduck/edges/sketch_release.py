@@ -49,6 +49,7 @@ class SketchRecipe:
             strategy="sketch",
             laws=((ErrorLaw(NoiseKind.LAPLACE, design.scale, design.variance),),),
             shapes=request.shapes,
+            least_rho=request.least_rho,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

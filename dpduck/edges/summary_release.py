@@ -124,6 +124,7 @@ class SummaryRecipe:
             strategy=self._design.method,
             laws=((summary_law(self._design),),),
             shapes=request.shapes,
+            least_rho=request.least_rho,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

@@ -24,7 +24,7 @@ from dpduck.frontend.names import TableName, fold
 from dpduck.frontend.options import Options, read_options, require_confidence, row_bound
 from dpduck.frontend.outer_query import OuterQuery, SelectItem, released_select, select_items
 from dpduck.frontend.positions import refusal
-from dpduck.frontend.price import charge_of, target_of
+from dpduck.frontend.price import charge_of, least_rho, target_of
 from dpduck.frontend.private_keys import require_counts, require_selectable, selection_of
 from dpduck.frontend.public_facts import Column, PublicFacts
 from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
@@ -297,6 +297,7 @@ def _request(
         shapes=_shapes(source, facts),
         rows=source_of(source, parents=lookup is None),
         unit_type=unit_type(source),
+        least_rho=Fraction(0) if policy.min_epsilon is None else least_rho(policy.min_epsilon),
     )
 
 
