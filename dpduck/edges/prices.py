@@ -15,6 +15,7 @@ from dpduck.privacy import Budget, Charge
 from dpduck.trusted.ask import Ask, charged
 from dpduck.trusted.budget_rules import shown
 from dpduck.trusted.ledger import Ledger
+from dpduck.trusted.ledger_values import LedgerEntry
 
 FAR_CHEAPER = 2
 """How many times less is worth a word."""
@@ -53,10 +54,17 @@ def both_forms(charge: Charge, budget: Budget | None) -> str:
     return said
 
 
+def priced_entry(entry: LedgerEntry) -> str:
+    """An entry of the ledger by its number and price."""
+    price = f"epsilon = {float(entry.epsilon):g}" if entry.epsilon is not None else f"rho = {float(entry.rho):.4g}"
+    return f"ledger entry {entry.id}, {price}{f', delta = {float(entry.delta):g}' if entry.delta else ''},"
+
+
 def cheaper(request: Request, charge: Charge, budget: Budget | None) -> str:
     """A line where the statement's epsilon would cost far less with the delta that the budget has; else nothing."""
     delta = _delta(budget)
-    if charge.epsilon is None or charge.delta or not delta or (request.summary is not None):
+    filtered = request.summary is not None and request.summary.method != "sketch"  # geometric noise alone
+    if charge.epsilon is None or charge.delta or not delta or filtered:
         return ""
     try:
         approximate = rho_of(charge.epsilon, delta)

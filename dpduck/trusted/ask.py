@@ -194,8 +194,11 @@ class Threshold(Query[PublishedKeys]):
 
     @property
     def answered(self) -> int:
-        """How many counts are answered besides the selecting one."""
-        return self.aggregates - len(self.reused) + (self.aggregates if self.other else 0)
+        """How many counts are answered besides the selecting one.
+
+        Published groups and the sum of all others split the rows: an aggregate's answers for both are one count.
+        """
+        return self.aggregates if self.other else self.aggregates - len(self.reused)
 
 
 @dataclass(frozen=True, eq=False)

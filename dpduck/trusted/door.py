@@ -55,10 +55,11 @@ class Bill:
 class Door:
     """Exact counts behind declared asks; hidden. entry: of the ledger, which paid for it.
 
+    untouched: whether nothing was answered yet, so that no noise was drawn for what was paid.
     count: reads what a job describes; None of it is read before it is asked for.
     """
 
-    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_limits", "entry")
+    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_limits", "entry", "untouched")
 
     def __init__(
         self, asks: Sequence[Ask[Any]], count: Callable[[object], Counts], entropy: Entropy, entry: int = 0
@@ -70,6 +71,7 @@ class Door:
         self._counts: dict[int, Exact] = {}
         self._entropy = entropy
         self.entry = entry
+        self.untouched = True
 
     def __repr__(self) -> str:
         return "Door(hidden)"
@@ -122,6 +124,7 @@ class Door:
         self._counts.clear()
 
     def _use(self, ask: Ask[Any]) -> None:
+        self.untouched = False
         if self._left.get(id(ask), 0) < 1:
             raise InternalError("an ask that was not declared, or is used up")
         self._left[id(ask)] -= 1
@@ -143,18 +146,26 @@ def opened(
     entropy: Entropy,
     steps: Steps,
     workers: Workers,
+    paid: int | None = None,
 ) -> Iterator[Door]:
     """The order of a release: price, room, facts, charge, and a door to count and answer by.
 
     unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
+    paid: the entry of a charge whose door was left untouched; the caller gives it once (privacy.md, "Interrupted").
     """
     require_paid(asks, bill.charge)
-    ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
+    if paid is None:
+        ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
+    else:
+        before = ledger.entry(paid)
+        require_paid(asks, Charge(before.epsilon, before.rho, before.delta))
+        if (before.unit_key, before.mechanism) != (bill.unit_key, bill.mechanism):
+            raise InternalError("another release was paid for; nothing was charged")
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
         steps("before the charge")
-        entry = ledger.charge(
+        entry = paid or ledger.charge(
             bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
             allotment=bill.allotment,
         )  # fmt: skip
