@@ -11,6 +11,10 @@ from tests.edges.clinics import Clinic
 ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
 SAID = (
     (f"{ASKED} wrad, count(*) FROM visits GROUP BY wrad", "accepted: ward (did you mean that?); all are sex, age"),
+    (f"{ASKED} sex, count(*) FROM vists GROUP BY sex", "accepted: visits (did you mean that?), or a table with"),
+    (f"{ASKED} sex, count(*) FROM visits JOIN wrads ON visits.ward = wrads.name GROUP BY sex",
+     "there is no table 'wrads'; accepted: wards (did you mean that?)"),
+    (f"{ASKED} sex, count(*) FROM other.vists GROUP BY sex", "'other.vists'; accepted: a table with a policy"),
     (f"{ASKED} sex, count(*) FORM visits GROUP BY sex", "accepted: FROM in place of FORM"),
     (f"{ASKED} `sex`, count(*) FROM visits GROUP BY sex", 'accepted: double quotes around a name: "name"'),
     ("ALTER PRIVACY POLICY ON visits SET DOMAIN wrad IN ('w0')", "accepted: ward (did you mean that?)"),
