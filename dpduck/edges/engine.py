@@ -30,7 +30,7 @@ from dpduck.edges.strategy_table import with_matrix
 from dpduck.edges.synthetic_plan import explained_synthetic, mechanisms
 from dpduck.edges.synthetic_release import SyntheticRecipe
 from dpduck.edges.synthetic_tables import SyntheticTables
-from dpduck.edges.view_scope import scope_of
+from dpduck.edges.view_scope import errors_of, scope_of
 from dpduck.errors import PermissionRefusal, Refusal
 from dpduck.frontend.analyse import Analysis, analyse
 from dpduck.frontend.limits import bounded_tokens
@@ -216,7 +216,9 @@ class Engine:
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
-        scoped = replace(release, scope=scope_of(analysis.request))
+        scoped = replace(
+            release, scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release))))
+        )
         return listings.status(self._views.put(statement, text, asker, scoped, select_sql))
 
     def _synthetic_request(self, statement: CreateSynthetic, asker: Asker) -> SyntheticRequest:

@@ -65,11 +65,15 @@ _ACCEPTED_CLAUSES = {
 
 @dataclass(frozen=True)
 class Analysis:
-    """What to release, the SQL to read it with, and the confidence of its intervals."""
+    """What to release, the SQL to read it with, and the confidence of its intervals.
+
+    shown: the names under which aggregates are shown as they are, and which these are.
+    """
 
     request: Request
     outer: OuterQuery
     confidence: Fraction
+    shown: tuple[tuple[str, int], ...] = ()
 
 
 def analyse(ask: Ask, facts: PublicFacts) -> Analysis:
@@ -125,7 +129,9 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     check_shadowing(select, facts)
     check_binding(request, source, answers.reader.expressions, builder.written, facts)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
-    return Analysis(request, outer, require_confidence(options))
+    numbers = ((item.name, answers.number_of(item.expression)) for item in items)
+    shown = tuple((name, number) for name, number in numbers if number is not None)
+    return Analysis(request, outer, require_confidence(options), shown)
 
 
 def _possible_cells(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -45,3 +46,24 @@ def test_a_view_says_whose_rows_it_is_about(clinic: Clinic) -> None:
     assert "at most 4 counted" in comment
     assert "by ward (6 values, without NULL and other values), age (10 values, without NULL" in comment
     assert "ledger entry" in comment
+    asked = f"{ASKED} ward, age, count(*) AS n FROM visits GROUP BY ALL"
+    stated = clinic.value(f"SELECT worst_stderr FROM dp_explain($${asked}$$) WHERE chosen")
+    assert f"; standard error of n {stated:.4g}; strategy" in comment
+
+
+def test_a_view_says_how_far_it_is_off(clinic: Clinic) -> None:
+    """The standard errors of counts and sums are in its comment whatever was selected; those of averages differ."""
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 100")
+    clinic.dp(
+        "CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1, strategy = 'Q', budgets = 'uniform', consistency = 'none') AS "
+        "SELECT ward, 2 * count(*) AS twice, count(*) AS n, avg(age) AS mean FROM visits GROUP BY ROLLUP (ward)"
+    )
+    clinic.dp(
+        "CREATE PRIVATE VIEW moved OPTIONS (epsilon = 1, nonnegative = TRUE) AS "
+        "SELECT ward, count(*) AS n FROM visits GROUP BY ward"
+    )
+    comments = dict(
+        clinic.rows("SELECT table_name, comment FROM duckdb_tables() WHERE table_name IN ('cube', 'moved')")
+    )
+    assert re.search(r"; standard error of n [0-9.]+; strategy", comments["cube"])
+    assert "standard error" not in comments["moved"]
