@@ -210,7 +210,8 @@ class Engine:
             asker.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
             if statement.view is not None and self._views.is_ready(statement, text, asker, digest):
-                return listings.status(self._views.ready(statement.view))
+                known = self._releases.by_digest(digest)
+                return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
             release = self._releaser.release(digest, lambda: self._recipe(analysis, box), asker, text)
             self._require_outer(release, analysis, box)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
@@ -219,7 +220,8 @@ class Engine:
         scoped = replace(
             release, scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release))))
         )
-        return listings.status(self._views.put(statement, text, asker, scoped, select_sql))
+        ready = self._views.put(statement, text, asker, scoped, select_sql)
+        return listings.status(ready + _nothing_shown(analysis.request, release))
 
     def _synthetic_request(self, statement: CreateSynthetic, asker: Asker) -> SyntheticRequest:
         with self._open_cursor() as cursor:
@@ -273,6 +275,13 @@ class Engine:
         known = self._releases.column_names(release.name) if aside else None
         price = Charge(release.epsilon, release.rho, release.delta)
         return margins_sql(table, release.laws, analysis, known, price)
+
+
+def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
+    """A word about a view of selected keys in which no group is."""
+    if request.selection is None or release is None or release.rows:
+        return ""
+    return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"
 
 
 def _require_owner(asker: Asker) -> None:

@@ -67,3 +67,31 @@ def test_a_view_says_how_far_it_is_off(clinic: Clinic) -> None:
     )
     assert re.search(r"; standard error of n [0-9.]+; strategy", comments["cube"])
     assert "standard error" not in comments["moved"]
+
+
+def test_counts_beside_averages_are_not_off_by_a_rounding(clinic: Clinic) -> None:
+    """A count that is measured in steps of a clamp is a multiple of one step, as its shortest text."""
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 100 STEP 0.1")
+    rows = clinic.dp(f"{ASKED} ward, count(*) AS n, avg(age), sum(age) AS s FROM visits GROUP BY ward")
+    assert len({n % 1 for _, n, _, _ in rows}) > 1, "they are no whole numbers"
+    assert all(len(repr(number).partition(".")[2]) <= 3 for _, n, _, s in rows for number in (n, s)), rows
+
+
+def test_a_view_without_any_group_says_so(open_clinic: Callable[..., Clinic]) -> None:
+    """Selected keys may be none: the word for the view tells where the threshold is, each time."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, "
+        "BUDGET (epsilon = 100, delta = 1e-5, delta_keys = 5e-6))"
+    )
+    view = (
+        "CREATE PRIVATE VIEW {} OPTIONS (epsilon = {}, delta = 1e-8, group_selection_strategy = GAUSSIAN_THRESHOLD) AS "
+        "SELECT {}, count(*) AS n FROM visits GROUP BY ALL"
+    )
+    for _ in range(2):
+        assert clinic.dp(view.format("none", 1, "patient")) == [
+            ("private.none is ready; no group was above the threshold, which dp_explain shows: fewer or larger groups, "
+             "or a higher price",)
+        ]  # fmt: skip
+    assert clinic.dp(view.format("some", 20, "ward")) == [("private.some is ready",)]
