@@ -12,8 +12,9 @@ from dpduck.errors import BudgetRefusal
 from dpduck.frontend.names import quote_text
 from dpduck.frontend.request import Request
 from dpduck.privacy import Budget, Charge
-from dpduck.trusted.ask import Ask, charged
+from dpduck.trusted.ask import Ask
 from dpduck.trusted.budget_rules import shown
+from dpduck.trusted.door import charged
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.ledger_values import LedgerEntry
 

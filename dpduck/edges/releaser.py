@@ -22,8 +22,8 @@ from dpduck.edges.turns import Turns
 from dpduck.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed
 from dpduck.privacy import ZERO, Charge
 from dpduck.recovery.intervals import ErrorLaw
-from dpduck.trusted.ask import Ask, charged
-from dpduck.trusted.door import Bill, Door, opened
+from dpduck.trusted.ask import Ask
+from dpduck.trusted.door import Bill, Door, charged, opened
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.workers import Workers

@@ -255,6 +255,16 @@ def _check_size(
         raise refusal(select, f"{len(aggregates)} different aggregates", f"at most {MAX_AGGREGATES}")
 
 
+def _unit_bound(source: RowSource, max_rows: int, place: exp.Select) -> int:
+    """How many rows of one privacy unit an answer sees at most, or how often one row."""
+    unit_bound = max_rows if source.policy.unit.column is not None else source.multiplicity
+    if unit_bound > MAX_ROW_BOUND:
+        raise refusal(
+            place, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
+        )
+    return unit_bound
+
+
 def _request(
     options: Options,
     select: exp.Select,
@@ -269,11 +279,7 @@ def _request(
         _check_size(select, keys, sets, aggregates, options.selection is not None)
     place = select.args.get("hint") or select
     policy, max_rows, types = source.policy, row_bound(options, source, place), column_types(source)
-    unit_bound = max_rows if policy.unit.column is not None else source.multiplicity
-    if unit_bound > MAX_ROW_BOUND:
-        raise refusal(
-            select, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
-        )
+    unit_bound = _unit_bound(source, max_rows, select)
     lookup = unit_lookup(source)
     return Request(
         table=source.table,

@@ -194,10 +194,7 @@ class Threshold(Query[PublishedKeys]):
 
     @property
     def answered(self) -> int:
-        """How many counts are answered besides the selecting one.
-
-        Published groups and the sum of all others split the rows: an aggregate's answers for both are one count.
-        """
+        """How many counts are answered besides the selecting one: published groups and all others split the rows."""
         return self.aggregates if self.other else self.aggregates - len(self.reused)
 
 
@@ -320,16 +317,6 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
         raise InternalError("a release that asks nothing")
     delta = sum((charge.delta for charge in charges), ZERO)
     return _together(charges, delta)
-
-
-def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
-    """What the ledger is charged for a statement of this price: of a pure one, no more rho than its asks cost.
-
-    least: of rho, and no more than the price, so that MIN EPSILON bounds how often a unit is asked about.
-    """
-    if charge.epsilon is None:
-        return charge
-    return Charge(charge.epsilon, min(charge.rho, max(least, price(asks).rho)), charge.delta)
 
 
 def _together(charges: Iterable[Charge], delta: Fraction) -> Charge:

@@ -6,7 +6,7 @@ as often as it was declared and paid for; an ask that was not declared, or is us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -199,6 +199,16 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
             "this fails on rows that were made up of its columns' types" + (f": {words}" if words else ""),
             accepted="other expressions; nothing was charged",
         )
+
+
+def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
+    """What the ledger is charged for a statement of this price: of a pure one, no more rho than its asks cost.
+
+    least: of rho, and no more than the price, so that MIN EPSILON bounds how often a unit is asked about.
+    """
+    if charge.epsilon is None:
+        return charge
+    return Charge(charge.epsilon, min(charge.rho, max(least, price(asks).rho)), charge.delta)
 
 
 def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:

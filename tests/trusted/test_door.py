@@ -30,10 +30,9 @@ from dpduck.trusted.ask import (
     Threshold,
     Total,
     Within,
-    charged,
     price,
 )
-from dpduck.trusted.door import Bill, Door, opened, reopened
+from dpduck.trusted.door import Bill, Door, charged, opened, reopened
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.key_counts import KeyCounts, KeyJob
