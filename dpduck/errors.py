@@ -67,5 +67,9 @@ class ReleaseFailed(DpduckError):
         )
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a statement ran, with one line that says what stays spent."""
+
+
 class InternalError(DpduckError):
     """Two independent computations disagree; nothing was released."""

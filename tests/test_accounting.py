@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpduck.accounting import epsilon_of, parse_amount, rho_of, sigma2_of
+from dpduck.accounting import epsilon_of, parse_amount, rho_of, rho_of_laplace, rho_of_pure, sigma2_of
 
 EPSILONS = ["1e-6", "0.001", "0.5", "1", "3", "10", "1e3"]
 DELTAS = ["1e-30", "1e-12", "1e-6", "1e-3", "0.5"]
@@ -174,3 +174,63 @@ def test_noise_for_a_rho_is_exact() -> None:
     assert sigma2_of(Fraction(1, 3), Fraction(7)) == Fraction(21, 2)
     with pytest.raises(ValueError, match="positive"):
         sigma2_of(Fraction(0), Fraction(1))
+
+
+ORDERS = (1.0001, 1.01, 1.1, 1.5, 2.0, 4.0, 16.0, 100.0, 1e4)
+
+
+def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
+    """The Renyi divergence of two laws, given as logarithms of probabilities, as it is defined."""
+    terms = order * p + (1 - order) * q
+    return float((terms.max() + np.log(np.exp(terms - terms.max()).sum())) / (order - 1))
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.0, 20.0])
+def test_no_pure_mechanism_costs_more(epsilon: float) -> None:
+    """Randomised response, from which every epsilon-DP mechanism can be made, is within the bound, and reaches it."""
+    chances = np.array([epsilon, 0.0]) - np.logaddexp(0, epsilon)
+    worst = max(renyi(chances, chances[::-1], order) / order for order in ORDERS)
+    bound = float(rho_of_pure(Fraction(epsilon)))
+    assert worst <= bound * (1 + 1e-7)
+    assert worst > bound * (1 - 3e-4), "at orders near 1 the bound is reached"
+    assert bound == pytest.approx(epsilon * math.tanh(epsilon / 2), rel=1e-12) and bound <= epsilon**2 / 2
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(5, 2), Fraction(20)])
+def test_no_shift_of_discrete_laplace_noise_costs_more(scale: Fraction, shift: int) -> None:
+    """The divergences of every order, summed over all integers that matter, are within the bound and reach it."""
+    numbers = np.arange(-4000, 4001 + shift)
+    here, moved = (-np.abs(numbers - by) / float(scale) for by in (0, shift))
+    constant = np.logaddexp.reduce(here)
+    worst = max(renyi(here - constant, moved - constant, order) / order for order in ORDERS)
+    bound = float(rho_of_laplace(shift, shift, scale))
+    assert worst <= bound * (1 + 1e-7)
+    assert worst > bound * (1 - 3e-3)
+    assert bound <= float(rho_of_pure(shift / scale)) * (1 + 1e-15)
+
+
+def test_disjoint_tables_are_paid_once_each() -> None:
+    """g moves of at most M cost g times the price of one, and a norm that says less of M costs no less than it must."""
+    once = rho_of_laplace(3, 3, Fraction(30))
+    assert float(rho_of_laplace(30, 3, Fraction(30))) == pytest.approx(10 * float(once), rel=1e-15)
+    assert rho_of_laplace(30, 3, Fraction(30)) < rho_of_laplace(30, 30, Fraction(30)) < rho_of_pure(Fraction(1))
+    assert rho_of_laplace(3, 50, Fraction(30)) == once
+    assert rho_of_laplace(0, 0, Fraction(1)) == 0
+    for arguments in ((-1, 1, Fraction(1)), (1, -1, Fraction(1)), (1, 1, Fraction(0))):
+        with pytest.raises(ValueError, match="negative"):
+            rho_of_laplace(*arguments)
+
+
+@given(st.integers(1, 10**9), st.integers(1, 10**9), st.fractions(Fraction(1, 10**9), 10**12))
+def test_laplace_prices_are_safe_at_every_size(l1: int, most: int, scale: Fraction) -> None:
+    """From 1e-21 to 1e18 scales: above the exact figure of 120 digits, and no more than a hair."""
+    most = min(l1, most)
+    with localcontext() as context:
+        context.prec, context.Emin, context.Emax = 120, -999_999, 999_999
+        x, s = exact(most / scale), exact(1 / scale)
+        kept = Decimal(0) if s > 2000 else 2 * s / (s.exp() - (-s).exp())
+        rho = exact(Fraction(l1, most)) * (x - (1 - (-x).exp()) * kept)
+        bound = exact(rho_of_laplace(l1, most, scale))
+        assert rho <= bound * (1 + Decimal("1e-100"))
+        assert x > 1000 or s > 1000 or bound <= rho * (1 + Decimal("1e-15"))

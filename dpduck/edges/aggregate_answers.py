@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod
+from math import lcm, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,12 +103,10 @@ def _answer(found: Planned, one: Aggregate, use: Use, tables: Tables) -> Answer:
 
 
 def _weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
-    """The sum of tables; one alone is scaled by its numerator and divided by its denominator, which rounds once."""
-    if len(weights) == 1:
-        scaled: FloatArray = tables[0].ravel() * float(weights[0].numerator) / float(weights[0].denominator)
-        return scaled
-    parts = [float(weight) * table.ravel() for weight, table in zip(weights, tables, strict=True)]
-    summed: FloatArray = np.sum(parts, axis=0)
+    """The sum of tables over one denominator, by which the sum is divided once: 7712.02, not 7712.020000000001."""
+    whole = lcm(*(weight.denominator for weight in weights))
+    parts = [float(weight * whole) * table.ravel() for weight, table in zip(weights, tables, strict=True)]
+    summed: FloatArray = np.sum(parts, axis=0) / float(whole)
     return summed
 
 

@@ -52,9 +52,12 @@ class Asker:
 
         >>> Asker("alice", owner=False, tables=("visits",)).require_table("clinic.main.visits")
         """
-        if self.tables is None:
-            return
-        parts = fold(table).split(".")
-        if not any(parts[-len(allowed) :] == allowed for allowed in (fold(name).split(".") for name in self.tables)):
-            accepted, name = ", ".join(self.tables) or "no table", parts[-1]
+        if not self.may_ask(table):
+            accepted, name = ", ".join(self.tables or ()) or "no table", fold(table).split(".")[-1]
             raise PermissionRefusal(f"{self.name} may not ask about {name!r}", accepted=accepted)
+
+    def may_ask(self, table: str) -> bool:
+        """Whether a private table, named in full, is this asker's to ask about."""
+        parts = fold(table).split(".")
+        named = [fold(name).split(".") for name in self.tables or ()]
+        return self.tables is None or any(parts[-len(allowed) :] == allowed for allowed in named)

@@ -99,6 +99,13 @@ class Catalog:
             return table
         return table if self._policies.is_public(table) else None
 
+    @_remembered
+    def known_names(self) -> tuple[str, ...]:
+        mine = (policy.table for policy in self._policies.policies())
+        if self._asker is not None and not self._asker.owner:
+            mine = (table for table in mine if self._asker.may_ask(str(table)))
+        return tuple(dict.fromkeys([*(table.table for table in mine), *self._policies.public_names()]))
+
     def _places(self, name: TableName) -> list[tuple[str, str]]:
         database, schema = self._policies.home or self._here
         if len(name.parts) == 3:

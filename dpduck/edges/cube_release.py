@@ -44,6 +44,7 @@ class CubeRecipe:
             strategy=self._found.strategy,
             laws=error_laws(self._found),
             shapes=request.shapes,
+            least_rho=request.least_rho,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import duckdb
 
@@ -15,6 +17,7 @@ from dpduck.edges.catalog import Catalog
 from dpduck.edges.combinations import combined
 from dpduck.edges.owner_changes import OwnerChanges
 from dpduck.edges.policy_store import PolicyStore
+from dpduck.edges.prices import priced
 from dpduck.edges.private_views import PrivateViews
 from dpduck.edges.release_kinds import check_sql, explained, recipe
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
@@ -27,13 +30,14 @@ from dpduck.edges.strategy_table import with_matrix
 from dpduck.edges.synthetic_plan import explained_synthetic, mechanisms
 from dpduck.edges.synthetic_release import SyntheticRecipe
 from dpduck.edges.synthetic_tables import SyntheticTables
-from dpduck.edges.view_scope import scope_of
+from dpduck.edges.view_scope import errors_of, scope_of
 from dpduck.errors import PermissionRefusal, Refusal
 from dpduck.frontend.analyse import Analysis, analyse
 from dpduck.frontend.limits import bounded_tokens
 from dpduck.frontend.names import TableName
 from dpduck.frontend.parse import parse_statement
 from dpduck.frontend.private_relation import Reading, relation_of
+from dpduck.frontend.request import Request
 from dpduck.frontend.row_sql import from_sql, unit_sql
 from dpduck.frontend.row_tree import of_relation
 from dpduck.frontend.sparse_statements import CreateSparse, DropSparse
@@ -42,6 +46,7 @@ from dpduck.frontend.synthetic_request import SyntheticRequest, analyse_syntheti
 from dpduck.frontend.synthetic_statements import CreateSynthetic, SampleRelease
 from dpduck.frontend.token_reader import TokenReader
 from dpduck.privacy import Charge
+from dpduck.trusted.ask import Ask as Question
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.owner_check import check_table
@@ -111,7 +116,9 @@ class Engine:
         if isinstance(statement, CreateSynthetic):
             synthetic = self._synthetic_request(statement, asker)
             asker.require_tables(synthetic.base.asked_tables)
-            return explained_synthetic(synthetic)
+            found = mechanisms(synthetic)
+            asks = SyntheticRecipe(synthetic, found[0], lambda cursor: None).asks()
+            return self._priced(explained_synthetic(synthetic, found), synthetic.base, asks)
         if isinstance(statement, CreateSparse):
             return self._sparse.explain(statement, asker)
         if not isinstance(statement, Ask):
@@ -122,7 +129,7 @@ class Engine:
         with Sandbox(self._answered) as box:
             request = self._analysis(statement, box, asker).request
         asker.require_tables(request.asked_tables)
-        return explained(request)
+        return self._priced(*explained(request))
 
     def describe(self, text: str, asker: Asker) -> str:
         """SQL with the columns that the answer to a statement of dp() would have, and no rows; it spends nothing."""
@@ -188,6 +195,9 @@ class Engine:
         """SQL that lists private histograms and sessions."""
         return self._sparse.list_sessions(asker)
 
+    def _priced(self, sql: str, request: Request, asks: Sequence[Question[Any]]) -> str:
+        return priced(sql, request, asks, self._ledger.budget(request.unit_key))
+
     def _analysis(self, statement: Ask, box: Sandbox, asker: Asker) -> Analysis:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
@@ -200,14 +210,18 @@ class Engine:
             asker.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
             if statement.view is not None and self._views.is_ready(statement, text, asker, digest):
-                return listings.status(self._views.ready(statement.view))
+                known = self._releases.by_digest(digest)
+                return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
             release = self._releaser.release(digest, lambda: self._recipe(analysis, box), asker, text)
             self._require_outer(release, analysis, box)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
-        scoped = replace(release, scope=scope_of(analysis.request))
-        return listings.status(self._views.put(statement, text, asker, scoped, select_sql))
+        scoped = replace(
+            release, scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release))))
+        )
+        ready = self._views.put(statement, text, asker, scoped, select_sql)
+        return listings.status(ready + _nothing_shown(analysis.request, release))
 
     def _synthetic_request(self, statement: CreateSynthetic, asker: Asker) -> SyntheticRequest:
         with self._open_cursor() as cursor:
@@ -261,6 +275,13 @@ class Engine:
         known = self._releases.column_names(release.name) if aside else None
         price = Charge(release.epsilon, release.rho, release.delta)
         return margins_sql(table, release.laws, analysis, known, price)
+
+
+def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
+    """A word about a view of selected keys in which no group is."""
+    if request.selection is None or release is None or release.rows:
+        return ""
+    return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"
 
 
 def _require_owner(asker: Asker) -> None:

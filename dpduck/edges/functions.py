@@ -14,12 +14,13 @@ from dpduck.edges.engine import Engine
 from dpduck.edges.roots import CLOSED
 from dpduck.edges.shipped_macros import foreign_shipped, install_shipped
 from dpduck.edges.store import STORE_NAME
-from dpduck.errors import DpduckError, Refusal
+from dpduck.errors import DpduckError, Interrupted, Refusal
 from dpduck.frontend.names import quote_text
 
 FUNCTION = "dpduck_call"
 OWNER = Asker("owner", owner=True)
 UNEXPECTED = "an unexpected failure inside dpduck; nothing was released; accepted: a report to its makers"
+STOPPED = "interrupted; nothing more was charged than dp_ledger() shows; accepted: asking again"
 MACROS = {
     "dp": ("statement", "run"),
     "dp_explain": ("statement", "explain"),
@@ -51,6 +52,10 @@ def answer(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         return called(engine, asker, action, argument)
     except DpduckError as error:
         return raising_sql(str(error))
+    except Interrupted as error:
+        return raising_sql(str(error))
+    except KeyboardInterrupt:
+        return raising_sql(STOPPED)
     except Exception:  # whatever it says could quote data
         return raising_sql(UNEXPECTED)
 

@@ -50,6 +50,7 @@ class KeyRecipe:
             strategy=self._plan.strategy,
             laws=key_laws(self._plan),
             shapes=request.shapes,
+            least_rho=request.least_rho,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

@@ -143,6 +143,12 @@ class PolicyStore:
             ).fetchone()
         return row is not None
 
+    def public_names(self) -> list[str]:
+        """The last parts of the names of all declared public tables."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"SELECT table_name FROM {self._schema}.public_tables ORDER BY ALL").fetchall()
+        return [str(text)[1:-1].split('"."')[-1].replace('""', '"') for (text,) in rows]
+
     def declare_public(self, table: TableName) -> None:
         """Records that the owner calls the table public."""
         if not self.is_public(table):

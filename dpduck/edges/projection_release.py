@@ -68,6 +68,7 @@ class ProjectionRecipe:
             mechanism=f"{self._plan.noise.value}, projection of {self._plan.rows} rows",
             strategy="projection",
             shapes=sparse.request.shapes,
+            least_rho=sparse.request.least_rho,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import duckdb
 
 from dpduck.edges.answers_sql import outer_check_sql, selected_check_sql, summary_check_sql
-from dpduck.edges.cube_release import CubeRecipe
+from dpduck.edges.cube_release import CubeRecipe, asked
 from dpduck.edges.explained import candidates
 from dpduck.edges.key_explain import explained_keys
 from dpduck.edges.key_release import KeyRecipe
@@ -18,6 +19,7 @@ from dpduck.edges.summary_listing import summary_listing
 from dpduck.edges.summary_release import summary_recipe
 from dpduck.frontend.analyse import Analysis
 from dpduck.frontend.request import Request
+from dpduck.trusted.ask import Ask
 
 Recheck = Callable[[duckdb.DuckDBPyConnection, str], None]
 
@@ -41,10 +43,11 @@ def check_sql(analysis: Analysis) -> str:
     return outer_check_sql(analysis, planned(analysis.request))
 
 
-def explained(request: Request) -> str:
-    """SQL with what could be released, the chosen way first."""
+def explained(request: Request) -> tuple[str, Request, Sequence[Ask[Any]]]:
+    """SQL with what could be released, the chosen way first; the request at its price; what the chosen way asks."""
     if request.summary is not None:
-        return summary_listing(request)
+        return summary_listing(request), request, summary_recipe(request, lambda cursor: None).asks()
     if request.selection is not None:
-        return explained_keys(request)
-    return candidates(planned(request))
+        return explained_keys(request), request, KeyRecipe(request, lambda cursor: None).asks()
+    found = planned(request)
+    return candidates(found), found.request, [ask for group in asked(found) for ask in group.asks]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol
 
 import duckdb
@@ -12,21 +13,24 @@ import pyarrow as pa
 
 from dpduck.edges.asker import Asker
 from dpduck.edges.carriers import Carriers
+from dpduck.edges.prices import in_both_forms, priced_entry
 from dpduck.edges.rehearsal import Shapes, rehearsed
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.roots import OpenCursor
 from dpduck.edges.sandbox import Answered
 from dpduck.edges.turns import Turns
-from dpduck.errors import Refusal, ReleaseFailed
-from dpduck.privacy import Charge
+from dpduck.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed
+from dpduck.privacy import ZERO, Charge
 from dpduck.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask
-from dpduck.trusted.door import Bill, Door, opened
+from dpduck.trusted.door import Bill, Door, charged, opened
 from dpduck.trusted.entropy import Entropy
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.workers import Workers
 
 Steps = Callable[[str], None]
+QUERY_INTERRUPTED = "Query interrupted"
+"""What DuckDB's Python client raises, as a RuntimeError, when Ctrl-C comes while a query runs."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Terms:
     """What is public about a release before anything is counted.
 
     unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease. shapes: the columns of its tables.
+    least_rho: of any charge for it.
     """
 
     unit_key: str
@@ -52,6 +57,7 @@ class Terms:
     strategy: str
     laws: tuple[tuple[ErrorLaw, ...], ...] = ()
     shapes: Shapes = ()
+    least_rho: Fraction = ZERO
 
 
 class Recipe(Protocol):
@@ -92,6 +98,7 @@ class Releaser:
         self._answered = Answered()
         self._turns = Turns()
         self._failed: dict[str, int] = {}
+        self._untouched: dict[str, int] = {}
 
     def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
         """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
@@ -112,23 +119,28 @@ class Releaser:
             return self._new(digest, recipe(), asker, statement)
 
     def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str) -> StoredRelease:
-        terms = recipe.terms
+        asks = recipe.asks()
+        terms = replace(recipe.terms, charge=charged(recipe.terms.charge, asks, recipe.terms.least_rho))
         asker.require_table(terms.table)
         asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
         bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
-        asks = recipe.asks()
         rehearsed(asks, terms.shapes, self._answered, self._workers)
-        with opened(
-            asks,
-            bill,
-            self._ledger,
-            self._open_cursor,
-            recipe.recheck,
-            self._entropy,
-            self._steps,
-            self._workers,
-        ) as door:
-            release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
+        try:
+            with opened(
+                asks,
+                bill,
+                self._ledger,
+                self._open_cursor,
+                recipe.recheck,
+                self._entropy,
+                self._steps,
+                self._workers,
+                self._untouched.get(digest),
+            ) as door:
+                self._untouched.pop(digest, None)
+                release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
+        except BudgetRefusal as refused:
+            raise in_both_forms(refused, self._ledger, terms.unit_key, terms.charge, asker.name, asker.share) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._failed[digest] = door.entry
             with suppress(duckdb.Error):  # where the store cannot be written, it is known until the process ends
@@ -139,6 +151,7 @@ class Releaser:
 
     def _produced(self, door: Door, recipe: Recipe, release: StoredRelease) -> StoredRelease | None:
         """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
+        interrupted = False
         try:
             self._steps("after the charge")
             door.count()
@@ -148,11 +161,27 @@ class Releaser:
             release = replace(release, rows=product.rows.num_rows)
             self._releases.put_table(release, product.columns, product.rows, product.covariances)
             self._steps("after the release")
-        except (KeyboardInterrupt, SystemExit):
+        except SystemExit:
             raise
-        except BaseException:
-            return None
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or (type(error), *error.args) == (RuntimeError, QUERY_INTERRUPTED):
+                interrupted = True
+            else:
+                return None
+        if interrupted:
+            raise self._interrupted(door, release)
         return release
+
+    def _interrupted(self, door: Door, release: StoredRelease) -> Interrupted:
+        """What Ctrl-C leaves: an answer, a charge that the next asking takes up, or one that is gone."""
+        if self._releases.by_digest(release.digest) is not None:
+            rest = "the answer is stored: asking again is free"
+        elif door.untouched:
+            self._untouched[release.digest] = door.entry
+            rest = "no noise was drawn yet: asked again before this program ends, it goes on for the same charge"
+        else:
+            rest = "noise was drawn and is gone: asked again, it pays again"
+        return Interrupted(f"interrupted; {priced_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
 
 
 def _described(terms: Terms, digest: str, asker: Asker, statement: str, ledger_id: int) -> StoredRelease:

@@ -71,7 +71,10 @@ def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPl
 
 def _terms(sparse: SparseRequest, mechanism: str) -> Terms:
     request = sparse.request
-    return Terms(request.unit_key, str(request.table), request.charge, mechanism, sparse.kind, shapes=request.shapes)
+    return Terms(
+        request.unit_key, str(request.table), request.charge, mechanism, sparse.kind,
+        shapes=request.shapes, least_rho=request.least_rho,
+    )  # fmt: skip
 
 
 def _facts(values: dict[str, object]) -> Product:

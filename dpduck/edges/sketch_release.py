@@ -21,7 +21,6 @@ from dpduck.trusted.ask import Ask, IntegerArray, Scan, Sketch
 from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.count_sketch import PRIME, SketchHashes
 from dpduck.trusted.door import Door
-from dpduck.trusted.noise import Noise, NoiseKind
 
 SKETCH_COLUMNS = (
     ("sketch_row", "INTEGER"), ("bucket", "BIGINT"), ("n", "BIGINT"), ("buckets", "BIGINT"),
@@ -45,10 +44,11 @@ class SketchRecipe:
             unit_key=request.unit_key,
             table=str(request.table),
             charge=request.charge,
-            mechanism=f"{NoiseKind.LAPLACE.value}, count sketch",
+            mechanism=f"{design.noise.kind.value}, count sketch",
             strategy="sketch",
-            laws=((ErrorLaw(NoiseKind.LAPLACE, design.scale, design.variance),),),
+            laws=((ErrorLaw(design.noise.kind, design.noise.parameter, design.noise.variance),),),
             shapes=request.shapes,
+            least_rho=request.least_rho,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:
@@ -67,10 +67,9 @@ class SketchRecipe:
 
 def sketch_ask(request: Request, design: SketchDesign) -> Ask[tuple[SketchHashes, IntegerArray]]:
     """What will leave; refuses noise that cannot be drawn."""
-    noise = Noise(NoiseKind.LAPLACE, design.scale)
     bound = request.unit_bound
     scan = Scan(counting_job(request, [Contribution(request.aggregates[0].condition)]), bound)
-    return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), noise)
+    return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), design.noise)
 
 
 def label_numbers(request: Request) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:

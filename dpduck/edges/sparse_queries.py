@@ -14,10 +14,11 @@ from dpduck.edges.catalog import Catalog
 from dpduck.edges.collations import collation_of
 from dpduck.edges.key_questions import Asked, listed_questions, read_argument, selected_questions
 from dpduck.edges.policy_store import PolicyStore
+from dpduck.edges.prices import priced
 from dpduck.edges.private_views import PrivateViews
 from dpduck.edges.projection_release import ProjectionRecipe, projection_plan, seed_select, value_select
 from dpduck.edges.release_store import SEED, ReleaseStore, require_view_name
-from dpduck.edges.releaser import Releaser, Steps
+from dpduck.edges.releaser import Recipe, Releaser, Steps
 from dpduck.edges.roots import OpenCursor
 from dpduck.edges.session_release import (
     COMPUTATIONAL,
@@ -119,7 +120,17 @@ class SparseQueries:
         """SQL that compares the ways of answering what is declared; it spends nothing and opens no private row."""
         sparse = self._analysed(statement, asker)
         asker.require_tables(sparse.request.asked_tables)
-        return explained(sparse)
+        recipes: dict[str, Callable[[], Recipe]] = {
+            PROJECTION: lambda: ProjectionRecipe(sparse, self._rechecking(sparse)),
+            HISTOGRAM: lambda: HistogramRecipe(sparse, self._rechecking(sparse), self._ledger.secrets),
+            SESSION: lambda: SessionRecipe(sparse, self._rechecking(sparse), self._ledger.secrets),
+        }
+        sql = explained(sparse)
+        try:
+            asks = recipes[statement.kind]().asks()
+        except Refusal:  # an alpha out of reach: the other ways are shown all the same
+            return sql
+        return priced(sql, sparse.request, asks, self._ledger.budget(sparse.request.unit_key))
 
     def ask(self, argument: str, asker: Asker) -> str:
         """SQL with the answers of a histogram or session; equal questions have equal answers for ever."""

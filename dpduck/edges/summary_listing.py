@@ -24,7 +24,7 @@ def summary_listing(request: Request) -> str:
         ("note", "VARCHAR"), ("seconds", "DOUBLE"), *((f"error_{subset}", "DOUBLE") for subset in SUBSETS),
     ]  # fmt: skip
     sketch_asked = request.summary is not None and request.summary.method == "sketch"
-    designs = summary_candidates(request)
+    designs = summary_candidates(request) if request.charge.epsilon is not None else []
     rows = [_row(request, design, chosen=number == 0 and not sketch_asked) for number, design in enumerate(designs)]
     if not any(key.shape for key in request.keys):
         rows.insert(0 if sketch_asked else len(rows), _sketch_row(request, sketch_asked))
@@ -53,7 +53,8 @@ def _sketch_row(request: Request, chosen: bool) -> list[Value]:
     design = sketch_design(request)
     buckets, variance = design.rows * design.width, design.predicted[0] ** 2 / SUBSETS[0]
     price = (request.stated_epsilon, request.stated_delta, request.charge.rho)
-    note = f"{design.rows} rows of {design.width} buckets; errors of sums of point queries"
+    shape = f"{design.rows} rows of {design.width} buckets"
+    note = f"{design.noise.kind.value} noise; {shape}; errors of sums of point queries"
     return [
         "sketch", chosen, variance, sqrt(variance), *price, buckets, 1, note, buckets / DRAWS_PER_SECOND,
         *design.predicted,

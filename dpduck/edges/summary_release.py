@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from dpduck.accounting import sigma2_of
 from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.releaser import Product, Recipe, Steps, Terms
 from dpduck.edges.sketch_release import SketchRecipe
@@ -88,7 +89,11 @@ def has_parents(summary: Summary, axes: Axes) -> bool:
 def sketch_design(request: Request) -> SketchDesign:
     """The sketch that is asked for, or could be."""
     axes = axes_of(request)
-    return designed_sketch(asked_summary(request), radix_of(request, axes).cells, noise_scale(request, axes))
+    if request.charge.epsilon is None:
+        once = Noise(NoiseKind.GAUSSIAN, sigma2_of(request.charge.rho, Fraction(request.unit_bound**2)))
+    else:
+        once = Noise(NoiseKind.LAPLACE, noise_scale(request, axes))
+    return designed_sketch(asked_summary(request), radix_of(request, axes).cells, once)
 
 
 def summary_recipe(request: Request, recheck: Recheck) -> Recipe:
@@ -123,6 +128,7 @@ class SummaryRecipe:
             strategy=self._design.method,
             laws=((summary_law(self._design),),),
             shapes=request.shapes,
+            least_rho=request.least_rho,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

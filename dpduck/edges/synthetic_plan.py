@@ -159,14 +159,13 @@ def _require_drawable(pure: bool, spreads: list[Fraction]) -> None:
     Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(spreads))
 
 
-def explained_synthetic(request: SyntheticRequest) -> str:
+def explained_synthetic(request: SyntheticRequest, found: tuple[Mechanism, ...]) -> str:
     """dp_explain: every mechanism, the chosen one first; predicted_error: mean total variation over the marginals.
 
     The errors of MWEM's answers depend on the data: total_variance and worst_stderr are NULL.
     """
     base = request.base
     rows: list[list[Value]] = []
-    found = mechanisms(request)
     for number, one in enumerate(found):
         note = one.note
         if number == 0:

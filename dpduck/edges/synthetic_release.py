@@ -65,6 +65,7 @@ class SyntheticRecipe:
             mechanism=f"{choices}{noise}, {mechanism.name}",
             strategy=mechanism.name,
             shapes=base.shapes,
+            least_rho=base.least_rho,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

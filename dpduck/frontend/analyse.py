@@ -23,7 +23,7 @@ from dpduck.frontend.names import fold
 from dpduck.frontend.options import Options, read_options, require_confidence, row_bound
 from dpduck.frontend.outer_query import OuterQuery, SelectItem, released_select, select_items
 from dpduck.frontend.positions import refusal
-from dpduck.frontend.price import charge_of, target_of
+from dpduck.frontend.price import charge_of, least_rho, target_of
 from dpduck.frontend.private_keys import require_counts, require_selectable, selection_of
 from dpduck.frontend.public_facts import PublicFacts
 from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
@@ -55,11 +55,15 @@ _ACCEPTED_CLAUSES = {
 
 @dataclass(frozen=True)
 class Analysis:
-    """What to release, the SQL to read it with, and the confidence of its intervals."""
+    """What to release, the SQL to read it with, and the confidence of its intervals.
+
+    shown: the names under which aggregates are shown as they are, and which these are.
+    """
 
     request: Request
     outer: OuterQuery
     confidence: Fraction
+    shown: tuple[tuple[str, int], ...] = ()
 
 
 def analyse(ask: Ask, facts: PublicFacts) -> Analysis:
@@ -115,7 +119,9 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     check_shadowing(select, facts)
     check_binding(request, source, answers.reader.expressions, builder.written, facts)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
-    return Analysis(request, outer, require_confidence(options))
+    numbers = ((item.name, answers.number_of(item.expression)) for item in items)
+    shown = tuple((name, number) for name, number in numbers if number is not None)
+    return Analysis(request, outer, require_confidence(options), shown)
 
 
 def _possible_cells(
@@ -267,4 +273,5 @@ def _request(
         refresh=options.refresh,
         target=target_of(options, policy, place),
         selection=selection_of(options, policy, request.unit_bound, place),
+        least_rho=Fraction(0) if policy.min_epsilon is None else least_rho(policy.min_epsilon),
     )

@@ -84,6 +84,12 @@ class AnswerReader:
         self._check_allowed(node)
         return self._rebuild(node, use_aliases)
 
+    def number_of(self, node: exp.Expr) -> int | None:
+        """Which aggregate an expression is, None where it is more than one alone."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        return None if not _is_aggregate(node) or is_list(node) else self._aggregates(node)[0]
+
     def _column(self, node: exp.Column, use_aliases: bool) -> exp.Expr:
         if use_aliases and not node.table and fold(node.name) in self.aliases:
             aliased = self.aliases[fold(node.name)]

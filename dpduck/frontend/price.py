@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpduck.accounting import rho_of
+from dpduck.accounting import rho_of, rho_of_pure
 from dpduck.frontend.options import LARGEST_EPSILON, Options, SelectionOptions
 from dpduck.frontend.policy import Policy
 from dpduck.frontend.positions import refusal
@@ -31,8 +31,7 @@ def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
         charge = Charge.pure(options.epsilon or Fraction(0))
     if policy.budget.pure and charge.epsilon is None:
         raise refusal(place, "this table's budget is pure epsilon", "epsilon = .. without delta or rho")
-    if policy.max_epsilon is not None and (options.epsilon is None or options.epsilon > policy.max_epsilon):
-        raise refusal(place, "the price of one statement is limited", f"epsilon of at most {float(policy.max_epsilon)}")
+    _require_most(options, policy, charge, place)
     if charge.rho <= 0:
         raise refusal(place, "this epsilon and delta allow no noise scale", "a larger epsilon or delta")
     _require_least(options, policy, charge, place)
@@ -40,8 +39,32 @@ def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
 
 
 def least_rho(epsilon: Fraction) -> Fraction:
-    """The smallest price in rho under a MIN EPSILON: what that epsilon costs by itself (DESIGN 5)."""
+    """The smallest price in rho under a MIN EPSILON: what that epsilon costs at most, by itself (DESIGN 5)."""
     return epsilon * epsilon / 2
+
+
+def most_rho(policy: Policy) -> Fraction | None:
+    """The largest price in rho under a MAX EPSILON: what that epsilon costs at the budget's delta, or by itself."""
+    limit, budget = policy.max_epsilon, policy.budget
+    if limit is None or budget.pure:
+        return None
+    try:
+        return rho_of(limit, budget.delta) if budget.delta > 0 else rho_of_pure(limit)
+    except ValueError:
+        return Fraction(0)
+
+
+def _require_most(options: Options, policy: Policy, charge: Charge, place: exp.Expr) -> None:
+    """Refuses a price above MAX EPSILON, in whichever way it is written."""
+    limit, most = policy.max_epsilon, most_rho(policy)
+    if limit is None:
+        return
+    said = f"epsilon of at most {float(limit):g}"
+    if most:
+        with_delta = f" with delta = {float(policy.budget.delta):g}" if policy.budget.delta else ""
+        said = f"{said}{with_delta}, or rho of at most {float(most) * (1 - 1e-6):.6g}"
+    if (options.epsilon or 0) > limit or (charge.epsilon is None and most is not None and charge.rho > most):
+        raise refusal(place, "the price of one statement is limited", said)
 
 
 def _require_least(options: Options, policy: Policy, charge: Charge, place: exp.Expr) -> None:
@@ -56,18 +79,14 @@ def _require_least(options: Options, policy: Policy, charge: Charge, place: exp.
 
 
 def target_of(options: Options, policy: Policy, place: exp.Expr) -> Target | None:
-    """The standard error that is to be bought; under an approximate budget, MAX EPSILON holds at the budget's delta."""
+    """The standard error that is to be bought, within MIN EPSILON and MAX EPSILON."""
     if options.target_stderr is None:
         return None
-    limit, pure, least = policy.max_epsilon, policy.budget.pure, policy.min_epsilon or Fraction(0)
-    least = least if pure else least_rho(least)
-    if limit is None:
-        return Target(options.target_stderr, pure, LARGEST_EPSILON, least)
-    if not pure:
-        if policy.budget.delta <= 0:
-            raise refusal(place, "the price of one statement is limited", f"epsilon of at most {float(limit):g}")
-        limit = _rho(limit, policy.budget.delta, place)
-    return Target(options.target_stderr, pure, limit, least)
+    pure, least = policy.budget.pure, policy.min_epsilon or Fraction(0)
+    limit = policy.max_epsilon if pure else most_rho(policy)
+    return Target(
+        options.target_stderr, pure, LARGEST_EPSILON if limit is None else limit, least if pure else least_rho(least)
+    )
 
 
 def charge_of_keys(options: Options, selection: SelectionOptions, policy: Policy, place: exp.Expr) -> Charge:

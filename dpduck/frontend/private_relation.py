@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from itertools import count
 
 from sqlglot import exp
@@ -23,6 +24,10 @@ from dpduck.privacy import Reference
 PRIVATE_ALIAS = "r0"
 """Alias of the first private relation of a statement."""
 _INTEGERS = frozenset(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"])
+CLOSE = 0.75
+"""The least similarity (difflib's ratio, from 0 to 1) of a table's name that may have been meant."""
+
+KNOWN_TABLE = "a table with a policy, or a declared public one"
 _CONVERTING = re.compile(
     r"VARCHAR|BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|ENUM\(.*", re.DOTALL
 )
@@ -110,12 +115,19 @@ def table_name(node: exp.Table) -> TableName:
     return TableName(tuple(part.name for part in node.parts))
 
 
+def meant(name: TableName, facts: PublicFacts) -> str:
+    """The table that may have been meant by a name without a schema, among those that whoever asks may know of."""
+    near = get_close_matches(fold(name.table), list(map(fold, facts.known_names())), n=1, cutoff=CLOSE)
+    found = next((one for one in facts.known_names() if near and fold(one) == near[0]), "")
+    return f"{found} (did you mean that?), or " if found and len(name.parts) == 1 else ""
+
+
 def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
     """A table with a policy."""
     facts, name = reading.facts, table_name(node)
     resolved = facts.resolve(name)
     if resolved is None:
-        raise refusal(node, f"there is no table {str(name)!r}", "a table with a policy, or a declared public one")
+        raise refusal(node, f"there is no table {str(name)!r}", meant(name, facts) + KNOWN_TABLE)
     policy = facts.policy(resolved)
     if policy is None:
         kind = "view" if facts.is_view(resolved) else "table"

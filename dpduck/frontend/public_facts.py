@@ -47,6 +47,9 @@ class PublicFacts(Protocol):
     def resolve(self, name: TableName) -> TableName | None:
         """The three-part name of a table or view, None where there is none."""
 
+    def known_names(self) -> tuple[str, ...]:
+        """Names of the tables that whoever asks may know of: under a policy, or public."""
+
     def is_view(self, table: TableName) -> bool:
         """Whether a resolved name is a view."""
 

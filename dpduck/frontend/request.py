@@ -185,6 +185,7 @@ class Request:
         collation; no part of the digest.
     rows: from_sql taken apart, without the joins that find the unit where there is a lookup; unit_type: DuckDB's type
         of the unit; no part of the digest.
+    least_rho: what MIN EPSILON asks of every price in rho; no part of the digest.
     target: where it is given, charge is empty until planning has found the price, and no part of the digest.
     """
 
@@ -218,6 +219,7 @@ class Request:
     shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...] = ()
     rows: Source | None = None
     unit_type: str = ""
+    least_rho: Fraction = Fraction(0)
 
     @property
     def asked_tables(self) -> tuple[TableName, ...]:
@@ -248,7 +250,8 @@ class Request:
     def digest(self) -> str:
         """A name for this request: equal for statements that ask for the same release."""
         fields = asdict(replace(self, rows=None))
-        del fields["lookup"], fields["shapes"], fields["rows"], fields["unit_type"]
+        for aside in ("lookup", "shapes", "rows", "unit_type", "least_rho"):
+            del fields[aside]
         for aggregate in fields["aggregates"]:
             del aggregate["text"]
         if self.target is not None:  # a search may end elsewhere the next time: the statement is what is equal

@@ -23,7 +23,7 @@ def summarised(request: Request, summary: Summary | None, expect_rows: int | Non
         return request
     if request.selection is not None:
         raise refusal(place, "a summary is over public domains", "group_selection_strategy = PUBLIC_GROUPS")
-    if request.charge.epsilon is None:
+    if request.charge.epsilon is None and summary.method != "sketch":
         raise refusal(place, "a summary has geometric noise", "epsilon = .. without delta and rho")
     for aggregate in request.aggregates:
         if aggregate.function != "count" or aggregate.operand is not None:
@@ -37,7 +37,7 @@ def summarised(request: Request, summary: Summary | None, expect_rows: int | Non
         raise refusal(place, "PREFIXES is not of a summary", f"RANGES({prefixes[0].name})")
     if summary.ranged and not any(key.shape for key in request.keys):
         raise refusal(place, "range_summary is of ranges, and no column has them", "RANGES(column) in GROUP BY")
-    if summary.total_epsilon is not None and summary.total_epsilon >= request.charge.epsilon:
+    if summary.total_epsilon is not None and summary.total_epsilon >= (request.charge.epsilon or 0):
         raise refusal(place, "total_epsilon leaves nothing for the summary", "less than epsilon, for example a tenth")
     cells = prod(summarised_size(key, summary.shape) for key in request.keys)
     _require_cells(summary, cells, place)

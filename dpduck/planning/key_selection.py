@@ -61,8 +61,12 @@ class KeyPlan:
 
 
 def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:
-    """How many queries share the price: the selection, the aggregates that it does not answer, the other row's."""
-    return 1 + aggregates - len(reused) + (aggregates if other else 0)
+    """How many queries share the price: the selection, and the aggregates that it does not answer.
+
+    The row for all others is answered at the price of its aggregate's published groups, or at one where those are
+    reused: both are parts of one partition of the rows.
+    """
+    return 1 + (aggregates if other else aggregates - len(reused))
 
 
 def plan_keys(

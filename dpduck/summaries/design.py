@@ -10,6 +10,7 @@ from math import ceil, exp, inf, log, sqrt
 from dpduck.frontend.summary import LARGEST_SIZE, Summary
 from dpduck.summaries.guess import Stratum, guessed_table
 from dpduck.summaries.moments import Moments, empty_moments, noise_variance, occupied_moments
+from dpduck.trusted.noise import Noise
 from dpduck.trusted.summary_law import SummaryLaw
 from dpduck.trusted.summary_sampler import SummaryPlan
 
@@ -56,25 +57,26 @@ class SummaryDesign:
 
 @dataclass(frozen=True)
 class SketchDesign:
-    """A count sketch: rows of `width` buckets. variance: of the noise of a bucket. predicted: as of a SummaryDesign."""
+    """A count sketch: rows of `width` buckets. noise: of a bucket. predicted: as of a SummaryDesign."""
 
     rows: int
     width: int
-    scale: Fraction
-    variance: float
+    noise: Noise
     predicted: tuple[float, ...]
 
 
-def designed_sketch(summary: Summary, cells: int, scale: Fraction) -> SketchDesign:
-    """The noise grows with the rows. A sum of c point queries, each the mean of its rows, has c times their variance:
-    noise and, in each row, the squares of other cells' counts over the width.
+def designed_sketch(summary: Summary, cells: int, once: Noise) -> SketchDesign:
+    """The noise grows with the rows. once: what a sketch of one row would have.
+
+    A sum of c point queries, each the mean of its rows, has c times their variance: noise and, in each row, the squares
+    of other cells' counts over the width.
     """
     rows, width = summary.sketch_rows, max(summary.size // summary.sketch_rows, 1)
-    variance = noise_variance(float(scale * rows))
+    noise = Noise(once.kind, once.parameter * rows)  # L1 and squared L2 norms are `rows` times those of one row
     squares = sum(stratum.cells * stratum.rows**2 for stratum in guessed_table(summary.expect_rows, cells))
-    error = (variance + squares / width) / rows
+    error = (noise.variance + squares / width) / rows
     predicted = tuple(sqrt(min(subset, cells) * error) for subset in SUBSETS)
-    return SketchDesign(rows, width, scale * rows, variance, predicted)
+    return SketchDesign(rows, width, noise, predicted)
 
 
 def designed(summary: Summary, cells: int, scale: Fraction, *, checked: bool = False) -> SummaryDesign:

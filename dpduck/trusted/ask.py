@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpduck.accounting import rho_of_pure
 from dpduck.errors import InternalError
 from dpduck.privacy import ZERO, Charge
 from dpduck.trusted.count_sketch import SketchHashes
@@ -192,8 +193,8 @@ class Threshold(Query[PublishedKeys]):
 
     @property
     def answered(self) -> int:
-        """How many counts are answered besides the selecting one."""
-        return self.aggregates - len(self.reused) + (self.aggregates if self.other else 0)
+        """How many counts are answered besides the selecting one: published groups and all others split the rows."""
+        return self.aggregates if self.other else self.aggregates - len(self.reused)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,41 +300,54 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
 
     Asks that share a noise are added up as norms first: their number may be great.
     """
-    norms: dict[int, tuple[Noise, int, int]] = {}
+    norms: dict[int, tuple[Noise, int, int, int]] = {}
     charges: list[Charge] = []
     for ask in asks:
         moved = _moved(ask)
         if ask.noise is None or moved is None:
             charges.append(_repeated(_own_cost(ask), ask.times))
             continue
-        _, l1, l2_squared = norms.get(id(ask.noise), (ask.noise, 0, 0))
-        norms[id(ask.noise)] = ask.noise, l1 + moved[0] * ask.times, l2_squared + moved[1] * ask.times
-    charges += [noise.cost(l1, l2_squared) for noise, l1, l2_squared in norms.values()]
+        _, l1, l2_squared, most = norms.get(id(ask.noise), (ask.noise, 0, 0, 0))
+        l1, l2_squared = l1 + moved[0] * ask.times, l2_squared + moved[1] * ask.times
+        norms[id(ask.noise)] = ask.noise, l1, l2_squared, max(most, moved[2])
+    charges += [noise.cost(l1, l2_squared, most) for noise, l1, l2_squared, most in norms.values()]
     if not charges:
         raise InternalError("a release that asks nothing")
     delta = sum((charge.delta for charge in charges), ZERO)
-    if all(charge.epsilon is not None for charge in charges):
-        epsilon = sum((charge.epsilon or ZERO for charge in charges), ZERO)
-        return Charge(epsilon, epsilon * epsilon / 2, delta)
-    return Charge.concentrated(sum((charge.rho for charge in charges), ZERO), delta)
+    return _together(charges, delta)
+
+
+def _together(charges: Iterable[Charge], delta: Fraction) -> Charge:
+    """Several answers as one: rhos add up, and where all are pure they cost no more than their epsilon does."""
+    listed = list(charges)
+    rho = sum((charge.rho for charge in listed), ZERO)
+    if any(charge.epsilon is None for charge in listed):
+        return Charge.concentrated(rho, delta)
+    epsilon = sum((charge.epsilon or ZERO for charge in listed), ZERO)
+    return Charge(epsilon, min(rho, rho_of_pure(epsilon)), delta)
+
+
+def _pure(epsilon: Fraction) -> Charge:
+    """The price of a mechanism of which nothing is known but its epsilon."""
+    return Charge(epsilon, rho_of_pure(epsilon))
 
 
 def _moved(ask: Ask[Any]) -> Norms | None:
-    """How far one unit moves the exact answers, for queries whose whole price follows from that; else None."""
+    """How far one unit moves the exact answers (L1, squared L2, any one number), where that is the whole price."""
     query, l1 = ask.query, ask.scan.l1
     if isinstance(query, Table):
         of_column = query.query.norms
-        return l1 * of_column[0], l1 * l1 * of_column[1]
+        return l1 * of_column[0], l1 * l1 * of_column[1], l1 * of_column[2]
     if isinstance(query, Present):
         if not all(isinstance(factor, IdentityFactor) for factor in query.query.factors):
             raise InternalError("distinct values add up to no other query")
-        return query.bound(l1), query.bound(l1) ** 2
+        return query.bound(l1), query.bound(l1) ** 2, min(query.values, query.bound(l1))
     if isinstance(query, Sketch | Projection) and query.rows > 0:
-        return query.rows * l1, query.rows * l1 * l1
+        return query.rows * l1, query.rows * l1 * l1, l1
     if isinstance(query, Layers):
-        return query.nodes * l1, query.nodes * l1 * l1
+        return query.nodes * l1, query.nodes * l1 * l1, l1
     if isinstance(query, Total | EveryKey | Candidate | Marginal):
-        return l1, l1 * l1
+        return l1, l1 * l1, l1
     return None
 
 
@@ -341,12 +355,12 @@ def _own_cost(ask: Ask[Any]) -> Charge:
     """The price of one answer of the other queries."""
     query, noise = ask.query, ask.noise
     if isinstance(query, Within):
-        return Charge.pure(query.limit) if query.pure else Charge.concentrated(query.limit)
+        return _pure(query.limit) if query.pure else Charge.concentrated(query.limit)
     if isinstance(query, Choice):
         loss = 2 * query.rate * ask.scan.l1
         if loss <= 0:
             raise InternalError("a choice without chance")
-        return Charge.pure(loss) if query.pure else Charge.concentrated(loss * loss / 8)
+        return _pure(loss) if query.pure else Charge.concentrated(loss * loss / 8)
     if isinstance(query, Gate) and noise is not None:
         return _gate_cost(query, noise, ask.scan.l1 * UNITS)
     if isinstance(query, Threshold) and noise is not None:
@@ -361,7 +375,7 @@ def _gate_cost(gate: Gate, thresholds: Noise, step: int) -> Charge:
     compared = step / thresholds.parameter + step / gate.question.parameter
     measured = gate.measured.cost(step, step * step)
     if measured.epsilon is not None:
-        return Charge.pure(compared + measured.epsilon)
+        return _pure(compared + measured.epsilon)
     return Charge.concentrated(compared * compared / 2 + measured.rho)
 
 
@@ -370,14 +384,10 @@ def _threshold_cost(query: Threshold, noise: Noise) -> Charge:
     bounds, answered = query.bounds, query.answered
     if noise.kind is not query.answers.kind:
         raise InternalError("a release has either Laplace or Gaussian noise")
-    costs = [noise.cost(bounds.l1, bounds.l2_squared)]
+    costs = [noise.cost(bounds.l1, bounds.l2_squared, bounds.per_group)]
     if answered:
-        costs.append(query.answers.cost(answered * bounds.rows, answered * bounds.rows**2))
-    delta = key_delta(noise, query.excess, bounds.groups)
-    if noise.kind is NoiseKind.GAUSSIAN:
-        return Charge.concentrated(sum((cost.rho for cost in costs), ZERO), delta)
-    epsilon = sum((cost.epsilon or ZERO for cost in costs), ZERO)
-    return Charge(epsilon, epsilon * epsilon / 2, delta)
+        costs.append(query.answers.cost(answered * bounds.rows, answered * bounds.rows**2, bounds.rows))
+    return _together(costs, key_delta(noise, query.excess, bounds.groups))
 
 
 def _repeated(charge: Charge, times: int) -> Charge:

@@ -6,7 +6,7 @@ as often as it was declared and paid for; an ask that was not declared, or is us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -55,10 +55,11 @@ class Bill:
 class Door(Hidden):
     """Exact counts behind declared asks; hidden. entry: of the ledger, which paid for it.
 
+    untouched: whether nothing was answered yet, so that no noise was drawn for what was paid.
     count: reads what a job describes; None of it is read before it is asked for.
     """
 
-    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_limits", "entry")
+    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_limits", "entry", "untouched")
 
     def __init__(
         self, asks: Sequence[Ask[Any]], count: Callable[[object], Counts], entropy: Entropy, entry: int = 0
@@ -70,6 +71,7 @@ class Door(Hidden):
         self._counts: dict[int, Exact] = {}
         self._entropy = entropy
         self.entry = entry
+        self.untouched = True
 
     def count(self) -> None:
         """Reads the rows of everything that was declared."""
@@ -113,6 +115,7 @@ class Door(Hidden):
         self._counts.clear()
 
     def _use(self, ask: Ask[Any]) -> None:
+        self.untouched = False
         if self._left.get(id(ask), 0) < 1:
             raise InternalError("an ask that was not declared, or is used up")
         self._left[id(ask)] -= 1
@@ -134,18 +137,26 @@ def opened(
     entropy: Entropy,
     steps: Steps,
     workers: Workers,
+    paid: int | None = None,
 ) -> Iterator[Door]:
     """The order of a release: price, room, facts, charge, and a door to count and answer by.
 
     unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
+    paid: the entry of a charge whose door was left untouched; the caller gives it once (privacy.md, "Interrupted").
     """
     require_paid(asks, bill.charge)
-    ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
+    if paid is None:
+        ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
+    else:
+        before = ledger.entry(paid)
+        require_paid(asks, Charge(before.epsilon, before.rho, before.delta))
+        if (before.unit_key, before.mechanism) != (bill.unit_key, bill.mechanism):
+            raise InternalError("another release was paid for; nothing was charged")
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
         steps("before the charge")
-        entry = ledger.charge(
+        entry = paid or ledger.charge(
             bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
             allotment=bill.allotment,
         )  # fmt: skip
@@ -179,6 +190,16 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
             "this fails on rows that were made up of its columns' types" + (f": {words}" if words else ""),
             accepted="other expressions; nothing was charged",
         )
+
+
+def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
+    """What the ledger is charged for a statement of this price: of a pure one, no more rho than its asks cost.
+
+    least: of rho, and no more than the price, so that MIN EPSILON bounds how often a unit is asked about.
+    """
+    if charge.epsilon is None:
+        return charge
+    return Charge(charge.epsilon, min(charge.rho, max(least, price(asks).rho)), charge.delta)
 
 
 def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:

@@ -7,6 +7,7 @@ from enum import Enum
 from fractions import Fraction
 from math import exp, isinf, sinh
 
+from dpduck.accounting import rho_of_laplace
 from dpduck.errors import InternalError, Refusal
 from dpduck.privacy import Charge
 from dpduck.trusted.discrete_gaussian import LARGEST_VARIANCE
@@ -40,8 +41,10 @@ class Noise:
         if self.parameter > (LARGEST_SCALE if self.kind is NoiseKind.LAPLACE else LARGEST_VARIANCE):
             raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
 
-    def cost(self, l1: int, l2_squared: int) -> Charge:
+    def cost(self, l1: int, l2_squared: int, most: int | None = None) -> Charge:
         """The price of integers that one unit changes by these norms: l1 / b of epsilon, or l2^2 / (2 sigma^2) of rho.
+
+        most: no single integer changes by more; Laplace noise costs the less rho, the smaller that is.
 
         >>> Noise(NoiseKind.LAPLACE, Fraction(8)).cost(4, 16).epsilon
         Fraction(1, 2)
@@ -49,7 +52,9 @@ class Noise:
         if l1 < 0 or l2_squared < 0:
             raise InternalError("a norm below zero")
         if self.kind is NoiseKind.LAPLACE:
-            return Charge.pure(Fraction(l1) / self.parameter)
+            return Charge(
+                Fraction(l1) / self.parameter, rho_of_laplace(l1, l1 if most is None else most, self.parameter)
+            )
         return Charge.concentrated(Fraction(l2_squared) / (2 * self.parameter))
 
     @property

@@ -1,7 +1,8 @@
 """Asks of exact tables: integer matrices, one for each attribute, what each does to a table and how far a row moves it.
 
 A matrix has a row for each question and a column for each value. `norms` are the largest L1 and the largest squared L2
-norm of a column, exact. Nothing but these four kinds is applied to counts, so that no planner's word is believed.
+norm of a column and its largest entry, exact. Nothing but these four kinds is applied to counts, so that no planner's
+word is believed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from scipy import sparse
 
 IntegerArray = NDArray[np.int64]
 Scalar = TypeVar("Scalar", np.int64, np.float64)
-Norms = tuple[int, int]  # L1, and squared L2
+Norms = tuple[int, int, int]  # L1, squared L2, and the largest change of one entry
 
 EXACT_DOUBLE = 1 << 53  # integers up to here are doubles
 
@@ -34,7 +35,7 @@ class IdentityFactor:
 
     @property
     def norms(self) -> Norms:
-        return 1, 1
+        return 1, 1, 1
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
         return tensor
@@ -45,7 +46,7 @@ class CentredFactor:
     """n I - 11': the residual of a value against the mean of its attribute, times n. A column: n - 1 once, else -1.
 
     >>> CentredFactor(3).norms
-    (4, 6)
+    (4, 6, 2)
     """
 
     size: int
@@ -56,7 +57,7 @@ class CentredFactor:
 
     @property
     def norms(self) -> Norms:
-        return 2 * (self.size - 1), self.size * (self.size - 1)
+        return 2 * (self.size - 1), self.size * (self.size - 1), self.size - 1
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
         residual: IntegerArray = self.size * tensor - tensor.sum(axis=axis, keepdims=True)
@@ -78,7 +79,7 @@ class HadamardFactor:
 
     @property
     def norms(self) -> Norms:
-        return self.rows, self.rows
+        return self.rows, self.rows, 1
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
         moved = np.moveaxis(tensor, axis, 0)
@@ -114,7 +115,8 @@ class MatrixFactor:
 
     @cached_property
     def norms(self) -> Norms:
-        return int(abs(self.entries).sum(axis=0).max()), int((self.entries * self.entries).sum(axis=0).max())
+        sizes = abs(self.entries)
+        return int(sizes.sum(axis=0).max()), int((sizes * sizes).sum(axis=0).max()), int(sizes.max())
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
         """A dense matrix in doubles, which is much faster, where each of them holds every partial sum exactly."""
@@ -160,7 +162,8 @@ class KroneckerQuery:
     @property
     def norms(self) -> Norms:
         """Column norms of a Kronecker product multiply."""
-        return prod(factor.norms[0] for factor in self.factors), prod(factor.norms[1] for factor in self.factors)
+        first, second, largest = ([factor.norms[which] for factor in self.factors] for which in range(3))
+        return prod(first), prod(second), prod(largest)
 
     def apply(self, marginal: IntegerArray) -> IntegerArray:
         """Exact answers from the marginal on `attributes`, shape `shape`."""

@@ -50,6 +50,19 @@ def test_the_owners_exact_facts_are_refused_by_role(engine: Engine) -> None:
         engine.check("visits", ALICE)
 
 
+def test_a_typo_is_met_with_names_of_ones_own_alone(engine: Engine, clinic: Clinic) -> None:
+    """The nearest name is one that the asker may know of: a table that is theirs to ask about, or a public one."""
+    asked = by("sex").replace("visits", "visist")
+    for tables, told in (
+        (None, "accepted: visits (did you mean that?), or a table"),
+        (("visits",), "accepted: visits (did you mean that?)"),
+        (("wards",), "'visist'; accepted: a table with"), ((), "'visist'; accepted: a table with"),
+    ):  # fmt: skip
+        with pytest.raises(Refusal) as caught:
+            engine.run(asked, Asker("bob", owner=False, tables=tables))
+        assert told in str(caught.value)
+
+
 @pytest.mark.parametrize("tables", [("wards",), (), ("other.visits",)])
 def test_a_table_that_is_not_the_askers_is_refused(engine: Engine, clinic: Clinic, tables: tuple[str, ...]) -> None:
     """Asking is refused before anything is charged, and before the cache: a release by someone else opens nothing."""

@@ -12,11 +12,13 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpduck.accounting import rho_of_laplace, rho_of_pure
 from dpduck.errors import BudgetRefusal, InternalError, Refusal
 from dpduck.privacy import ZERO, Budget, Charge
 from dpduck.trusted.ask import (
     Ask,
     Candidate,
+    Choice,
     EveryKey,
     Families,
     Gate,
@@ -31,14 +33,14 @@ from dpduck.trusted.ask import (
     price,
 )
 from dpduck.trusted.counting_job import CountingJob, KeyJob
-from dpduck.trusted.door import Bill, Door, opened, reopened
+from dpduck.trusted.door import Bill, Door, charged, opened, reopened
 from dpduck.trusted.entropy import operating_system_entropy
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.key_counts import KeyCounts
 from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.mixed_radix import MixedRadix
 from dpduck.trusted.noise import Noise, NoiseKind
-from dpduck.trusted.operators import CentredFactor, KroneckerQuery
+from dpduck.trusted.operators import CentredFactor, IdentityFactor, KroneckerQuery
 from dpduck.trusted.session_gate import GateLaw
 from dpduck.trusted.workers import Workers
 from dpduck.workload.dyadic import Axis
@@ -264,7 +266,23 @@ def test_prices_by_hand() -> None:
     with pytest.raises(InternalError, match="no other query"):
         price_of(Present(KroneckerQuery((0,), (CentredFactor(2),)), 5), two, 3)
     assert price_of(Table(one), two, 3).epsilon == 0, "what is always 0 costs nothing"
-    assert price([total(4), total(8, times=3)]) == Charge.pure(Fraction(2, 4) + 3 * Fraction(2, 8))
+    together = price([total(4), total(8, times=3)])
+    assert together.epsilon == Fraction(2, 4) + 3 * Fraction(2, 8)
+    assert together.rho == rho_of_laplace(2, 2, Fraction(4)) + rho_of_laplace(6, 2, Fraction(8)), "the sum is less"
+    assert price_of(Within(Fraction(3), pure=True, kinds=(Total,)), None, 2).rho == rho_of_pure(Fraction(3))
+    assert price_of(Choice(families, Fraction(1, 4), pure=True), None, 2).rho == rho_of_pure(Fraction(1))
+    assert price_of(Sketch(5, 7, ()), two, 3).rho == rho_of_laplace(15, 3, Fraction(2))
+    assert price_of(layers, two, 3).rho == rho_of_laplace(12, 3, Fraction(2))
+    assert price_of(Present(KroneckerQuery((0,), (IdentityFactor(4),)), 2), two, 5).rho == (
+        rho_of_laplace(5, 2, Fraction(2))
+    )
+    assert price_of(Table(KroneckerQuery((0,), (CentredFactor(3),))), two, 5).rho == (
+        rho_of_laplace(20, 10, Fraction(2))
+    ), "columns 2, -1, -1: 5 rows move no answer by more than 10"
+    pure = price_of(
+        Gate(Noise(LAPLACE, Fraction(1024)), Noise(LAPLACE, Fraction(1024))), Noise(LAPLACE, Fraction(512)), 1
+    )
+    assert pure == Charge(Fraction(4), rho_of_pure(Fraction(4)))
     with pytest.raises(InternalError, match="without its noise"):
         price_of(Total(), None)
     with pytest.raises(InternalError, match="one-sided geometric"):
@@ -292,3 +310,14 @@ def test_a_door_needs_no_ledger_to_refuse() -> None:
     assert door.tables([]) == []
     with pytest.raises(InternalError, match="not declared"):
         door.answer(total())
+
+
+def test_what_the_ledger_is_charged() -> None:
+    """Of a pure statement, what its asks cost of rho, but never less than MIN EPSILON says, nor more than its price."""
+    asks, stated = [total(4, times=2)], Charge.pure(Fraction(1))
+    cost = price(asks).rho
+    assert cost < Fraction(1, 3)
+    assert charged(stated, asks, ZERO) == Charge(Fraction(1), cost)
+    assert charged(stated, asks, Fraction(1, 3)) == Charge(Fraction(1), Fraction(1, 3))
+    assert charged(stated, asks, Fraction(2)) == stated
+    assert charged(Charge.concentrated(Fraction(3)), asks, ZERO) == Charge.concentrated(Fraction(3))

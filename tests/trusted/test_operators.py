@@ -35,7 +35,8 @@ def test_sparse_entries_are_the_dense_ones() -> None:
     tensor = generator.integers(0, 9, (3, 5, 2)).astype(np.int64)
     np.testing.assert_array_equal(thin.apply(tensor, 1), full.apply(tensor, 1))
     assert (thin.size, thin.rows, thin.norms) == (full.size, full.rows, full.norms)
-    assert full.norms == (np.abs(entries).sum(axis=0).max(), (entries**2).sum(axis=0).max())
+    sizes = np.abs(entries)
+    assert full.norms == (int(sizes.sum(axis=0).max()), int((entries**2).sum(axis=0).max()), int(sizes.max()))
 
 
 def test_no_other_factor_is_taken() -> None:

@@ -16,7 +16,7 @@ from dpduck.planning.joint_threshold import calibrate_jointly
 from dpduck.planning.key_selection import KeyPlan
 from dpduck.privacy import Charge
 from dpduck.trusted import publish_keys as module
-from dpduck.trusted.ask import PublishedKeys
+from dpduck.trusted.ask import PublishedKeys, Threshold
 from dpduck.trusted.counting_job import KeyedJob
 from dpduck.trusted.key_delta import key_delta
 from dpduck.trusted.noise import Noise, NoiseKind
@@ -198,6 +198,26 @@ def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert plan.selection_spread != plan.answer_spread
     answered = [(plan.answer_spread, 1)] * (plan.aggregates - len(plan.reused))
     assert drawn == [(plan.selection_spread, 2), *answered, (plan.answer_spread, plan.aggregates)]
+
+
+def test_published_groups_and_the_other_row_are_one_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the same groups are published, a unit's rows move them and the other row together by their number.
+
+    This is what one share of the price for both rests on: the L1 norm is 4 here, and not 4 for each.
+    """
+    silence(monkeypatch)
+    job = job_of(4, 4)
+    plan = plan_of(job, Fraction(1), other=True)
+    query = key_ask(job, plan).query
+    assert isinstance(query, Threshold) and query.answered == plan.aggregates == 2
+    rows = crowd("many", plan.threshold + 5, 0) + crowd("more", plan.threshold + 5, 10**4) + crowd("rare", 1, 10**5)
+    unit: list[Row] = [(-1, reason, "F") for reason in ("many", "more", "rare", "alone")]
+    without, together = published(rows, job, plan), published(rows + unit, job, plan)
+    assert [one.to_pylist() for one in without.keys] == [one.to_pylist() for one in together.keys]
+    for number in range(plan.aggregates):
+        assert without.other is not None and together.other is not None
+        moved = np.abs(together.answers[number] - without.answers[number]).sum()
+        assert moved + abs(together.other[number] - without.other[number]) == 4 == job.rows.max_rows
 
 
 @pytest.mark.parametrize("noise", NoiseKind, ids=lambda noise: str(noise.value))

@@ -9,7 +9,7 @@ FROM visits WHERE colour = 'red'
 
 -- title: an unknown table
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visitors
--- refused: line 1, column 70: there is no table 'visitors'; accepted: a table with a policy, or a declared public one
+-- refused: line 1, column 70: there is no table 'visitors'; accepted: visits (did you mean that?), or a table with a policy, or a declared public one
 
 -- title: a table of another database
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM elsewhere.main.visits
@@ -41,7 +41,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM 'visits.par
 
 -- title: a file by a quoted name
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM "visits.csv"
--- refused: line 1, column 70: there is no table 'visits.csv'; accepted: a table with a policy, or a declared public one
+-- refused: line 1, column 70: there is no table 'visits.csv'; accepted: visits (did you mean that?), or a table with a policy, or a declared public one
 
 -- title: a column without a domain
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) note, count(*) FROM visits GROUP BY note
@@ -85,7 +85,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM "visits""; 
 
 -- title: a table named by letters that only look alike
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visıts
--- refused: line 1, column 70: there is no table 'visıts'; accepted: a table with a policy, or a declared public one
+-- refused: line 1, column 70: there is no table 'visıts'; accepted: visits (did you mean that?), or a table with a policy, or a declared public one
 
 -- title: a column in letters that DuckDB does not fold
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "STRASSE", count(*) FROM visits GROUP BY ALL

@@ -329,7 +329,7 @@ ALTER PRIVACY POLICY ON trial SET BUDGET (epsilon = 0.5)
 
 -- title: a budget of rho below what is spent
 ALTER PRIVACY POLICY ON trial SET BUDGET (rho = 0.01)
--- refused: line 1, column 25: the budget of memory.main.trial.ROW cannot be rho = 0.01: 0.28125 is already spent; accepted: rho of at least 0.28125
+-- refused: line 1, column 25: the budget of memory.main.trial.ROW cannot be rho = 0.01: 0.268769 is already spent; accepted: rho of at least 0.268769
 
 -- title: another unit after spending
 ALTER PRIVACY POLICY ON trial SET PRIVACY UNIT sex MAX ROWS 1
