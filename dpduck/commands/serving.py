@@ -21,7 +21,7 @@ from dpduck.errors import DpduckError, Refusal, StoreError
 from dpduck.server.audit import Audit, AuditFile
 from dpduck.server.flight_listener import FlightListener, Tls
 from dpduck.server.house import House, open_house
-from dpduck.server.limits import Limits, Quota, parse_size
+from dpduck.server.limits import SWITCH_SECONDS, Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
 from dpduck.server.time_grid import FLOOR
 from dpduck.server.vault_client import Keeping
@@ -96,6 +96,7 @@ def serve(
     """Serve DATABASE's private answers to the principals of its store, until the process is told to end."""
     ended, again = threading.Event(), threading.Event()
     _on_signals(ended, again)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with one_line_errors():
         tls = _tls(tls_certificate, tls_key)
         listening = Listening(None if listen == "none" else listen, flight_sql, tls, in_the_clear)

@@ -15,6 +15,7 @@ from dpduck.frontend.names import fold
 from dpduck.server.audit import Audit
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Limits
+from dpduck.server.places import Debts
 from dpduck.server.principals import Principal
 from dpduck.server.sizes import NOTHING
 from dpduck.server.syntax import Syntax
@@ -33,6 +34,9 @@ DESCRIBED = {"run": "describe", "ask": "describe_ask"}
 """For actions that charge or use a round up: the one that gives their columns alone."""
 
 NO_ROOM = "the server has no room for more private views"
+STREAMED = 5.0
+"""Of the largest statements that stream: how many a principal may have in about ten seconds. Then a runner does it."""
+
 _CREATES = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*CREATE\b", re.IGNORECASE | re.DOTALL)
 _QUESTIONS = ("select", "with", "from", "(")
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 20_000
@@ -59,6 +63,7 @@ class Gate:
         self._syncing = threading.Lock()
         self._left_out: dict[str, str] = {}
         self._owners: Counter[str] = Counter()
+        self._streamed = Debts()  # who streams without end does it in a runner, behind the others
 
     def admit(self, principal: Principal, text: str) -> str:
         """SQL for the window that gives what the principal asked for; a DpduckError says why not. Noted either way.
@@ -189,7 +194,9 @@ class Gate:
             sql = sql.replace(call.mark, answer_name(key))
         if only_columns:
             sql = f"SELECT * FROM ({sql}) LIMIT 0"
-        if inspected.plain and self._work(inspected, keys) <= self._limits.work:
+        work = self._work(inspected, keys) if inspected.plain else math.inf
+        if work <= self._limits.work and self._streamed.of(principal.name) <= STREAMED:
+            self._streamed.add(principal.name, work / self._limits.work)
             return sql
         tables = [(OWN, view) for view in inspected.views] + [(LISTING, listing) for listing in inspected.listings]
         tables += [(ANSWERS, answer_name(key)) for key in keys]

@@ -22,7 +22,7 @@ from typing import Any
 from dpduck.edges.functions import UNEXPECTED
 from dpduck.edges.store import store_files
 from dpduck.errors import DpduckError, StoreError
-from dpduck.server.limits import Quota
+from dpduck.server.limits import SWITCH_SECONDS, Quota
 from dpduck.server.owner_door import OwnerDoor, door_path
 from dpduck.server.pipe import rows_message
 from dpduck.server.runner_process import Message, packed, unpacked
@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the other end decides
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(KINDNESS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     os.umask(0o077)  # what DuckDB writes beside the store says what is in it
     pipe = Connection(int(descriptor))
     try:
