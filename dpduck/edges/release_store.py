@@ -68,6 +68,7 @@ class ReleaseStore:
         self._store = quote_identifier(store)
         self._table = f"{self._store}.dpduck.releases"
         self._failures = f"{self._store}.dpduck.failures"
+        self._unanswered = f"{self._store}.dpduck.unanswered"
 
     def create_tables(self) -> None:
         """The table of releases, where it is not there yet."""
@@ -80,6 +81,9 @@ class ReleaseStore:
             )
             cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS covariances VARCHAR")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._failures} (digest VARCHAR, ledger_id BIGINT)")
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._unanswered} (digest VARCHAR, ledger_id BIGINT, times BIGINT)"
+            )
 
     def table_sql(self, name: str) -> str:
         """A released table's full name."""
@@ -99,7 +103,26 @@ class ReleaseStore:
     def put_failure(self, digest: str, ledger_id: int) -> None:
         """Records that a request failed after its charge: it is said again, not charged for again."""
         with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
             cursor.execute(f"INSERT INTO {self._failures} VALUES (?, ?)", [digest, ledger_id])
+            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
+            cursor.execute("COMMIT")
+
+    def put_unanswered(self, digest: str, ledger_id: int, times: int) -> None:
+        """Records that a request was charged for, and that its answer is about to be made, for the so many-th time."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
+            cursor.execute(f"INSERT INTO {self._unanswered} VALUES (?, ?, ?)", [digest, ledger_id, times])
+            cursor.execute("COMMIT")
+
+    def unanswered(self, digest: str) -> tuple[int, int] | None:
+        """The ledger entry of a request whose process ended between charge and answer, and how often that happened."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT ledger_id, times FROM {self._unanswered} WHERE digest = ?", [digest]
+            ).fetchone()
+        return None if row is None else (int(row[0]), int(row[1]))
 
     def view(self, name: str) -> StoredRelease | None:
         """A private view by name."""
@@ -187,6 +210,7 @@ class ReleaseStore:
             cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_released_rows")
             self._insert(cursor, release)
             cursor.execute(f"UPDATE {self._table} SET covariances = ? WHERE name = ?", [covariances, release.name])
+            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [release.digest])
             cursor.execute("COMMIT")
 
     def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool) -> None:

@@ -17,7 +17,7 @@ from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.roots import OpenCursor
 from dpduck.edges.sandbox import Answered
 from dpduck.edges.turns import Turns
-from dpduck.errors import Refusal, ReleaseFailed
+from dpduck.errors import Refusal, ReleaseFailed, StoreError
 from dpduck.privacy import Charge
 from dpduck.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask
@@ -27,6 +27,9 @@ from dpduck.trusted.ledger import Ledger
 from dpduck.trusted.workers import Workers
 
 Steps = Callable[[str], None]
+
+MOST_TIMES = 3
+"""How often the answer of one charge is begun: each end of the process between charge and answer could tell of rows."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,10 @@ class Releaser:
         bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
         asks = recipe.asks()
         rehearsed(asks, terms.shapes, self._answered, self._workers)
+        paid, times = self._releases.unanswered(digest) or (None, 0)
+        if paid is not None and times >= MOST_TIMES:
+            self._releases.put_failure(digest, paid)
+            raise ReleaseFailed(paid)
         with opened(
             asks,
             bill,
@@ -127,7 +134,9 @@ class Releaser:
             self._entropy,
             self._steps,
             self._workers,
+            paid,
         ) as door:
+            self._note_begun(digest, door.entry, times + 1)
             release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
         if release is None:  # raised here, so that no error that quotes data is its context
             self._failed[digest] = door.entry
@@ -136,6 +145,16 @@ class Releaser:
             raise ReleaseFailed(door.entry)
         self._carriers.carry(release.name, self._releases.table_sql(release.name), release.rows)
         return release
+
+    def _note_begun(self, digest: str, entry: int, times: int) -> None:
+        """So that an end of the process does not cost the charge; StoreError where it could do so without end."""
+        try:
+            self._releases.put_unanswered(digest, entry, times)
+        except duckdb.Error:
+            if times > 1:
+                raise StoreError(
+                    f"the store cannot be written; ledger entry {entry} stays paid; accepted: the same when it can be"
+                ) from None
 
     def _produced(self, door: Door, recipe: Recipe, release: StoredRelease) -> StoredRelease | None:
         """The release, made and stored; None where that failed, whatever the reason: it could quote data."""

@@ -26,6 +26,7 @@ from dpduck.server.places import Places
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, distinct
 from dpduck.server.time_grid import TimeGrid
+from dpduck.trusted.door import PAID
 from dpduck.trusted.secrets_file import SecretsFile
 
 CHARGED = "charge returns"
@@ -213,7 +214,7 @@ class LocalVault:
             return
         if step == BEFORE_CHARGE:
             self._require_room(principal)
-        elif step == CHARGED:
+        elif step in (CHARGED, PAID):
             self._charging.seen = True
             self._grid.looked()
         elif step in ANSWERS_COMPUTED:

@@ -35,6 +35,9 @@ OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
 Unchanged = Callable[[duckdb.DuckDBPyConnection], None]
 Steps = Callable[[str], None]
 
+PAID = "paid before"
+"""The step in the place of a charge where an earlier one paid."""
+
 
 @dataclass(frozen=True)
 class Bill:
@@ -143,21 +146,31 @@ def opened(
     entropy: Entropy,
     steps: Steps,
     workers: Workers,
+    paid: int | None = None,
 ) -> Iterator[Door]:
     """The order of a release: price, room, facts, charge, and a door to count and answer by.
 
     unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
+    paid: the entry of this very bill, whose process ended before there was an answer: nothing of it left, and nothing
+    is charged again. That there is no answer is in the store (edges/release_store.py), and fenced against older copies.
     """
     require_paid(asks, bill.charge)
-    ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
+    if paid is None:
+        ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
+    else:
+        _require_same_bill(ledger, bill, paid)
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
-        steps("before the charge")
-        entry = ledger.charge(
-            bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
-            allotment=bill.allotment,
-        )  # fmt: skip
+        if paid is None:
+            steps("before the charge")
+            entry = ledger.charge(
+                bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
+                allotment=bill.allotment,
+            )  # fmt: skip
+        else:
+            steps(PAID)
+            entry = paid
         door = Door(asks, counting(cursor, ledger.bounding_key, workers), entropy, entry)
         try:
             yield door
@@ -188,6 +201,15 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
             "this fails on rows that were made up of its columns' types" + (f": {words}" if words else ""),
             accepted="other expressions; nothing was charged",
         )
+
+
+def _require_same_bill(ledger: Ledger, bill: Bill, paid: int) -> None:
+    """Refuses an entry that paid for anything else, or for less."""
+    entry = ledger.entry(paid)
+    charged = Charge(epsilon=entry.epsilon, rho=entry.rho, delta=entry.delta)
+    told = (entry.unit_key, entry.table_name, entry.mechanism, charged)
+    if told != (bill.unit_key, bill.table, bill.mechanism, bill.charge):
+        raise InternalError("an entry of another bill; nothing was charged")
 
 
 def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
