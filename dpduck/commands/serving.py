@@ -24,6 +24,7 @@ from dpduck.server.house import House, open_house
 from dpduck.server.limits import SWITCH_SECONDS, Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
 from dpduck.server.time_grid import FLOOR
+from dpduck.server.vault import SECONDS
 from dpduck.server.vault_client import Keeping
 from dpduck.trusted.memory_limit import limit_memory
 
@@ -105,7 +106,7 @@ def serve(
             memory=parse_size(memory),
         )  # fmt: skip
         own = parse_size(vault_memory) if vault_memory else _most_memory()
-        keeping = Keeping(Quota(releases, released_rows), floor, own)
+        keeping = Keeping(Quota(releases, released_rows), floor, own, min(seconds, SECONDS))
         path = audit or audit_path(database, store)
         log = AuditFile(path)
         _serve(database, store, listening, limits, keeping, log, path, ended, again)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -65,6 +67,9 @@ class ReleaseStore:
         """steps: called before a new release is stored, so that others can see that it is there."""
         self._open_cursor = open_cursor
         self._steps = steps
+        self.seconds = 0.0
+        """Of the SELECT around a release that makes a view; 0 for no limit."""
+
         self._store = quote_identifier(store)
         self._table = f"{self._store}.dpduck.releases"
         self._failures = f"{self._store}.dpduck.failures"
@@ -220,7 +225,8 @@ class ReleaseStore:
             for release, select_sql in views:
                 if replace:
                     self._remove(cursor, release.name)
-                cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
+                with interrupted_after(self.seconds, cursor):
+                    cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
                 self._insert(cursor, release)
             cursor.execute("COMMIT")
 
@@ -277,6 +283,21 @@ class ReleaseStore:
                 release.principal, release.ledger_id, laws_to_text(release.laws), release.kind,
             ],
         )  # fmt: skip
+
+
+@contextmanager
+def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupts the cursor when so many seconds are over; never for 0."""
+    timer = threading.Timer(seconds, cursor.interrupt) if seconds else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+            timer.join()  # the cursor may be closed from here on
 
 
 def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:

@@ -24,7 +24,7 @@ from dpduck.server.limits import Quota
 from dpduck.server.pipe import reply_from, rows_from
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.time_grid import FLOOR
-from dpduck.server.vault import Reply, Rows
+from dpduck.server.vault import SECONDS, Reply, Rows
 
 ENDED = "the vault's process ended; accepted: the same statement again, which pays once at most"
 _PATIENCE = 60.0
@@ -36,6 +36,7 @@ Answer = tuple[Message, pa.Table | None]
 @dataclass(frozen=True)
 class Keeping:
     """What the vault's process keeps to. floor: seconds before which no new answer is given. memory: bytes; 0 for all.
+    seconds: of a SELECT around released answers.
 
     The process may have that much beside what it begins with: the operating system refuses it more.
     """
@@ -43,6 +44,7 @@ class Keeping:
     quota: Quota = field(default_factory=Quota)
     floor: float = FLOOR
     memory: int = 0
+    seconds: float = SECONDS
 
 
 class _Ended(StoreError):

@@ -112,7 +112,8 @@ def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> Loca
     """The vault; a predecessor that was killed may still be finishing its releases."""
     for attempt in range(_ATTEMPTS):
         try:
-            return LocalVault(database, store, Quota(**keeping["quota"]), TimeGrid(keeping["floor"]))
+            grid = TimeGrid(keeping["floor"])
+            return LocalVault(database, store, Quota(**keeping["quota"]), grid, keeping["seconds"])
         except StoreError:
             if attempt == _ATTEMPTS - 1 or not database.exists():
                 raise
