@@ -18,6 +18,13 @@ PROMPT = 1.0
 
 _LOOK_AGAIN = 0.25
 
+GivenUp = Callable[[], bool]
+
+
+def never() -> bool:
+    """For statements whose client cannot say that it does not wait any more."""
+    return False
+
 
 class Debts:
     """How many seconds each principal was at work lately; safe to use from many threads."""
@@ -59,16 +66,16 @@ class Places:
         self._debts = Debts(clock)
 
     @contextmanager
-    def place(self, name: str, patience: float) -> Iterator[None]:
+    def place(self, name: str, patience: float, given_up: GivenUp = never) -> Iterator[None]:
         """A place for this principal; Refusal where none is free in so many seconds."""
-        self.take(name, patience)
+        self.take(name, patience, given_up)
         try:
             yield
         finally:
             self.give_back(name)
 
-    def take(self, name: str, patience: float) -> None:
-        """Waits for a place, which is to be given back."""
+    def take(self, name: str, patience: float, given_up: GivenUp = never) -> None:
+        """Waits for a place, which is to be given back. given_up: whether nobody waits for the answer any more."""
         called = threading.Event()
         with self._lock:
             self._waiting.setdefault(name, deque()).append(called)
@@ -78,7 +85,7 @@ class Places:
             with self._lock:
                 self._call()
                 waited = time.monotonic() - start
-                if waited >= patience and not called.is_set():
+                if (waited >= patience or given_up()) and not called.is_set():
                     self._leave(name, called)
                     raise Refusal(f"no place was free in {waited:.0f} s", accepted="the same statement later, or fewer")
         if self._closed:

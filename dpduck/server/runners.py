@@ -23,7 +23,7 @@ from dpduck.edges.shipped_macros import shipped_texts
 from dpduck.errors import Refusal
 from dpduck.server import runner_process
 from dpduck.server.limits import Limits
-from dpduck.server.places import PROMPT, Places
+from dpduck.server.places import PROMPT, GivenUp, Places, never
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import Rows
 from dpduck.trusted.memory_limit import limit_memory
@@ -44,6 +44,7 @@ BESIDE = 192 * 2**20
 
 ENDED = "ended"
 _SETUP_SECONDS = 60.0
+_LOOK_AGAIN = 0.1
 
 
 @dataclass(frozen=True)
@@ -73,18 +74,26 @@ class Runners:
         self._all: set[_Runner] = set()
         self._closed = False
 
-    def run(self, principal: str, sql: str, sources: Sequence[Source], seconds: float, rows: int) -> Rows:
-        """The rows of a SELECT over these tables; a Refusal where it takes too much of anything."""
-        with self._places.place(principal, seconds):
-            used, message, table = self._tried(principal, sql, sources, seconds, rows)
+    def run(
+        self,
+        principal: str,
+        sql: str,
+        sources: Sequence[Source],
+        seconds: float,
+        rows: int,
+        given_up: GivenUp = never,
+    ) -> Rows:
+        """The rows of a SELECT over these tables; a Refusal where it takes too much of anything, or is given up."""
+        with self._places.place(principal, seconds, given_up):
+            used, message, table = self._tried(principal, sql, sources, seconds, rows, given_up)
             if used and message.get("why") == runner_process.MEMORY:  # allocators keep what earlier statements needed
-                _, message, table = self._tried(principal, sql, sources, seconds, rows)
+                _, message, table = self._tried(principal, sql, sources, seconds, rows, given_up)
         if table is None:
             raise self._refusal(message, seconds, rows)
         return Rows(tuple((str(name), str(kind)) for name, kind in message["columns"]), table)
 
     def _tried(
-        self, principal: str, sql: str, sources: Sequence[Source], seconds: float, rows: int
+        self, principal: str, sql: str, sources: Sequence[Source], seconds: float, rows: int, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
         """Whether the runner had run anything before; its answer."""
         start = time.monotonic()
@@ -95,7 +104,7 @@ class Runners:
         prompt = max(0.0, PROMPT - self._places.debt(principal))
         try:
             runner.provide(sources, self._limits.runner_bytes // 2)
-            message, table = runner.asked({"do": "run", "sql": sql, **most}, seconds + GRACE, prompt)
+            message, table = runner.asked({"do": "run", "sql": sql, **most}, seconds + GRACE, prompt, given_up)
             if message.get("why") == runner_process.MEMORY:
                 runner.kill()
         except TimeoutError:
@@ -247,16 +256,23 @@ class _Runner:
         for table in wanted:
             self._held.move_to_end(table)
 
-    def asked(self, message: Message, seconds: float, prompt: float = math.inf) -> tuple[Message, pa.Table | None]:
+    def asked(
+        self, message: Message, seconds: float, prompt: float = math.inf, given_up: GivenUp = never
+    ) -> tuple[Message, pa.Table | None]:
         """The answer to a message; TimeoutError where it does not come, OSError where nobody is there any more.
 
-        prompt: seconds after which the work stands back.
+        prompt: seconds after which the work stands back. given_up: looked at now and then.
         """
         self._send(message)
-        if not self._pipe.poll(min(seconds, prompt)):
-            self.stand_back()
-            if seconds <= prompt or not self._pipe.poll(seconds - prompt):
+        start = time.monotonic()
+        while not self._pipe.poll(min(_LOOK_AGAIN, max(0.0, start + seconds - time.monotonic()))):
+            passed = time.monotonic() - start
+            if passed >= prompt:
+                self.stand_back()
+            if passed >= seconds:
                 raise TimeoutError
+            if given_up():
+                raise Refusal("the client gave the statement up", accepted="the same statement again")
         try:
             return unpacked(self._pipe.recv_bytes())
         except EOFError:

@@ -23,6 +23,7 @@ from dpduck.frontend.names import fold, quote_identifier, quote_text
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.kept import Kept
 from dpduck.server.limits import Limits
+from dpduck.server.places import GivenUp, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
 from dpduck.server.runners import Runners, Source
 from dpduck.server.sizes import NOTHING, Size, size_of
@@ -169,13 +170,13 @@ class Window:
         """The table of an answer, as the SQL of a statement names it."""
         return answer_name(key)
 
-    def run(self, principal: str, sql: str, tables: Sequence[tuple[str, str]]) -> str:
+    def run(self, principal: str, sql: str, tables: Sequence[tuple[str, str]], given_up: GivenUp = never) -> str:
         """Runs a SELECT in a runner, within time, rows and memory; returns the key of what it found.
 
         tables: what it reads, each as database and name: private views, listings, answers.
         """
         sources = [self._source(database, name) for database, name in tables]
-        found = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows)
+        found = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows, given_up)
         key = secrets.token_hex(20)
         self.put_answer(principal, key, found)
         return key
