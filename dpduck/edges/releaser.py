@@ -28,6 +28,9 @@ from dpduck.trusted.workers import Workers
 
 Steps = Callable[[str], None]
 
+WAITING = "waits for the same release"
+"""The step of whoever asks what somebody else is being answered just now."""
+
 MOST_TIMES = 3
 """How often the answer of one charge is begun: each end of the process between charge and answer could tell of rows."""
 
@@ -110,7 +113,7 @@ class Releaser:
 
     def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
         """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
-        with self._turns.turn(digest):
+        with self._turns.turn(digest, lambda: self._steps(WAITING)):
             found = self._releases.by_digest(digest)
             if found is not None:
                 if asker.tables is not None:  # what is released already is not everybody's to ask for
