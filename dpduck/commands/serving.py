@@ -21,9 +21,10 @@ from dpduck.errors import DpduckError, Refusal, StoreError
 from dpduck.server.audit import Audit, AuditFile
 from dpduck.server.flight_listener import FlightListener, Tls
 from dpduck.server.house import House, open_house
-from dpduck.server.limits import Limits, Quota, parse_size
+from dpduck.server.limits import SWITCH_SECONDS, Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
 from dpduck.server.time_grid import FLOOR
+from dpduck.server.vault import SECONDS
 from dpduck.server.vault_client import Keeping
 from dpduck.trusted.memory_limit import limit_memory
 
@@ -96,6 +97,7 @@ def serve(
     """Serve DATABASE's private answers to the principals of its store, until the process is told to end."""
     ended, again = threading.Event(), threading.Event()
     _on_signals(ended, again)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with one_line_errors():
         tls = _tls(tls_certificate, tls_key)
         listening = Listening(None if listen == "none" else listen, flight_sql, tls, in_the_clear)
@@ -104,7 +106,7 @@ def serve(
             memory=parse_size(memory),
         )  # fmt: skip
         own = parse_size(vault_memory) if vault_memory else _most_memory()
-        keeping = Keeping(Quota(releases, released_rows), floor, own)
+        keeping = Keeping(Quota(releases, released_rows), floor, own, min(seconds, SECONDS))
         path = audit or audit_path(database, store)
         log = AuditFile(path)
         _serve(database, store, listening, limits, keeping, log, path, ended, again)

@@ -88,6 +88,10 @@ class Engine:
         """The ledger of the store."""
         return self._ledger
 
+    def limit_selects(self, seconds: float) -> None:
+        """Bounds the time of SELECTs around releases that make views."""
+        self._releases.seconds = seconds
+
     def kept_by(self, principal: str) -> tuple[int, int]:
         """How many releases and views of a principal the store holds, and how many rows they have."""
         return self._releases.kept_by(principal)

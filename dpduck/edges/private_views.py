@@ -83,8 +83,8 @@ class PrivateViews:
                 self._releases.put_views(missing, statements[0][0].replace)
             except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
                 raise Refusal(
-                    f"the SELECT of {name!r} fails over the released answers, which are kept: asking for them "
-                    "again is free",
+                    f"the SELECT of {name!r} fails or takes too long over the released answers, which are kept: asking "
+                    "for them again is free",
                     accepted="expressions that every number can go through",
                 ) from None
         return self.ready(name)

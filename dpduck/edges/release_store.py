@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -65,9 +67,13 @@ class ReleaseStore:
         """steps: called before a new release is stored, so that others can see that it is there."""
         self._open_cursor = open_cursor
         self._steps = steps
+        self.seconds = 0.0
+        """Of the SELECT around a release that makes a view; 0 for no limit."""
+
         self._store = quote_identifier(store)
         self._table = f"{self._store}.dpduck.releases"
         self._failures = f"{self._store}.dpduck.failures"
+        self._unanswered = f"{self._store}.dpduck.unanswered"
 
     def create_tables(self) -> None:
         """The table of releases, where it is not there yet."""
@@ -80,6 +86,9 @@ class ReleaseStore:
             )
             cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS covariances VARCHAR")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._failures} (digest VARCHAR, ledger_id BIGINT)")
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._unanswered} (digest VARCHAR, ledger_id BIGINT, times BIGINT)"
+            )
 
     def table_sql(self, name: str) -> str:
         """A released table's full name."""
@@ -99,7 +108,26 @@ class ReleaseStore:
     def put_failure(self, digest: str, ledger_id: int) -> None:
         """Records that a request failed after its charge: it is said again, not charged for again."""
         with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
             cursor.execute(f"INSERT INTO {self._failures} VALUES (?, ?)", [digest, ledger_id])
+            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
+            cursor.execute("COMMIT")
+
+    def put_unanswered(self, digest: str, ledger_id: int, times: int) -> None:
+        """Records that a request was charged for, and that its answer is about to be made, for the so many-th time."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
+            cursor.execute(f"INSERT INTO {self._unanswered} VALUES (?, ?, ?)", [digest, ledger_id, times])
+            cursor.execute("COMMIT")
+
+    def unanswered(self, digest: str) -> tuple[int, int] | None:
+        """The ledger entry of a request whose process ended between charge and answer, and how often that happened."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT ledger_id, times FROM {self._unanswered} WHERE digest = ?", [digest]
+            ).fetchone()
+        return None if row is None else (int(row[0]), int(row[1]))
 
     def view(self, name: str) -> StoredRelease | None:
         """A private view by name."""
@@ -187,6 +215,7 @@ class ReleaseStore:
             cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_released_rows")
             self._insert(cursor, release)
             cursor.execute(f"UPDATE {self._table} SET covariances = ? WHERE name = ?", [covariances, release.name])
+            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [release.digest])
             cursor.execute("COMMIT")
 
     def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool) -> None:
@@ -196,7 +225,8 @@ class ReleaseStore:
             for release, select_sql in views:
                 if replace:
                     self._remove(cursor, release.name)
-                cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
+                with interrupted_after(self.seconds, cursor):
+                    cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
                 self._insert(cursor, release)
             cursor.execute("COMMIT")
 
@@ -253,6 +283,21 @@ class ReleaseStore:
                 release.principal, release.ledger_id, laws_to_text(release.laws), release.kind,
             ],
         )  # fmt: skip
+
+
+@contextmanager
+def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupts the cursor when so many seconds are over; never for 0."""
+    timer = threading.Timer(seconds, cursor.interrupt) if seconds else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+            timer.join()  # the cursor may be closed from here on
 
 
 def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:

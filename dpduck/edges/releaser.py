@@ -19,7 +19,7 @@ from dpduck.edges.release_store import ReleaseStore, StoredRelease
 from dpduck.edges.roots import OpenCursor
 from dpduck.edges.sandbox import Answered
 from dpduck.edges.turns import Turns
-from dpduck.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed
+from dpduck.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed, StoreError
 from dpduck.privacy import ZERO, Charge
 from dpduck.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask
@@ -31,6 +31,12 @@ from dpduck.trusted.workers import Workers
 Steps = Callable[[str], None]
 QUERY_INTERRUPTED = "Query interrupted"
 """What DuckDB's Python client raises, as a RuntimeError, when Ctrl-C comes while a query runs."""
+
+WAITING = "waits for the same release"
+"""The step of whoever asks what somebody else is being answered just now."""
+
+MOST_TIMES = 3
+"""How often the answer of one charge is begun: each end of the process between charge and answer could tell of rows."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,17 @@ class Recipe(Protocol):
         """The release itself, after the charge; anything that it raises is hidden, because it could quote data."""
 
 
+class _Unstored(StoreError):
+    """An answer was paid for and is not in the store: asked again it is made again, for the same charge."""
+
+
+def _unstored(entry: int) -> _Unstored:
+    return _Unstored(
+        f"the store cannot be written, and the answer of ledger entry {entry} is not kept; accepted: the same "
+        "statement when it can be, for the same charge"
+    )
+
+
 class Releaser:
     """Makes releases; equal requests that arrive together are made once."""
 
@@ -98,11 +115,11 @@ class Releaser:
         self._answered = Answered()
         self._turns = Turns()
         self._failed: dict[str, int] = {}
-        self._untouched: dict[str, int] = {}
+        self._unanswered: dict[str, tuple[int, int]] = {}
 
     def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
         """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
-        with self._turns.turn(digest):
+        with self._turns.turn(digest, lambda: self._steps(WAITING)):
             found = self._releases.by_digest(digest)
             if found is not None:
                 if asker.tables is not None:  # what is released already is not everybody's to ask for
@@ -125,6 +142,10 @@ class Releaser:
         asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
         bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
         rehearsed(asks, terms.shapes, self._answered, self._workers)
+        paid, times = self._unanswered.get(digest) or self._releases.unanswered(digest) or (None, 0)
+        if paid is not None and times >= MOST_TIMES:
+            self._note_failed(digest, paid)
+            raise ReleaseFailed(paid)
         try:
             with opened(
                 asks,
@@ -135,19 +156,33 @@ class Releaser:
                 self._entropy,
                 self._steps,
                 self._workers,
-                self._untouched.get(digest),
+                paid,
             ) as door:
-                self._untouched.pop(digest, None)
+                self._note_begun(digest, door.entry, times + 1)
                 release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
         except BudgetRefusal as refused:
             raise in_both_forms(refused, self._ledger, terms.unit_key, terms.charge, asker.name, asker.share) from None
         if release is None:  # raised here, so that no error that quotes data is its context
-            self._failed[digest] = door.entry
-            with suppress(duckdb.Error):  # where the store cannot be written, it is known until the process ends
-                self._releases.put_failure(digest, door.entry)
+            self._note_failed(digest, door.entry)
             raise ReleaseFailed(door.entry)
+        self._unanswered.pop(digest, None)
         self._carriers.carry(release.name, self._releases.table_sql(release.name), release.rows)
         return release
+
+    def _note_begun(self, digest: str, entry: int, times: int) -> None:
+        """So that an end of the process does not cost the charge; StoreError where it could do so without end."""
+        self._unanswered[digest] = entry, times
+        try:
+            self._releases.put_unanswered(digest, entry, times)
+        except duckdb.Error:
+            if times > 1:
+                raise _unstored(entry) from None
+
+    def _note_failed(self, digest: str, entry: int) -> None:
+        """Where the store cannot be written, it is known until the process ends."""
+        self._failed[digest] = entry
+        with suppress(duckdb.Error):
+            self._releases.put_failure(digest, entry)
 
     def _produced(self, door: Door, recipe: Recipe, release: StoredRelease) -> StoredRelease | None:
         """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
@@ -159,9 +194,12 @@ class Releaser:
             product = recipe.produce(door, self._steps)
             self._steps("after the noise")
             release = replace(release, rows=product.rows.num_rows)
-            self._releases.put_table(release, product.columns, product.rows, product.covariances)
+            try:
+                self._releases.put_table(release, product.columns, product.rows, product.covariances)
+            except (duckdb.IOException, duckdb.TransactionException):  # of the disk: what is stored has noise by now
+                raise _unstored(door.entry) from None
             self._steps("after the release")
-        except SystemExit:
+        except (SystemExit, _Unstored):
             raise
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or (type(error), *error.args) == (RuntimeError, QUERY_INTERRUPTED):
@@ -173,14 +211,15 @@ class Releaser:
         return release
 
     def _interrupted(self, door: Door, release: StoredRelease) -> Interrupted:
-        """What Ctrl-C leaves: an answer, a charge that the next asking takes up, or one that is gone."""
+        """What Ctrl-C leaves: an answer, a charge that the next asking takes up, or one that was taken up too often."""
         if self._releases.by_digest(release.digest) is not None:
             rest = "the answer is stored: asking again is free"
-        elif door.untouched:
-            self._untouched[release.digest] = door.entry
-            rest = "no noise was drawn yet: asked again before this program ends, it goes on for the same charge"
+        elif self._unanswered[release.digest][1] < MOST_TIMES:
+            rest = "asked again, it goes on for the same charge"
         else:
-            rest = "noise was drawn and is gone: asked again, it pays again"
+            rest = (
+                f"it was begun {MOST_TIMES} times and is not begun again: OPTIONS (refresh = '..') pays for a new one"
+            )
         return Interrupted(f"interrupted; {priced_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
 
 

@@ -154,7 +154,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         command = _command(descriptor)
         text = self._statements.text_of(command)
         if text is not None:
-            handle, schema = self._statements.run(_principal(context), text)
+            handle, schema = self._statements.run(_principal(context), text, context.is_cancelled)
             ticket = write_any("TicketStatementQuery", {1: handle})
         else:
             schema, ticket = self._catalog(command).schema, bytes(descriptor.command)
@@ -172,11 +172,11 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: Any, ticket: Any) -> Any:
         command = read_any(ticket.ticket)
         if command.name == "TicketStatementQuery":
-            schema, batches = self._statements.stream(_principal(context), command.raw(1) or b"")
+            schema, batches = self._statements.stream(_principal(context), command.raw(1) or b"", context.is_cancelled)
             return flight.GeneratorStream(schema, _careful(batches))
         text = self._statements.text_of(command)
         if text is not None:
-            handle, _ = self._statements.run(_principal(context), text)
+            handle, _ = self._statements.run(_principal(context), text, context.is_cancelled)
             schema, batches = self._statements.stream(_principal(context), handle)
             return flight.GeneratorStream(schema, _careful(batches))
         return flight.RecordBatchStream(self._catalog(command))

@@ -15,6 +15,7 @@ from dpduck.errors import Refusal
 from dpduck.server.flight_messages import Message
 from dpduck.server.house import House
 from dpduck.server.limits import Limits
+from dpduck.server.places import GivenUp, never
 from dpduck.server.principals import Principal
 
 MOST_ADMITTED = 256
@@ -56,9 +57,9 @@ class Statements:
         """The columns that a statement would have; it is not run and charges nothing."""
         return self._schema(self._house.gate.probe(principal, text))
 
-    def run(self, principal: Principal, text: str) -> tuple[bytes, pa.Schema]:
+    def run(self, principal: Principal, text: str, given_up: GivenUp = never) -> tuple[bytes, pa.Schema]:
         """Passes the gate, which may charge. Returns a handle for reading, and the columns."""
-        sql = self._house.gate.admit(principal, text)
+        sql = self._house.gate.admit(principal, text, given_up)
         schema = self._schema(sql)
         handle = secrets.token_bytes(_HANDLE) + text.encode()
         with self._lock:
@@ -67,7 +68,9 @@ class Statements:
                 self._admitted.popitem(last=False)
         return handle, schema
 
-    def stream(self, principal: Principal, handle: bytes) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def stream(
+        self, principal: Principal, handle: bytes, given_up: GivenUp = never
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """The rows, once a handle; only for whom passed the gate with it, others pass it themselves."""
         with self._lock:
             found = self._admitted.get(handle[:_HANDLE])
@@ -83,7 +86,7 @@ class Statements:
                     reader = _reader(cursor, found.sql)
                 if reader is None:  # never seen, forgotten, or its answer has left the window
                     text = handle[_HANDLE:].decode("utf-8", "replace")
-                    reader = _reader(cursor, self._house.gate.admit(principal, text))
+                    reader = _reader(cursor, self._house.gate.admit(principal, text, given_up))
                 if reader is None:
                     raise Refusal("the statement fails over the released tables", accepted="the same statement again")
             except BaseException:

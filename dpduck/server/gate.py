@@ -15,6 +15,7 @@ from dpduck.frontend.names import fold
 from dpduck.server.audit import Audit
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Limits
+from dpduck.server.places import Debts, GivenUp, never
 from dpduck.server.principals import Principal
 from dpduck.server.sizes import NOTHING
 from dpduck.server.syntax import Syntax
@@ -33,6 +34,9 @@ DESCRIBED = {"run": "describe", "ask": "describe_ask"}
 """For actions that charge or use a round up: the one that gives their columns alone."""
 
 NO_ROOM = "the server has no room for more private views"
+STREAMED = 5.0
+"""Of the largest statements that stream: how many a principal may have in about ten seconds. Then a runner does it."""
+
 _CREATES = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*CREATE\b", re.IGNORECASE | re.DOTALL)
 _QUESTIONS = ("select", "with", "from", "(")
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 20_000
@@ -59,16 +63,18 @@ class Gate:
         self._syncing = threading.Lock()
         self._left_out: dict[str, str] = {}
         self._owners: Counter[str] = Counter()
+        self._streamed = Debts()  # who streams without end does it in a runner, behind the others
 
-    def admit(self, principal: Principal, text: str) -> str:
+    def admit(self, principal: Principal, text: str, given_up: GivenUp = never) -> str:
         """SQL for the window that gives what the principal asked for; a DpduckError says why not. Noted either way.
 
-        It charges what the dp functions in the statement cost, before it returns.
+        It charges what the dp functions in the statement cost, before it returns. given_up: whether the client has
+        gone; a release goes on, what runs over released tables ends.
         """
         charged: list[int] = []
         try:
             with self._turn(principal.name):
-                sql = self._admitted(principal, text, charged)
+                sql = self._admitted(principal, text, charged, given_up)
         except DpduckError as error:
             self._note_refused(principal, text, charged, str(error))
             raise
@@ -164,13 +170,13 @@ class Gate:
         if sum(size.bytes for size in sizes.values()) >= self._limits.view_bytes:
             raise Refusal(NO_ROOM, accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or a server with more memory")
 
-    def _admitted(self, principal: Principal, text: str, charged: list[int]) -> str:
+    def _admitted(self, principal: Principal, text: str, charged: list[int], given_up: GivenUp) -> str:
         inspected = self.inspected(text)
         self._require_views(inspected)
         if any(call.action not in FREE for call in inspected.calls):
             self._audit.note(principal.name, "asked", text)
         keys = [self._answered(principal, call, charged) for call in inspected.calls]
-        return self._found(principal, inspected, keys)
+        return self._found(principal, inspected, keys, given_up=given_up)
 
     def _require_views(self, inspected: Inspected) -> None:
         """Refusal where a private view of a statement is not there."""
@@ -181,7 +187,13 @@ class Gate:
                 raise Refusal(f"there is no private view {view[:200]!r}", accepted="a name of dp_releases()")
 
     def _found(
-        self, principal: Principal, inspected: Inspected, keys: Sequence[str], *, only_columns: bool = False
+        self,
+        principal: Principal,
+        inspected: Inspected,
+        keys: Sequence[str],
+        *,
+        only_columns: bool = False,
+        given_up: GivenUp = never,
     ) -> str:
         """SQL over tables of the window: the statement itself where it streams, else the table of what it found."""
         sql = inspected.sql
@@ -189,11 +201,13 @@ class Gate:
             sql = sql.replace(call.mark, answer_name(key))
         if only_columns:
             sql = f"SELECT * FROM ({sql}) LIMIT 0"
-        if inspected.plain and self._work(inspected, keys) <= self._limits.work:
+        work = self._work(inspected, keys) if inspected.plain else math.inf
+        if work <= self._limits.work and self._streamed.of(principal.name) <= STREAMED:
+            self._streamed.add(principal.name, work / self._limits.work)
             return sql
         tables = [(OWN, view) for view in inspected.views] + [(LISTING, listing) for listing in inspected.listings]
         tables += [(ANSWERS, answer_name(key)) for key in keys]
-        return f"FROM {ANSWERS}.main.{answer_name(self._window.run(principal.name, sql, tables))}"
+        return f"FROM {ANSWERS}.main.{answer_name(self._window.run(principal.name, sql, tables, given_up))}"
 
     def _work(self, inspected: Inspected, keys: Sequence[str]) -> float:
         """Rows times parts of a statement over one table; without end where its rows are too many for one result."""

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from dpduck.errors import Refusal
 
+SWITCH_SECONDS = 0.0005
+"""After which a thread lets another one have the interpreter: whoever comes back from one of the many calls of DuckDB
+in a statement waits so long for a thread that computes, and not ten times that."""
+
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[kmgt]i?b|b)", re.IGNORECASE)
 _POWERS = "kmgt"
 

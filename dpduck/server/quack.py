@@ -7,12 +7,15 @@ a client sends rows, not a statement, any text would be a permission: there the 
 
 from __future__ import annotations
 
+import http.client
 import re
 import secrets
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import closing, suppress
+from queue import SimpleQueue
 
 import duckdb
 from duckdb.func import SPECIAL
@@ -34,19 +37,34 @@ INSTALL = (
     "pip install '.[server]' in dpduck's folder, which puts DuckDB 1.5.5 in the place of this one: "
     "what a newer one wrote is then not read"
 )
+PORT = 9494
 LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 _MINUTE = 60.0
+_BINARY = "application/octet-stream"
 _ADDRESS = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+_HEAD, _TAIL = b"\x01\x00\x0b\x02\x00\x20", b"\x03\x00" + b"\xff" * 9 + b"\x01" + b"\xff" * 4
+"""Around a connection's name in Quack's message that ends it, as clients of DuckDB 1.5.5 send it on DETACH."""
 
 
 class Sessions:
     """Whose connection is whose; of too many a principal's own go first, the longest unused before others.
 
-    Quack keeps something of every connection that was ever opened: so each principal may open so many in a minute.
+    Quack keeps a connection until its client ends it, which one that is killed never does: so those that are forgotten
+    here are ended, and each principal may open so many in a minute.
     """
 
-    def __init__(self, book: PrincipalBook, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._book, self._limits, self._clock = book, limits, clock
+    def __init__(
+        self,
+        book: PrincipalBook,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        forgotten: Callable[[str], None] = lambda session: None,
+    ) -> None:
+        """forgotten: told of every connection that is not known any longer."""
+        self._book, self._limits, self._clock, self._forgotten = book, limits, clock, forgotten
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._own: dict[str, OrderedDict[str, None]] = {}
@@ -65,9 +83,11 @@ class Sessions:
             while len(own) > self._limits.sessions_each:
                 oldest, _ = own.popitem(last=False)
                 self._known.pop(oldest, None)
+                self._forgotten(oldest)
             while len(self._known) > self._limits.sessions:
                 oldest, (name, _) = self._known.popitem(last=False)
                 self._own[name].pop(oldest, None)
+                self._forgotten(oldest)
         return principal
 
     def _require_few(self, name: str) -> None:
@@ -102,6 +122,7 @@ class QuackListener:
         if parts is None:
             raise Refusal(f"{address[:200]!r} is no address", accepted="quack:localhost:9494")
         self.address = address
+        self._at = parts["host"].strip("[]"), int(parts["port"] or PORT)
         self._local = parts["host"].lower() in LOCAL
         if not self._local and not in_the_clear:
             raise Refusal(
@@ -111,6 +132,7 @@ class QuackListener:
         self._audit = audit
         self._limits = limits
         self._sessions: Sessions | None = None
+        self._forgotten: SimpleQueue[str | None] = SimpleQueue()
         self._gate: Gate | None = None
         self._window: Window | None = None
 
@@ -131,7 +153,8 @@ class QuackListener:
 
     def open(self, window: Window, gate: Gate, book: PrincipalBook) -> str:
         """Listens; returns the address. The server's own token is drawn and forgotten: nobody may use it."""
-        self._sessions, self._gate, self._window = Sessions(book, self._limits), gate, window
+        self._sessions = Sessions(book, self._limits, forgotten=self._forgotten.put)
+        self._gate, self._window = gate, window
         options = "" if self._local else ", allow_other_hostname := true, disable_ssl := true"
         with window.cursor() as cursor:
             token = quote_text(secrets.token_hex(32))
@@ -141,13 +164,24 @@ class QuackListener:
                 raise StoreError(
                     f"{self.address} cannot be listened on; accepted: a free port of this machine"
                 ) from None
+        threading.Thread(target=self._end_forgotten, daemon=True).start()
         return self.address
 
     def close(self) -> None:
         """Listens no longer; statements at work are finished."""
+        self._forgotten.put(None)
         if self._window is not None:
             with self._window.cursor() as cursor:
                 cursor.execute(f"CALL quack_stop({quote_text(self.address)})").fetchall()
+
+    def _end_forgotten(self) -> None:
+        """Ends connections by the message of their clients: Quack has no function for it."""
+        while (session := self._forgotten.get()) is not None:
+            with suppress(OSError, http.client.HTTPException, ValueError):
+                server = http.client.HTTPConnection(*self._at, timeout=_MINUTE)
+                with closing(server):
+                    server.request("POST", "/quack", _HEAD + session.encode("ascii") + _TAIL, {"Content-Type": _BINARY})
+                    server.getresponse().read()
 
     def _authenticate(self, session: str | None, token: str | None, _server: str | None) -> bool:
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,7 +23,7 @@ from dpduck.edges.shipped_macros import shipped_texts
 from dpduck.errors import Refusal
 from dpduck.server import runner_process
 from dpduck.server.limits import Limits
-from dpduck.server.places import Places
+from dpduck.server.places import PROMPT, GivenUp, Places, never
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import Rows
 from dpduck.trusted.memory_limit import limit_memory
@@ -29,14 +31,20 @@ from dpduck.trusted.memory_limit import limit_memory
 GRACE = 1.0
 """Seconds in which a runner whose time is over may still say so; then it is killed."""
 
-KINDNESS = 5
-"""How far runners stand back behind readers for the processor, in steps of nice."""
+KINDNESS, BEHIND = 5, 12
+"""How far runners stand back behind readers for the processor, in steps of nice: those of principals who work now and
+then, and those of principals who worked for more than places.PROMPT lately. Clocks run on, so nobody may starve there.
+No process gets back from there."""
+
+KILLED = 1.0
+"""Seconds of work that a runner counts which had to be killed: another one has to be started."""
 
 BESIDE = 192 * 2**20
 """Bytes that a runner may have beside DuckDB's own limit: results, texts, Arrow's copies."""
 
 ENDED = "ended"
 _SETUP_SECONDS = 60.0
+_LOOK_AGAIN = 0.1
 
 
 @dataclass(frozen=True)
@@ -60,30 +68,43 @@ class Runners:
         ]  # fmt: skip
         self._places = Places(limits.runners, max(1, limits.runners // 2))
         self._lock = threading.Lock()
-        self._idle: list[_Runner] = []
+        self._idle: list[tuple[str, _Runner]] = []
+        self._spare: _Runner | None = None
+        self._sparing = False
         self._all: set[_Runner] = set()
         self._closed = False
 
-    def run(self, principal: str, sql: str, sources: Sequence[Source], seconds: float, rows: int) -> Rows:
-        """The rows of a SELECT over these tables; a Refusal where it takes too much of anything."""
-        with self._places.place(principal, seconds):
-            used, message, table = self._tried(sql, sources, seconds, rows)
+    def run(
+        self,
+        principal: str,
+        sql: str,
+        sources: Sequence[Source],
+        seconds: float,
+        rows: int,
+        given_up: GivenUp = never,
+    ) -> Rows:
+        """The rows of a SELECT over these tables; a Refusal where it takes too much of anything, or is given up."""
+        with self._places.place(principal, seconds, given_up):
+            used, message, table = self._tried(principal, sql, sources, seconds, rows, given_up)
             if used and message.get("why") == runner_process.MEMORY:  # allocators keep what earlier statements needed
-                _, message, table = self._tried(sql, sources, seconds, rows)
+                _, message, table = self._tried(principal, sql, sources, seconds, rows, given_up)
         if table is None:
             raise self._refusal(message, seconds, rows)
         return Rows(tuple((str(name), str(kind)) for name, kind in message["columns"]), table)
 
     def _tried(
-        self, sql: str, sources: Sequence[Source], seconds: float, rows: int
+        self, principal: str, sql: str, sources: Sequence[Source], seconds: float, rows: int, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
         """Whether the runner had run anything before; its answer."""
-        runner = self._taken()
+        start = time.monotonic()
+        runner = self._taken(principal)
+        self._places.owe(principal, start - time.monotonic())  # to wait for a process to start is no work
         used, runner.used = runner.used, True
         most = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes}
+        prompt = max(0.0, PROMPT - self._places.debt(principal))
         try:
             runner.provide(sources, self._limits.runner_bytes // 2)
-            message, table = runner.asked({"do": "run", "sql": sql, **most}, seconds + GRACE)
+            message, table = runner.asked({"do": "run", "sql": sql, **most}, seconds + GRACE, prompt, given_up)
             if message.get("why") == runner_process.MEMORY:
                 runner.kill()
         except TimeoutError:
@@ -96,7 +117,7 @@ class Runners:
             runner.kill()
             raise
         finally:
-            self._given_back(runner)
+            self._given_back(principal, runner)
         return used, message, table
 
     def close(self) -> None:
@@ -113,11 +134,36 @@ class Runners:
         with self._lock:
             return [runner.process.pid for runner in self._all]
 
-    def _taken(self) -> _Runner:
+    def _taken(self, principal: str) -> _Runner:
+        """A runner of this principal's own, or one that nobody used yet: nobody waits because another's was killed."""
+        behind = self._places.debt(principal) > PROMPT
+        spare = None
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        runner = _Runner(self._setup, self._limits)
+            dead = {runner for runner in self._all if runner.process.poll() is not None}
+            self._all -= dead
+            self._idle = [(name, runner) for name, runner in self._idle if runner not in dead]
+            self._spare = None if self._spare in dead else self._spare
+            own = next((runner for name, runner in self._idle if name == principal), None)
+            if own is not None:
+                self._idle.remove((principal, own))
+            if not behind and (own is None or own.behind):
+                spare, self._spare = self._spare, None
+            gone = [own] if own is not None and own.behind and not behind else []
+            if own is None:  # so many processes, beside the spare one
+                while self._idle and len(self._all) - (self._spare is not None) - len(gone) >= self._limits.runners:
+                    gone.append(self._idle.pop(0)[1])
+            self._all.difference_update(gone)
+        for runner in gone:
+            runner.kill()
+        if own is not None and own not in gone:
+            if behind:
+                own.stand_back()
+            return own
+        self._start_a_spare()
+        return spare or self._started(BEHIND if behind else KINDNESS)
+
+    def _started(self, kindness: int) -> _Runner:
+        runner = _Runner(self._setup, self._limits, kindness)
         with self._lock:
             self._all.add(runner)
             closed = self._closed
@@ -125,12 +171,29 @@ class Runners:
             runner.kill()
         return runner
 
-    def _given_back(self, runner: _Runner) -> None:
+    def _start_a_spare(self) -> None:
+        """Starts a runner for whoever needs a new one next, beside the statement that runs meanwhile."""
+
+        def start() -> None:
+            runner = None
+            with suppress(OSError):
+                runner = self._started(KINDNESS)
+            with self._lock:
+                self._spare, self._sparing = runner, False
+
+        with self._lock:
+            if self._sparing or self._closed or self._spare is not None:
+                return
+            self._sparing = True
+        threading.Thread(target=start, daemon=True).start()
+
+    def _given_back(self, principal: str, runner: _Runner) -> None:
         with self._lock:
             if runner.alive and not self._closed:
-                self._idle.append(runner)
-            else:
-                self._all.discard(runner)
+                self._idle.append((principal, runner))
+                return
+            self._all.discard(runner)
+        self._places.owe(principal, KILLED)
 
     def _refusal(self, message: Message, seconds: float, rows: int) -> Refusal:
         if self._closed:
@@ -154,7 +217,7 @@ class Runners:
 class _Runner:
     """One process and what it holds."""
 
-    def __init__(self, setup: Sequence[str], limits: Limits) -> None:
+    def __init__(self, setup: Sequence[str], limits: Limits, kindness: int) -> None:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-I", runner_process.__file__, str(theirs.fileno())]
         environment = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -165,9 +228,8 @@ class _Runner:
         theirs.close()
         self._pipe = Connection(ours.detach())
         self._held: OrderedDict[str, tuple[str, int]] = OrderedDict()
-        self.alive, self.used = True, False
-        with suppress(OSError, AttributeError):
-            os.setpriority(os.PRIO_PROCESS, self.process.pid, KINDNESS)
+        self.alive, self.used, self.behind = True, False, kindness == BEHIND
+        self._nice(kindness)
         threads = max(1, (os.cpu_count() or 1) // 2)
         memory = f"{limits.runner_bytes // 2**20}MiB"
         self.asked({"setup": list(setup), "memory": memory, "threads": threads}, _SETUP_SECONDS)
@@ -194,21 +256,46 @@ class _Runner:
         for table in wanted:
             self._held.move_to_end(table)
 
-    def asked(self, message: Message, seconds: float) -> tuple[Message, pa.Table | None]:
-        """The answer to a message; TimeoutError where it does not come, OSError where nobody is there any more."""
+    def asked(
+        self, message: Message, seconds: float, prompt: float = math.inf, given_up: GivenUp = never
+    ) -> tuple[Message, pa.Table | None]:
+        """The answer to a message; TimeoutError where it does not come, OSError where nobody is there any more.
+
+        prompt: seconds after which the work stands back. given_up: looked at now and then.
+        """
         self._send(message)
-        if not self._pipe.poll(seconds):
-            raise TimeoutError
+        start = time.monotonic()
+        while not self._pipe.poll(min(_LOOK_AGAIN, max(0.0, start + seconds - time.monotonic()))):
+            passed = time.monotonic() - start
+            if passed >= prompt:
+                self.stand_back()
+            if passed >= seconds:
+                raise TimeoutError
+            if given_up():
+                raise Refusal("the client gave the statement up", accepted="the same statement again")
         try:
             return unpacked(self._pipe.recv_bytes())
         except EOFError:
             raise ConnectionResetError from None
+
+    def stand_back(self) -> None:
+        """Lets everybody else have the processor first, from now on."""
+        if not self.behind:
+            self.behind = True
+            self._nice(BEHIND)
 
     def kill(self) -> None:
         """Ends the process; who waits for an answer is told at once."""
         self.alive = False
         self.process.kill()
         self.process.wait()
+
+    def _nice(self, kindness: int) -> None:
+        """All threads: Linux has a number for each."""
+        with suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, kindness)
+            for thread in Path(f"/proc/{self.process.pid}/task").glob("*"):
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), kindness)
 
     def _send(self, message: Message, table: pa.Table | None = None) -> None:
         self._pipe.send_bytes(packed(message, table))

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -18,14 +18,16 @@ from dpduck.edges.connection import load
 from dpduck.edges.functions import OWNER, UNEXPECTED, called, engine_of
 from dpduck.edges.published_views import LEDGER_ENTRY
 from dpduck.edges.release_store import BEFORE_STORING
+from dpduck.edges.releaser import WAITING
 from dpduck.edges.store import STORE_NAME, store_files
 from dpduck.errors import DpduckError, InternalError, Refusal, StoreError
 from dpduck.frontend.names import quote_identifier
 from dpduck.server.limits import Quota
 from dpduck.server.places import Places
 from dpduck.server.principals import PrincipalBook
-from dpduck.server.runner_process import ROWS_AT_ONCE, distinct
+from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.time_grid import TimeGrid
+from dpduck.trusted.door import PAID
 from dpduck.trusted.secrets_file import SecretsFile
 
 CHARGED = "charge returns"
@@ -35,6 +37,9 @@ QUESTIONS, QUESTIONS_EACH = 8, 1
 
 BEFORE_CHARGE = "before the charge"
 ANSWERS_COMPUTED = ("answers computed", "values computed")
+SECONDS = 50.0
+"""Of a SELECT around released answers, unless the server allows less."""
+
 SERVED_KINDS = ("view",)
 _LOOK_BACK = 64
 
@@ -79,9 +84,15 @@ class LocalVault:
     """The vault in this process; the command line runs it in a process of its own (see vault_process)."""
 
     def __init__(
-        self, database: Path, store: Path | None = None, quota: Quota | None = None, grid: TimeGrid | None = None
+        self,
+        database: Path,
+        store: Path | None = None,
+        quota: Quota | None = None,
+        grid: TimeGrid | None = None,
+        seconds: float = SECONDS,
     ) -> None:
-        self._quota, self._grid = quota or Quota(), grid or TimeGrid(0.0)
+        """seconds: of a SELECT around released answers."""
+        self._quota, self._grid, self._seconds = quota or Quota(), grid or TimeGrid(0.0), seconds
         self._places = Places(QUESTIONS, QUESTIONS_EACH)
         self._files = store_files(database, store)
         if self._files.store is None or self._files.secrets is None or not self._files.store.exists():
@@ -94,6 +105,7 @@ class LocalVault:
             if engine is None:
                 raise InternalError("the vault has no engine")
             self._engine = engine
+            engine.limit_selects(seconds)
             self._book = PrincipalBook(SecretsFile.open(self._files.secrets, create=False))
             self._connection.execute("SET enable_external_access = false")
         except BaseException:
@@ -101,6 +113,7 @@ class LocalVault:
             raise
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
+        self._coming: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
@@ -123,6 +136,7 @@ class LocalVault:
         finally:
             self._charging.principal = None
             self._give_place_back(principal)
+            self._give_room_back(principal)
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
             self._statements[key] = sql
@@ -137,10 +151,18 @@ class LocalVault:
             sql = self._statements.get(key)
         if sql is None:
             raise Refusal("this answer is not kept any longer", accepted="the same statement again: it is free")
-        with self._connection.cursor() as cursor:
+        with self._connection.cursor() as cursor, clock(cursor, self._seconds) as late:
             try:
                 return _fetched(cursor, sql, most)
-            except duckdb.Error:
+            except Exception as error:  # while rows are read Arrow has errors of its own for those of DuckDB
+                if late():
+                    raise Refusal(
+                        "the SELECT takes too long over the released answers, which are kept: asking for them again "
+                        "is free",
+                        accepted=f"at most {self._seconds:g} s",
+                    ) from None
+                if not isinstance(error, (duckdb.Error, pa.ArrowException)):
+                    raise
                 raise Refusal(
                     "the SELECT fails over the released answers, which are kept: asking for them again is free",
                     accepted="expressions that every number can go through",
@@ -213,7 +235,9 @@ class LocalVault:
             return
         if step == BEFORE_CHARGE:
             self._require_room(principal)
-        elif step == CHARGED:
+        elif step == WAITING:  # who only waits takes nobody's place, not even their own
+            self._give_place_back(principal)
+        elif step in (CHARGED, PAID):
             self._charging.seen = True
             self._grid.looked()
         elif step in ANSWERS_COMPUTED:
@@ -234,13 +258,24 @@ class LocalVault:
             self._places.give_back(principal)
 
     def _require_room(self, principal: str) -> None:
+        with self._lock:
+            self._coming[principal] += 1  # those that are not stored yet count as well
+            self._charging.coming = True
+            coming = self._coming[principal] - 1
         releases, rows = self._engine.kept_by(principal)
+        releases += coming
         for kept, most, what in ((releases, self._quota.releases, "releases"), (rows, self._quota.rows, "rows")):
             if kept >= most:
                 raise Refusal(
                     f"{principal} keeps {kept} {what} in the store already",
                     accepted=f"fewer than {most}; questions that were asked before are answered as they were",
                 )
+
+    def _give_room_back(self, principal: str) -> None:
+        if getattr(self._charging, "coming", False):
+            self._charging.coming = False
+            with self._lock:
+                self._coming[principal] -= 1
 
     def _charged(self, principal: str, statement: str | None) -> int | None:
         """The ledger entry of the charge that this thread has just made."""

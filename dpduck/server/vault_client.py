@@ -24,9 +24,9 @@ from dpduck.server.limits import Quota
 from dpduck.server.pipe import reply_from, rows_from
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.time_grid import FLOOR
-from dpduck.server.vault import Reply, Rows
+from dpduck.server.vault import SECONDS, Reply, Rows
 
-ENDED = "the vault's process ended; what was charged stays charged; accepted: the same statement again"
+ENDED = "the vault's process ended; accepted: the same statement again, which pays once at most"
 _PATIENCE = 60.0
 _LAST_RELEASES = 45.0
 
@@ -36,6 +36,7 @@ Answer = tuple[Message, pa.Table | None]
 @dataclass(frozen=True)
 class Keeping:
     """What the vault's process keeps to. floor: seconds before which no new answer is given. memory: bytes; 0 for all.
+    seconds: of a SELECT around released answers.
 
     The process may have that much beside what it begins with: the operating system refuses it more.
     """
@@ -43,6 +44,11 @@ class Keeping:
     quota: Quota = field(default_factory=Quota)
     floor: float = FLOOR
     memory: int = 0
+    seconds: float = SECONDS
+
+
+class _Ended(StoreError):
+    """The process ended while it was asked."""
 
 
 class VaultProcess:
@@ -50,7 +56,7 @@ class VaultProcess:
 
     def __init__(self, database: Path, store: Path | None = None, keeping: Keeping | None = None) -> None:
         self._arguments = [str(database), "" if store is None else str(store), json.dumps(asdict(keeping or Keeping()))]
-        self._lock = threading.Lock()
+        self._lock, self._again = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
         self._waiting: dict[int, Future[Answer]]
         self._ended: threading.Event
@@ -58,9 +64,18 @@ class VaultProcess:
         self._pipe, self._process = self._started()
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
-        """Asks, and waits so long; the release goes on where that is not enough."""
+        """Asks, and waits so long; the release goes on where that is not enough.
+
+        A question at work in a process that ends is asked once again, which pays once at most. Those are asked one by
+        one: the one that ended the process ends it for itself alone.
+        """
+        given = principal, action, argument, seconds
         try:
-            return reply_from(self._call("ask", principal, action, argument, seconds, patience=seconds)[0])
+            try:
+                return reply_from(self._call("ask", *given, patience=seconds)[0])
+            except _Ended:
+                with self._again:
+                    return reply_from(self._call("ask", *given, patience=seconds)[0])
         except NotYet:
             raise Refusal(
                 f"the release takes longer than {seconds:g} s and goes on", accepted="the same statement again: no cost"
@@ -110,7 +125,7 @@ class VaultProcess:
             except OSError:
                 self._ended.set()
                 del waiting[number]
-                raise StoreError(ENDED) from None
+                raise _Ended(ENDED) from None
         try:
             message, table = future.result(patience)
         except NotYet:
@@ -163,4 +178,4 @@ class VaultProcess:
             left = list(waiting.values())
             waiting.clear()
         for future in left:
-            future.set_exception(StoreError(ENDED))
+            future.set_exception(_Ended(ENDED))

@@ -22,7 +22,7 @@ from typing import Any
 from dpduck.edges.functions import UNEXPECTED
 from dpduck.edges.store import store_files
 from dpduck.errors import DpduckError, StoreError
-from dpduck.server.limits import Quota
+from dpduck.server.limits import SWITCH_SECONDS, Quota
 from dpduck.server.owner_door import OwnerDoor, door_path
 from dpduck.server.pipe import rows_message
 from dpduck.server.runner_process import Message, packed, unpacked
@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the other end decides
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(KINDNESS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     os.umask(0o077)  # what DuckDB writes beside the store says what is in it
     pipe = Connection(int(descriptor))
     try:
@@ -111,7 +112,8 @@ def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> Loca
     """The vault; a predecessor that was killed may still be finishing its releases."""
     for attempt in range(_ATTEMPTS):
         try:
-            return LocalVault(database, store, Quota(**keeping["quota"]), TimeGrid(keeping["floor"]))
+            grid = TimeGrid(keeping["floor"])
+            return LocalVault(database, store, Quota(**keeping["quota"]), grid, keeping["seconds"])
         except StoreError:
             if attempt == _ATTEMPTS - 1 or not database.exists():
                 raise

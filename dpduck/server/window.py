@@ -17,11 +17,13 @@ import duckdb
 
 from dpduck.edges.analyst_macros import install_analyst_macros
 from dpduck.edges.shipped_macros import shipped_texts
+from dpduck.edges.turns import Turns
 from dpduck.errors import Refusal, StoreError
 from dpduck.frontend.names import fold, quote_identifier, quote_text
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.kept import Kept
 from dpduck.server.limits import Limits
+from dpduck.server.places import GivenUp, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
 from dpduck.server.runners import Runners, Source
 from dpduck.server.sizes import NOTHING, Size, size_of
@@ -40,6 +42,10 @@ LOCK = (
     "SET lock_configuration = true",
 )
 """In this order, and after everything that needs more (DESIGN 6.4)."""
+
+THREADS = 1
+"""Of one statement. With more, DuckDB may let another thread ask the gate for a connection's statement, and Quack's own
+thread then waits for it by looking again and again: whoever sends statements that wait takes a processor from all."""
 
 _SERVED = "database_name = 'memory' AND schema_name = 'main' AND NOT internal"
 LISTINGS = {
@@ -62,7 +68,7 @@ class Window:
     def __init__(self, limits: Limits, *, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> None:
         """prepare: what must happen before the lock, such as loading the extension that listens."""
         self._limits = limits
-        self._root = duckdb.connect(":memory:", config={"memory_limit": f"{limits.memory}B"})
+        self._root = duckdb.connect(":memory:", config={"memory_limit": f"{limits.memory}B", "threads": THREADS})
         for database in (ANSWERS, LISTING):
             self._root.execute(f"ATTACH ':memory:' AS {database}")
         for name, sql in LISTINGS.items():
@@ -78,6 +84,7 @@ class Window:
         self._marks: dict[str, str] = {}
         self._sizes: dict[str, Size] = {}
         self._kept = Kept(limits)
+        self._inserting = Turns()
         self._runners = Runners(limits, LOCK)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
@@ -140,33 +147,36 @@ class Window:
     def put_answer(self, principal: str, key: str, rows: Rows) -> None:
         """The rows of an answer under a key; they count as kept for this principal, whose oldest make room for them."""
         size = size_of(rows)
-        with self._lock:
-            if self._kept.used(key):
-                return
-            self._drop(self._kept.room_for(principal, size))
+        with self._inserting.turn(principal):  # one at a time: others' small ones do not wait for somebody's large ones
+            with self._lock:
+                if self._kept.used(key):
+                    return
+                self._drop(self._kept.room_for(principal, size))
             try:
                 self._insert(key, rows)
             except StoreError:  # whatever nobody waits for any more goes first
-                self._drop(self._kept.unread())
+                with self._lock:
+                    self._drop(self._kept.unread())
                 try:
                     self._insert(key, rows)
                 except StoreError:
                     raise Refusal(
                         "the server has no room for this result now", accepted="a smaller result, or a minute later"
                     ) from None
-            self._kept.enter(principal, key, size)
+            with self._lock:
+                self._kept.enter(principal, key, size)
 
     def answer_sql(self, key: str) -> str:
         """The table of an answer, as the SQL of a statement names it."""
         return answer_name(key)
 
-    def run(self, principal: str, sql: str, tables: Sequence[tuple[str, str]]) -> str:
+    def run(self, principal: str, sql: str, tables: Sequence[tuple[str, str]], given_up: GivenUp = never) -> str:
         """Runs a SELECT in a runner, within time, rows and memory; returns the key of what it found.
 
         tables: what it reads, each as database and name: private views, listings, answers.
         """
         sources = [self._source(database, name) for database, name in tables]
-        found = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows)
+        found = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows, given_up)
         key = secrets.token_hex(20)
         self.put_answer(principal, key, found)
         return key

@@ -35,6 +35,9 @@ OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
 Unchanged = Callable[[duckdb.DuckDBPyConnection], None]
 Steps = Callable[[str], None]
 
+PAID = "paid before"
+"""The step in the place of a charge where an earlier one paid."""
+
 
 @dataclass(frozen=True)
 class Bill:
@@ -55,11 +58,10 @@ class Bill:
 class Door(Hidden):
     """Exact counts behind declared asks; hidden. entry: of the ledger, which paid for it.
 
-    untouched: whether nothing was answered yet, so that no noise was drawn for what was paid.
     count: reads what a job describes; None of it is read before it is asked for.
     """
 
-    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_limits", "entry", "untouched")
+    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_limits", "entry")
 
     def __init__(
         self, asks: Sequence[Ask[Any]], count: Callable[[object], Counts], entropy: Entropy, entry: int = 0
@@ -71,7 +73,6 @@ class Door(Hidden):
         self._counts: dict[int, Exact] = {}
         self._entropy = entropy
         self.entry = entry
-        self.untouched = True
 
     def count(self) -> None:
         """Reads the rows of everything that was declared."""
@@ -115,7 +116,6 @@ class Door(Hidden):
         self._counts.clear()
 
     def _use(self, ask: Ask[Any]) -> None:
-        self.untouched = False
         if self._left.get(id(ask), 0) < 1:
             raise InternalError("an ask that was not declared, or is used up")
         self._left[id(ask)] -= 1
@@ -142,24 +142,27 @@ def opened(
     """The order of a release: price, room, facts, charge, and a door to count and answer by.
 
     unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
-    paid: the entry of a charge whose door was left untouched; the caller gives it once (privacy.md, "Interrupted").
+    paid: the entry of this very bill, which ended before there was an answer: nothing of it left, and nothing is
+    charged again (privacy.md, "Interrupted"). That there is no answer is in the store (edges/release_store.py), and
+    fenced against older copies.
     """
     require_paid(asks, bill.charge)
     if paid is None:
         ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
     else:
-        before = ledger.entry(paid)
-        require_paid(asks, Charge(before.epsilon, before.rho, before.delta))
-        if (before.unit_key, before.mechanism) != (bill.unit_key, bill.mechanism):
-            raise InternalError("another release was paid for; nothing was charged")
+        _require_same_bill(ledger, bill, asks, paid)
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
-        steps("before the charge")
-        entry = paid or ledger.charge(
-            bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
-            allotment=bill.allotment,
-        )  # fmt: skip
+        if paid is None:
+            steps("before the charge")
+            entry = ledger.charge(
+                bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
+                allotment=bill.allotment,
+            )  # fmt: skip
+        else:
+            steps(PAID)
+            entry = paid
         door = Door(asks, counting(cursor, ledger.bounding_key, workers), entropy, entry)
         try:
             yield door
@@ -200,6 +203,14 @@ def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge
     if charge.epsilon is None:
         return charge
     return Charge(charge.epsilon, min(charge.rho, max(least, price(asks).rho)), charge.delta)
+
+
+def _require_same_bill(ledger: Ledger, bill: Bill, asks: Sequence[Ask[Any]], paid: int) -> None:
+    """Refuses an entry that paid for anything else, or for less."""
+    entry = ledger.entry(paid)
+    require_paid(asks, Charge(entry.epsilon, entry.rho, entry.delta))
+    if (entry.unit_key, entry.table_name, entry.mechanism) != (bill.unit_key, bill.table, bill.mechanism):
+        raise InternalError("an entry of another bill; nothing was charged")
 
 
 def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C: one line that says what stays spent, and a charge that nothing was drawn for is taken up."""
+"""Ctrl-C: one line that says what stays spent, and a charge without an answer is taken up."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def stopped(clinic: Clinic, statement: str) -> str:
     return one_line(caught.value)
 
 
-@pytest.mark.parametrize("step", ["after the charge", "after the count"])
-def test_a_charge_without_noise_is_taken_up(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+@pytest.mark.parametrize("step", ["after the charge", "after the count", "after the noise"])
+def test_a_charge_without_an_answer_is_taken_up(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """The line names the entry; asked again there is an answer and no second charge, and after that it is gone."""
     interrupt(clinic, monkeypatch, step)
     before = clinic.charges()
     line = stopped(clinic, by("sex"))
-    assert re.search(r"interrupted; ledger entry \d+, epsilon = 1, stays charged; no noise was drawn yet: asked", line)
+    assert re.search(r"interrupted; ledger entry \d+, epsilon = 1, stays charged; asked again", line)
     assert "Traceback" not in line and ".py" not in line
     charged = clinic.charges()
     assert charged == before + 1
@@ -66,13 +66,16 @@ def test_rows_that_change_meanwhile_are_counted_as_they_are(clinic: Clinic, monk
     assert abs(rows[0]) < 30 and abs(rows[1] - 500) < 30, "a fault of the noise has odds below 1e-20"
 
 
-def test_drawn_noise_is_paid_for_again(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the first draw the charge is gone, and the line says so."""
-    interrupt(clinic, monkeypatch, "after the noise")
-    assert "noise was drawn and is gone: asked again, it pays again" in stopped(clinic, by("sex"))
+def test_a_charge_is_taken_up_twice_and_no_more(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each end could tell of rows; the last line says that another one is paid for anew."""
+    for _ in range(2):
+        interrupt(clinic, monkeypatch, "after the noise")
+        assert "goes on for the same charge" in stopped(clinic, by("sex"))
     charged = clinic.charges()
-    clinic.dp(by("sex"))
-    assert clinic.charges() == charged + 1
+    interrupt(clinic, monkeypatch, "after the noise")
+    assert "begun 3 times and is not begun again" in stopped(clinic, by("sex"))
+    assert "failed after its charge" in stopped(clinic, by("sex"))
+    assert clinic.charges() == charged
 
 
 def test_a_stored_answer_is_free(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +102,7 @@ def test_a_query_that_duckdb_interrupts(clinic: Clinic, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patched:
         patched.setattr(Door, "count", count)
-        assert "no noise was drawn yet" in stopped(clinic, by("sex"))
+        assert "goes on for the same charge" in stopped(clinic, by("sex"))
     charged = clinic.charges()
     assert len(clinic.dp(by("sex"))) == 2 and clinic.charges() == charged
 
@@ -112,8 +115,8 @@ def test_another_charge_is_not_taken_up(clinic: Clinic, monkeypatch: pytest.Monk
     entry = clinic.value("SELECT max(id) FROM dp_ledger()")
     interrupt(clinic, monkeypatch, "after the count")
     stopped(clinic, by("sex"))
-    (digest,) = engine._releaser._untouched
-    engine._releaser._untouched[digest] = entry
+    (digest,) = engine._releaser._unanswered
+    engine._releaser._unanswered[digest] = entry, 1
     charged = clinic.charges()
     assert "asks cost more than the statement; nothing was charged" in stopped(clinic, by("sex"))
     assert clinic.charges() == charged

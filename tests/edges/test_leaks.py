@@ -16,6 +16,7 @@ import pytest
 import dpduck
 from dpduck.edges import cube_release as release_module
 from dpduck.edges import functions
+from dpduck.edges.functions import OWNER, engine_of
 from dpduck.errors import ReleaseFailed
 from dpduck.trusted.counting import count_exactly
 from dpduck.trusted.exact_counts import ExactCounts
@@ -323,6 +324,52 @@ def test_a_failure_is_remembered_in_the_store(
     assert clinic.charges() == charges
     assert len(clinic.dp(by("age", more="refresh = 'again'"))) == 10
     assert clinic.charges() == charges + 1
+
+
+def test_a_charge_without_an_answer_is_answered_once(clinic_file: Path, open_clinic: OpenClinic) -> None:
+    """A process that ends between charge and answer: asked again it is answered without another charge, and only once.
+
+    After a third time it counts as failed: how often a process ends could tell of rows.
+    """
+
+    def ending(step: str) -> None:
+        if step == "after the count":
+            raise KeyboardInterrupt
+
+    def interrupted(text: str) -> None:
+        with duckdb.connect(str(clinic_file)) as connection:
+            dpduck.load(connection, steps=ending)
+            engine = engine_of(connection)
+            assert engine is not None
+            with pytest.raises(KeyboardInterrupt):
+                engine.run(text, OWNER)
+
+    for text in (by("age"), by("ward")):
+        interrupted(text)
+    clinic = open_clinic(clinic_file)
+    charges = clinic.charges()
+    answer = clinic.dp(by("age"))
+    assert len(answer) == 10 and clinic.charges() == charges == 3
+    assert clinic.dp(by("age")) == answer
+    clinic.con.close()
+    interrupted(by("ward"))
+    interrupted(by("ward"))
+    clinic = open_clinic(clinic_file)
+    with pytest.raises(duckdb.Error, match="failed after its charge"):
+        clinic.dp(by("ward"))
+    assert clinic.charges() == charges
+    assert clinic.rows("SELECT count(*) FROM private.dpduck.unanswered") == [(0,)]
+
+
+def test_an_entry_pays_for_its_own_bill_alone(clinic: Clinic) -> None:
+    """An entry for less, or for something else, opens no door."""
+    clinic.dp(by("sex", epsilon="0.01"))
+    engine = engine_of(clinic.con)
+    assert engine is not None
+    entry = engine.ledger.last_entry()
+    engine._releases.unanswered = lambda _digest: (entry, 1)  # type: ignore[method-assign,assignment]
+    assert clinic.refused(by("ward", epsilon="0.5")) == "an entry of another bill; nothing was charged"
+    assert clinic.charges() == 1
 
 
 def test_a_store_that_cannot_note_a_failure_still_says_it(planted: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:

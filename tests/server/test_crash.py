@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
+import dpduck
 from dpduck.edges.connection import verify_store
 from dpduck.errors import DpduckError
 from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
-from dpduck.server.vault_client import VaultProcess
+from dpduck.server.vault_client import Keeping, VaultProcess
+from dpduck.trusted.outside_counters import POSITION
 from tests.server.served import add_principals, count, make_clinic
-from tests.server.shell import attach, needs_quack, serving, shell
+from tests.server.shell import attach, eventually, needs_quack, serving, shell
 
 
 @contextmanager
@@ -80,8 +85,58 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path
 
 
 def children(process: int) -> list[int]:
-    """The processes that this one started."""
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    """The processes that this one started, from whichever thread."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with suppress(OSError):
+            found += [int(child) for child in (thread / "children").read_text().split()]
+    return found
+
+
+def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, state_directory: Path) -> None:
+    """Killed between two charges and their answers: both who wait are answered, each for one charge; others wait too.
+
+    What the killer asks again is asked alone: whatever it ends, it is its own.
+    """
+    database = make_clinic(tmp_path)
+    add_principals(database)
+    house = open_house(database, None, NoAudit(), Limits(), keeping=Keeping(floor=6.0))
+    try:
+        vault = house.vault
+        assert isinstance(vault, VaultProcess)
+        first, before = vault.process_id, counter(tmp_path)
+        rows: dict[str, int] = {}
+
+        def ask(name: str, text: str) -> None:
+            sql = house.gate.admit(house.book.named(name), text)
+            with house.window.cursor() as cursor:
+                rows[name] = len(cursor.execute(sql).fetchall())
+
+        texts = {"bob": count("age", "0.01"), "alice": count("sex", "0.01")}
+        threads = [threading.Thread(target=ask, args=one) for one in texts.items()]
+        for thread in threads:
+            thread.start()
+        assert eventually(lambda: counter(tmp_path) >= before + 2, 60)  # charged; answers are held for six seconds
+        time.sleep(1.0)
+        os.kill(first, signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+        assert rows == {"bob": 10, "alice": 2} and vault.process_id != first
+        for name, text in texts.items():
+            ask(name, text)
+    finally:
+        house.close()
+    with dpduck.connect(database) as connection:
+        charged = connection.execute("SELECT principal, count(*) FROM dp_ledger() GROUP BY 1 ORDER BY 1").fetchall()
+        left = connection.execute("SELECT count(*) FROM private.dpduck.unanswered").fetchall()
+    assert dict(charged)["alice"] == dict(charged)["bob"] == 1 and left == [(0,)]
+
+
+def counter(folder: Path) -> int:
+    """How many entries the ledger has, as its counter outside the store says."""
+    with closing(sqlite3.connect(f"file:{folder / 'clinic_private_secrets'}?mode=ro", uri=True)) as secrets:
+        (value,) = secrets.execute("SELECT value FROM secrets WHERE name = ?", [POSITION]).fetchone()
+    return int(json.loads(value)["counter"])
 
 
 @needs_quack

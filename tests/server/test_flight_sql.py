@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +18,7 @@ from dpduck.server.flight_messages import read_any, write_any
 from dpduck.server.flight_statements import Statements
 from dpduck.server.limits import Limits
 from tests.server.served import CANARY, Served, ask, count
+from tests.server.shell import eventually
 
 adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver for Flight SQL is not installed")
 
@@ -305,3 +307,19 @@ def test_addresses_beyond_this_machine_need_tls(served: Served) -> None:
     ):
         with pytest.raises(Refusal, match=reason):
             FlightListener(address, served.house, Limits())
+
+
+def test_a_cancel_reaches_the_statement(served: Served, listener: FlightListener, raw: flight.FlightClient) -> None:
+    """A client that does not wait any longer: its statement ends at once, and its place is free."""
+    served.rows("bob", "SELECT count(*) FROM ages AS a JOIN ages AS b USING (age)")
+    heavy = b"SELECT sum(hash(a.range)) FROM range(3000000000000) AS a"
+    places = served.house.window._runners._places
+    header = [(b"authorization", f"Bearer {served.tokens['bob']}".encode())]
+    start = time.monotonic()
+    with pytest.raises(flight.FlightTimedOutError):
+        raw.get_flight_info(
+            command("CommandStatementQuery", {1: heavy}), flight.FlightCallOptions(timeout=2.0, headers=header)
+        )
+    assert eventually(lambda: places._taken["bob"] == 0, 20)
+    assert time.monotonic() - start < Limits().seconds - 5
+    assert any("gave the statement up" in line.get("why", "") for line in served.audited())

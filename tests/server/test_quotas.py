@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from dpduck.edges.extensions import load_extension
 from dpduck.errors import DpduckError, Refusal
 from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.kept import YOUNG, Kept
 from dpduck.server.limits import Limits, Quota, parse_size
+from dpduck.server.quack import QuackListener
 from dpduck.server.sizes import Size
+from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault
-from tests.server.served import ask, count, open_served
+from tests.ports import free_port
+from tests.server.served import Served, add_principals, ask, count, make_clinic, open_served
+from tests.server.shell import EXTENSIONS, eventually, needs_quack
 from tests.server.test_runners import JOIN
 
 WIDE = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10),
@@ -91,6 +100,100 @@ def test_releases_of_one_are_bounded(tmp_path: Path, state_directory: Path, quot
         assert opened.rows("alice", count("age", "0.001"))
     finally:
         opened.house.close()
+
+
+def test_releases_that_are_not_stored_yet_count(tmp_path: Path, state_directory: Path) -> None:
+    """One that waits for its point of the grid has its room already: nobody gets beyond the bound by asking at once."""
+    asleep, awake = threading.Event(), threading.Event()
+
+    def sleep(_seconds: float) -> None:
+        asleep.set()
+        assert awake.wait(600)
+
+    opened = open_served(tmp_path, quota=Quota(releases=1), grid=TimeGrid(64.0, sleep=sleep))
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(opened.rows, "bob", count("ward", "0.001"))
+            assert asleep.wait(600)
+            told = opened.refused("bob", count("sex", "0.001"))
+            awake.set()
+            assert told.startswith("bob keeps 1 releases in the store already") and len(first.result()) == 6
+        assert opened.rows("alice", count("sex", "0.001"))
+    finally:
+        awake.set()
+        opened.house.close()
+
+
+def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
+    """Where it would run for hours: a refusal that says that the answers are kept; of views too."""
+    vault, heavy = served.house.vault, "SELECT sum(hash(a.range)) AS n FROM range(3000000000000) AS a"
+    assert isinstance(vault, LocalVault)
+    engine, seconds = vault._engine, vault._seconds
+    served.rows("bob", count("sex", "0.003"))
+    try:
+        vault._seconds, vault._statements["slow"] = 0.3, heavy
+        with pytest.raises(Refusal, match="the SELECT takes too long over the released answers, which are kept"):
+            vault.rows("slow", 10)
+        engine.limit_selects(0.3)
+        slow = replace(engine._releases.all()[0][0], name="slow", kind="view")
+        with pytest.raises(duckdb.InterruptException):
+            engine._releases.put_views([(slow, heavy)], False)
+        assert not engine._releases.taken("slow")
+    finally:
+        vault._seconds = seconds
+        engine.limit_selects(seconds)
+
+
+@needs_quack
+def test_connections_that_are_forgotten_are_ended(tmp_path: Path, state_directory: Path) -> None:
+    """Clients that never say that they are gone: of each principal so many stay, in DuckDB's own list too."""
+    limits = Limits(sessions_each=4, seconds=2)
+    database = make_clinic(tmp_path)
+    tokens = add_principals(database)
+    listener = QuackListener(f"quack:localhost:{free_port()}", NoAudit(), limits)
+    house = open_house(database, None, NoAudit(), limits, prepare=listener.prepare)
+    try:
+        listener.open(house.window, house.gate, house.book)
+        clients = [attached(listener.address, tokens[name]) for name in ("bob", *["alice"] * 9)]
+
+        def connected() -> int:
+            with house.window.cursor() as cursor:
+                return len(cursor.execute("FROM quack_active_connections()").fetchall())
+
+        assert eventually(lambda: connected() == 5), connected()
+        assert clients[0].execute("FROM clinic.query('SELECT count(*) FROM ages')").fetchall() == [(10,)]
+        assert clients[-1].execute("FROM clinic.query('SELECT count(*) FROM ages')").fetchall() == [(10,)]
+        with pytest.raises(duckdb.Error, match=r"nvalid connection|not known any longer"):
+            clients[1].execute("FROM clinic.query('SELECT count(*) FROM ages')")
+        busy = [attached(listener.address, tokens["alice"]) for _ in range(3)]
+        with ThreadPoolExecutor(3) as pool:
+            at_work = [pool.submit(busied, client) for client in busy]
+            time.sleep(0.5)
+            clients += [attached(listener.address, tokens["alice"]) for _ in range(6)]
+            assert all(word in ("answered", "ended") for word in (each.result() for each in at_work))
+        assert clients[0].execute("FROM clinic.query('SELECT count(*) FROM ages')").fetchall() == [(10,)]
+        for client in [*clients, *busy]:
+            client.close()
+        listener.close()
+    finally:
+        house.close()
+
+
+def busied(client: duckdb.DuckDBPyConnection) -> str:
+    """What became of a statement that takes its two seconds, of a connection that is ended meanwhile."""
+    try:
+        client.execute("FROM clinic.query('SELECT sum(hash(a.range)) FROM range(3000000000) AS a')")
+    except duckdb.Error:
+        return "ended"
+    return "answered"
+
+
+def attached(address: str, token: str) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1})
+    for name in EXTENSIONS:
+        load_extension(connection, name, "")
+    connection.execute(f"ATTACH '{address}' AS clinic (TOKEN '{token}')")
+    return connection
 
 
 def test_results_that_are_kept_are_ones_own(tmp_path: Path, state_directory: Path) -> None:
