@@ -14,12 +14,16 @@ from dpduck.edges.engine import Engine
 from dpduck.edges.roots import CLOSED
 from dpduck.edges.shipped_macros import foreign_shipped, install_shipped
 from dpduck.edges.store import STORE_NAME
-from dpduck.errors import DpduckError, Refusal
+from dpduck.errors import DpduckError, Refusal, StoreError
 from dpduck.frontend.names import quote_text
 
 FUNCTION = "dpduck_call"
 OWNER = Asker("owner", owner=True)
 UNEXPECTED = "an unexpected failure inside dpduck; nothing was released; accepted: a report to its makers"
+UNWRITTEN = (
+    "the store, or the file of a table, cannot be read or written; nothing was released; "
+    "accepted: the same when its disk has room and is this user's to write"
+)
 MACROS = {
     "dp": ("statement", "run"),
     "dp_explain": ("statement", "explain"),
@@ -74,9 +78,10 @@ def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         "list_releases": engine.list_releases,
         "list_sessions": engine.list_sessions,
     }
-    if action in with_argument:
-        return with_argument[action](argument or "", asker)
-    return without[action](asker)
+    try:
+        return with_argument[action](argument or "", asker) if action in with_argument else without[action](asker)
+    except (duckdb.IOException, duckdb.TransactionException):
+        raise StoreError(UNWRITTEN) from None
 
 
 def raising_sql(message: str) -> str:

@@ -28,6 +28,9 @@ from dpduck.trusted.workers import Workers
 
 Steps = Callable[[str], None]
 
+WAITING = "waits for the same release"
+"""The step of whoever asks what somebody else is being answered just now."""
+
 MOST_TIMES = 3
 """How often the answer of one charge is begun: each end of the process between charge and answer could tell of rows."""
 
@@ -72,6 +75,17 @@ class Recipe(Protocol):
         """The release itself, after the charge; anything that it raises is hidden, because it could quote data."""
 
 
+class _Unstored(StoreError):
+    """An answer was paid for and is not in the store: asked again it is made again, for the same charge."""
+
+
+def _unstored(entry: int) -> _Unstored:
+    return _Unstored(
+        f"the store cannot be written, and the answer of ledger entry {entry} is not kept; accepted: the same "
+        "statement when it can be, for the same charge"
+    )
+
+
 class Releaser:
     """Makes releases; equal requests that arrive together are made once."""
 
@@ -95,10 +109,11 @@ class Releaser:
         self._answered = Answered()
         self._turns = Turns()
         self._failed: dict[str, int] = {}
+        self._unanswered: dict[str, tuple[int, int]] = {}
 
     def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
         """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
-        with self._turns.turn(digest):
+        with self._turns.turn(digest, lambda: self._steps(WAITING)):
             found = self._releases.by_digest(digest)
             if found is not None:
                 if asker.tables is not None:  # what is released already is not everybody's to ask for
@@ -121,9 +136,9 @@ class Releaser:
         bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
         asks = recipe.asks()
         rehearsed(asks, terms.shapes, self._answered, self._workers)
-        paid, times = self._releases.unanswered(digest) or (None, 0)
+        paid, times = self._unanswered.get(digest) or self._releases.unanswered(digest) or (None, 0)
         if paid is not None and times >= MOST_TIMES:
-            self._releases.put_failure(digest, paid)
+            self._note_failed(digest, paid)
             raise ReleaseFailed(paid)
         with opened(
             asks,
@@ -139,22 +154,26 @@ class Releaser:
             self._note_begun(digest, door.entry, times + 1)
             release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
         if release is None:  # raised here, so that no error that quotes data is its context
-            self._failed[digest] = door.entry
-            with suppress(duckdb.Error):  # where the store cannot be written, it is known until the process ends
-                self._releases.put_failure(digest, door.entry)
+            self._note_failed(digest, door.entry)
             raise ReleaseFailed(door.entry)
+        self._unanswered.pop(digest, None)
         self._carriers.carry(release.name, self._releases.table_sql(release.name), release.rows)
         return release
 
     def _note_begun(self, digest: str, entry: int, times: int) -> None:
         """So that an end of the process does not cost the charge; StoreError where it could do so without end."""
+        self._unanswered[digest] = entry, times
         try:
             self._releases.put_unanswered(digest, entry, times)
         except duckdb.Error:
             if times > 1:
-                raise StoreError(
-                    f"the store cannot be written; ledger entry {entry} stays paid; accepted: the same when it can be"
-                ) from None
+                raise _unstored(entry) from None
+
+    def _note_failed(self, digest: str, entry: int) -> None:
+        """Where the store cannot be written, it is known until the process ends."""
+        self._failed[digest] = entry
+        with suppress(duckdb.Error):
+            self._releases.put_failure(digest, entry)
 
     def _produced(self, door: Door, recipe: Recipe, release: StoredRelease) -> StoredRelease | None:
         """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
@@ -165,9 +184,12 @@ class Releaser:
             product = recipe.produce(door, self._steps)
             self._steps("after the noise")
             release = replace(release, rows=product.rows.num_rows)
-            self._releases.put_table(release, product.columns, product.rows, product.covariances)
+            try:
+                self._releases.put_table(release, product.columns, product.rows, product.covariances)
+            except (duckdb.IOException, duckdb.TransactionException):  # of the disk: what is stored has noise by now
+                raise _unstored(door.entry) from None
             self._steps("after the release")
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, _Unstored):
             raise
         except BaseException:
             return None

@@ -61,7 +61,12 @@ def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bo
     options = "READ_WRITE" if files.store is None else f"READ_WRITE, STORAGE_VERSION '{STORAGE_VERSION}'"
     try:
         connection.execute(f"ATTACH {place} AS {quote_identifier(STORE_NAME)} ({options})")
-    except duckdb.Error:
+    except duckdb.Error as error:
+        if any(word in str(error) for word in ("Read-only", "Permission denied")):
+            raise StoreError(
+                "the store cannot be written: it, or the disk that it is on, is read-only for this user; "
+                "accepted: a copy on another disk (dpduck publish gives released tables that anybody can read)"
+            ) from None
         raise StoreError(
             "the store cannot be opened: it is no DuckDB file, or another process has it open; "
             "accepted: the file that dpduck made, in one process at a time"

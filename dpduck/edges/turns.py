@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -15,14 +15,19 @@ class Turns:
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[None]:
-        """Waits until nobody else works under this name."""
+    def turn(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Waits until nobody else works under this name. waits: called where somebody does."""
         with self._lock:
             lock, waiting = self._locks.get(name, (threading.Lock(), 0))
             self._locks[name] = (lock, waiting + 1)
         try:
-            with lock:
+            if not lock.acquire(blocking=False):
+                waits()
+                lock.acquire()
+            try:
                 yield
+            finally:
+                lock.release()
         finally:
             with self._lock:
                 _, waiting = self._locks[name]

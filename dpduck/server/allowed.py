@@ -36,7 +36,7 @@ SCALAR = frozenset(
      "substring", "subtract", "suffix", "tan", "tanh", "time_bucket", "timezone", "to_centuries", "to_days",
      "to_decades", "to_hours", "to_microseconds", "to_millennia", "to_milliseconds", "to_minutes", "to_months",
      "to_quarters", "to_seconds", "to_timestamp", "to_weeks", "to_years", "today", "translate", "trim", "trunc",
-     "try", "try_strptime", "typeof", "ucase", "unicode", "unnest", "upper", "week", "weekday", "weekofyear",
+     "try_strptime", "typeof", "ucase", "unicode", "unnest", "upper", "week", "weekday", "weekofyear",
      "xor", "year", "yearweek")
 )  # fmt: skip
 AGGREGATE = frozenset(
@@ -127,6 +127,14 @@ EXPRESSIONS = frozenset(
     ("COLUMN_REF", "CONSTANT", "FUNCTION", "WINDOW", "OPERATOR", "COMPARISON", "CONJUNCTION", "CAST", "CASE", "BETWEEN",
      "STAR", "SUBQUERY", "POSITIONAL_REFERENCE", "LAMBDA", "COLLATE", "TYPE")
 )  # fmt: skip
+OPERATORS = frozenset(
+    ("OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_COALESCE",
+     "OPERATOR_NULLIF", "ARRAY_EXTRACT", "ARRAY_SLICE", "ARRAY_CONSTRUCTOR", "STRUCT_EXTRACT", "ARROW",
+     "GROUPING_FUNCTION", "OPERATOR_CAST", "OPERATOR_UNPACK")
+)  # fmt: skip
+"""Kinds of operators. Not OPERATOR_TRY: with COALESCE in it DuckDB 1.5 writes beyond the end of a vector, which may end
+the process that runs it, or do worse."""
+
 CONSTANT_EXPRESSIONS = frozenset(("CONSTANT", "FUNCTION", "OPERATOR", "CAST", "TYPE"))
 """What the arguments of dp functions are made of."""
 

@@ -142,7 +142,9 @@ class AuditFile:
         try:
             return os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         except OSError as error:
-            raise StoreError(f"the audit log cannot be written ({type(error).__name__})") from None
+            raise StoreError(
+                f"the audit log cannot be written: {os.strerror(error.errno or 0)}; accepted: --audit FILE elsewhere"
+            ) from None
 
 
 class NoAudit:

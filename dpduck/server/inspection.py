@@ -190,6 +190,8 @@ class _Walk:
             raise _refused(str(kind))
         if kind in ("FUNCTION", "WINDOW"):
             self._named(part)
+        elif kind == "OPERATOR" and part.get("type") not in allowed.OPERATORS:
+            self._operator(str(part.get("type")))
         self.streams &= kind not in ("WINDOW", "SUBQUERY", "LAMBDA")
         self.stars += kind == "STAR"
         if kind == "SUBQUERY":
@@ -201,6 +203,11 @@ class _Walk:
     def _extras(self, part: Tree, done: Sequence[str], known: frozenset[str], depth: int) -> None:
         for value in (value for name, value in part.items() if name not in done and isinstance(value, (dict, list))):
             self.any(value, known, depth + 1)
+
+    def _operator(self, kind: str) -> None:
+        if kind == "OPERATOR_TRY":
+            raise _refusal("TRY(..) is refused", "TRY_CAST(.. AS ..), or CASE WHEN .. THEN .. END")
+        raise _refused(kind)
 
     def _named(self, part: Tree) -> None:
         catalog, schema, name = path_of(part, "function_name", "catalog", "schema")

@@ -18,6 +18,7 @@ from dpduck.edges.connection import load
 from dpduck.edges.functions import OWNER, UNEXPECTED, called, engine_of
 from dpduck.edges.published_views import LEDGER_ENTRY
 from dpduck.edges.release_store import BEFORE_STORING
+from dpduck.edges.releaser import WAITING
 from dpduck.edges.store import STORE_NAME, store_files
 from dpduck.errors import DpduckError, InternalError, Refusal, StoreError
 from dpduck.frontend.names import quote_identifier
@@ -234,6 +235,8 @@ class LocalVault:
             return
         if step == BEFORE_CHARGE:
             self._require_room(principal)
+        elif step == WAITING:  # who only waits takes nobody's place, not even their own
+            self._give_place_back(principal)
         elif step in (CHARGED, PAID):
             self._charging.seen = True
             self._grid.looked()

@@ -210,4 +210,5 @@ def _assemble(
             "the secrets do not belong to this store; accepted: the file <name>_secrets that was made with it"
         )
     witness = None if witness_directory is None else Witness(witness_directory, identity, steps=steps)
-    return LedgerChain(table, secrets, witness, steps), secrets
+    folder = None if secrets_path is None else secrets_path.parent
+    return LedgerChain(table, secrets, witness, steps, folder), secrets

@@ -5,8 +5,11 @@ Nothing here knows of budgets. The caller holds a lock: one thread at a time.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 from dpduck.errors import InternalError, StoreError
 from dpduck.privacy import Budget, Charge
@@ -25,14 +28,26 @@ from dpduck.trusted.outside_counters import OutsideCounters
 from dpduck.trusted.secrets_file import CHAIN_KEY, STORE_ID, Secrets, Steps, required
 from dpduck.trusted.witness import Witness
 
+ROOM = 2**20
+"""Bytes that must be free where the store is before anything is recorded in it."""
+
 _ATTEMPTS = 100  # several ledgers on one store in one process may take each other's numbers
 
 
 class LedgerChain:
     """The chain of one store, its running state, and its counters outside."""
 
-    def __init__(self, table: LedgerTable, secrets: Secrets, witness: Witness | None, steps: Steps) -> None:
+    def __init__(
+        self,
+        table: LedgerTable,
+        secrets: Secrets,
+        witness: Witness | None,
+        steps: Steps,
+        folder: Path | None = None,
+    ) -> None:
+        """folder: of the store's files, None for a store in memory."""
         self.state = LedgerState()
+        self._folder = folder
         self._table = table
         self._outside = OutsideCounters(secrets, witness)
         self._steps = steps
@@ -78,6 +93,7 @@ class LedgerChain:
         for _ in range(_ATTEMPTS):
             self.settle()
             row = prepare()
+            self._require_disk()
             self._steps("row not committed")
             try:
                 self._table.append(row)
@@ -156,6 +172,18 @@ class LedgerChain:
             hash="",
         )
         return sealed(self._chain_key, self._store_id, row)
+
+    def _require_disk(self) -> None:
+        """Refuses to begin what a full disk would end half-way: charged, and not answered."""
+        if self._folder is None:
+            return
+        with suppress(OSError, AttributeError):
+            found = os.statvfs(self._folder)
+            if found.f_bavail * found.f_frsize < ROOM:
+                raise StoreError(
+                    "the disk of the store is full; nothing is charged and nothing is answered; "
+                    f"accepted: the same when more than {ROOM // 2**20} MiB are free there"
+                )
 
     def _absorb(self, state: LedgerState, rows: Iterable[LedgerRow]) -> None:
         for row in rows:

@@ -90,7 +90,12 @@ class LedgerTable:
         with _own_errors("written"), closing(self._open_cursor()) as cursor:
             try:
                 cursor.execute(f"INSERT INTO {self._schema}.ledger_entries VALUES ({marks})", values)
-            except (duckdb.ConstraintException, duckdb.TransactionException):
+            except (duckdb.ConstraintException, duckdb.TransactionException) as error:
+                if "rite file" in str(error):  # a commit that the disk did not take is one of these, too
+                    raise StoreError(
+                        "the ledger cannot be written to disk; nothing is answered; "
+                        "accepted: the same when there is room, and the store is writable"
+                    ) from None
                 raise TakenError from None
 
 

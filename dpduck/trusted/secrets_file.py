@@ -57,6 +57,18 @@ def required(secrets: Secrets, name: str) -> bytes:
     return value
 
 
+_WHY = {
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_IOERR_WRITE": "the disk does not take what is written",
+    "SQLITE_READONLY": "it is read-only",
+    "SQLITE_READONLY_DIRECTORY": "its directory is read-only",
+    "SQLITE_CANTOPEN": "it, or its journal beside it, cannot be opened for writing",
+    "SQLITE_NOTADB": "it is no secrets file",
+    "SQLITE_BUSY": "another process holds it",
+}
+"""What SQLite's names of errors say; none quotes what the file holds."""
+
+
 class SecretsInMemory:
     """The secrets of a store in memory; they end with the process, as the store does."""
 
@@ -149,9 +161,10 @@ class SecretsFile:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 yield connection
         except sqlite3.Error as error:
+            why = _WHY.get(getattr(error, "sqlite_errorname", ""), type(error).__name__)
             raise StoreError(
-                f"the secrets file could not be used ({type(error).__name__}); nothing is answered; "
-                "accepted: the file as it was last written, writable by this user"
+                f"the secrets file could not be used ({why}); nothing is answered; "
+                "accepted: the file as it was last written, writable by this user, on a disk with room"
             ) from None
 
 

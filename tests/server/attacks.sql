@@ -413,3 +413,32 @@ FROM dp_sketch_point('visits', ['w1'])
 FROM dp_sketch_estimates('answers.main.x', ['w1'])
 FROM system.main.dp_sketch_point('ages', ['w1'])
 SELECT dp_released('visits')
+# --- TRY, in which COALESCE writes out of bounds; operators that nobody has looked at
+SELECT TRY(COALESCE(n, 1)) FROM ages
+SELECT try(n) FROM ages
+SELECT TRY(CAST(COALESCE(age, n) AS BOOLEAN)) FROM ages
+SELECT count(*) FILTER (WHERE TRY(n > 1)) FROM ages
+SELECT n FROM ages ORDER BY TRY(COALESCE(n, age))
+SELECT n FROM ages GROUP BY ALL HAVING TRY(COALESCE(n, 0)) > 1
+SELECT list_transform([1], x -> TRY(COALESCE(x, 1))) FROM ages
+WITH t AS (SELECT TRY(COALESCE(n, 1)) AS m FROM ages) FROM t
+SELECT sum(TRY(n)) OVER () FROM ages
+SELECT (SELECT TRY(max(n)) FROM ages)
+FROM ages LIMIT TRY(COALESCE(1, 2))
+FROM dp_stderr_of(TRY('ages'), 'n')
+FROM dp_ask('s', [TRY(COALESCE('a', 'b'))])
+FROM ages AS a JOIN ages AS b ON TRY(COALESCE(a.n = b.n, false))
+SELECT "try"(n) FROM ages
+SELECT main.try(n) FROM ages
+# --- statements around others, functions that only look like ones of the list
+SELECT COLUMNS(x -> TRY(x)) FROM ages
+SELECT list_aggregate([1], 'duckdb_secrets') FROM duckdb_secrets()
+SELECT apply([1], x -> getvariable('x'))
+SELECT list_reduce([1, 2], (a, b) -> nextval('s') + a)
+FROM (EXPLAIN FROM ages)
+FROM query_table(['ages', 'duckdb_secrets'])
+SELECT struct_extract(duckdb_settings(), 'name')
+FROM histogram_values(ages, n)
+SELECT write_log('x', level := 'ERROR')
+SELECT current_setting('temp_directory')
+SELECT txid_current(), current_query()

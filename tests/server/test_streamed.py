@@ -1,24 +1,32 @@
-"""Every function that a streaming statement may have costs little for a row, and makes no long text."""
+"""Every function that a streaming statement may have costs little for a row, and makes no long text; others end."""
 
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import duckdb
 import pytest
 
+from dpduck.errors import Refusal
 from dpduck.server import allowed
 from dpduck.server.inspection import inspect
+from dpduck.server.limits import Limits, parse_size
 from dpduck.server.syntax import Syntax
+from tests.server.served import Served, open_served
+from tests.server.test_runners import JOIN, resident
 
 ROWS, LENGTH = 4_096, 2_000
 ARGUMENTS = ("n", "x", "d", "s", "t", "b", "'year'")
 NOT_BY_NAME = ("!", "round_even", "!__postfix", "struct_extract", "&&", "@")
-TABLE = f"""CREATE TABLE given AS SELECT range AS n, range / 7.0 AS x, DATE '2000-01-01' + range::INTEGER AS d,
+GIVEN = f"""SELECT range AS n, range / 7.0 AS x, DATE '2000-01-01' + range::INTEGER AS d,
     TIMESTAMP '2000-01-01' + INTERVAL (range) HOUR AS s, range::VARCHAR || repeat('aB%_', {LENGTH // 4}) AS t,
     range % 2 = 0 AS b FROM range({ROWS})"""
+TABLE = f"CREATE TABLE given AS {GIVEN}"
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +34,15 @@ def given() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute(TABLE)
         yield connection
+
+
+@pytest.fixture(scope="module")
+def bounded(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> Iterator[Served]:
+    opened = open_served(
+        tmp_path_factory.mktemp("bounded"), Limits(seconds=0.2, rows=100_000, memory=parse_size("400MB"))
+    )
+    yield opened
+    opened.house.close()
 
 
 def calls(name: str) -> Iterator[str]:
@@ -68,3 +85,59 @@ def test_aggregates_that_keep_many_values_do_not_stream() -> None:
     syntax = Syntax()
     assert inspect("SELECT max(n) FROM ages", syntax).plain
     assert not inspect("SELECT max(n, 1000) FROM ages GROUP BY age", syntax).plain
+
+
+OTHERS = sorted(allowed.FUNCTIONS - allowed.STREAMED)
+COSTLY = (
+    "'x'", "'%a%_%'", "100000000", "-1", "[n, n]", "map([n], [t])", "{'a': n}", "NULL", "1e308",
+    "INTERVAL 1 DAY", "t || t || t",
+)  # fmt: skip
+
+
+def costly_calls(name: str) -> Iterator[str]:
+    """The function with up to three arguments, of columns, long texts, large numbers, lists."""
+    for count in range(4):
+        for arguments in itertools.product(
+            (*ARGUMENTS, *COSTLY) if count < 3 else ("t", "n", *COSTLY[1:4]), repeat=count
+        ):
+            yield f'"{name}"({", ".join(arguments)})'
+
+
+def fuzz_functions(served: Served, tries: int, seed: int) -> int:
+    """Calls of every accepted function that may cost much; each ends within its clock and memory; how many ran."""
+    source, ran = random.Random(seed), 0  # noqa: S311
+    window, before = served.house.window, resident()
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute(TABLE.replace(f"range({ROWS})", "range(1)"))
+        for name in OTHERS:
+            known = []
+            for call in source.sample(calls_of := list(costly_calls(name)), len(calls_of)):
+                with suppress(duckdb.Error):
+                    connection.execute(f"PREPARE tried AS SELECT {call} FROM given")
+                    known.append(call)
+                if len(known) >= tries:
+                    break
+            for call in known:
+                rows = f"FROM (SELECT * FROM ages, range(400)) AS a, ({GIVEN}) AS given"
+                start = time.monotonic()
+                try:
+                    window.run("alice", f"SELECT {call} {rows}", [("memory", "ages")])
+                except Refusal as refusal:
+                    assert "\n" not in str(refusal), call
+                assert time.monotonic() - start < 60, call
+                ran += 1
+    assert resident() - before < 300 * 2**20
+    assert served.rows("bob", JOIN) == [(10,)]
+    return ran
+
+
+def test_every_function_has_a_clock_and_a_memory(bounded: Served) -> None:
+    """A few calls of each: the window answers afterwards and has not grown."""
+    assert fuzz_functions(bounded, 1, 5) > len(OTHERS) // 2
+
+
+@pytest.mark.audit
+def test_every_function_at_length(bounded: Served) -> None:
+    """Many calls of each."""
+    for seed in range(3):
+        assert fuzz_functions(bounded, 40, seed) > 10 * len(OTHERS)
