@@ -99,12 +99,6 @@ class ReleaseStore:
         found = self._select("WHERE digest = ? AND kind = 'answer'", [digest])
         return found[0] if found else None
 
-    def failure(self, digest: str) -> int | None:
-        """The ledger entry of a request that failed after its charge, None where none did."""
-        with self._open_cursor() as cursor:
-            row = cursor.execute(f"SELECT ledger_id FROM {self._failures} WHERE digest = ?", [digest]).fetchone()
-        return None if row is None else int(row[0])
-
     def put_failure(self, digest: str, ledger_id: int) -> None:
         """Records that a request failed after its charge: it is said again, not charged for again."""
         with self._open_cursor() as cursor:
@@ -116,18 +110,20 @@ class ReleaseStore:
     def put_unanswered(self, digest: str, ledger_id: int, times: int) -> None:
         """Records that a request was charged for, and that its answer is about to be made, for the so many-th time."""
         with self._open_cursor() as cursor:
-            cursor.execute("BEGIN")
-            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
-            cursor.execute(f"INSERT INTO {self._unanswered} VALUES (?, ?, ?)", [digest, ledger_id, times])
-            cursor.execute("COMMIT")
+            if times == 1:
+                cursor.execute(f"INSERT INTO {self._unanswered} VALUES (?, ?, ?)", [digest, ledger_id, times])
+            else:
+                cursor.execute(f"UPDATE {self._unanswered} SET times = ? WHERE digest = ?", [times, digest])
 
-    def unanswered(self, digest: str) -> tuple[int, int] | None:
-        """The ledger entry of a request whose process ended between charge and answer, and how often that happened."""
+    def unanswered(self, digest: str) -> tuple[int | None, tuple[int, int] | None]:
+        """The entry of a request that failed after its charge; that of one whose process ended, and how often."""
+        sql = (
+            f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = $digest), "
+            f"(SELECT max((ledger_id, times)) FROM {self._unanswered} WHERE digest = $digest)"
+        )
         with self._open_cursor() as cursor:
-            row = cursor.execute(
-                f"SELECT ledger_id, times FROM {self._unanswered} WHERE digest = ?", [digest]
-            ).fetchone()
-        return None if row is None else (int(row[0]), int(row[1]))
+            failed, ended = cursor.execute(sql, {"digest": digest}).fetchall()[0]
+        return failed, None if ended is None else (int(ended[0]), int(ended[1]))
 
     def view(self, name: str) -> StoredRelease | None:
         """A private view by name."""
@@ -214,7 +210,8 @@ class ReleaseStore:
             cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} ({listed})")
             cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_released_rows")
             self._insert(cursor, release)
-            cursor.execute(f"UPDATE {self._table} SET covariances = ? WHERE name = ?", [covariances, release.name])
+            if covariances is not None:
+                cursor.execute(f"UPDATE {self._table} SET covariances = ? WHERE name = ?", [covariances, release.name])
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [release.digest])
             cursor.execute("COMMIT")
 

@@ -130,19 +130,24 @@ class Releaser:
                         accepted="OPTIONS (refresh = '..') for a new release, which is charged for",
                     )
                 return found
-            failed = self._failed.get(digest) or self._releases.failure(digest)
+            stored, begun = self._releases.unanswered(digest)
+            failed = self._failed.get(digest) or stored
             if failed is not None:  # a statement is bound more than once, and sent again: one failure is charged once
                 raise ReleaseFailed(failed)
-            return self._new(digest, recipe(), asker, statement)
+            return self._new(digest, recipe(), asker, statement, self._unanswered.get(digest) or begun)
 
-    def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str) -> StoredRelease:
+    def _new(
+        self, digest: str, recipe: Recipe, asker: Asker, statement: str, begun: tuple[int, int] | None
+    ) -> StoredRelease:
+        """begun: the entry that paid for it before its process ended, and how often that happened."""
         asks = recipe.asks()
         terms = replace(recipe.terms, charge=charged(recipe.terms.charge, asks, recipe.terms.least_rho))
         asker.require_table(terms.table)
-        asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
+        if not asker.owner:
+            asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
         bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
         rehearsed(asks, terms.shapes, self._answered, self._workers)
-        paid, times = self._unanswered.get(digest) or self._releases.unanswered(digest) or (None, 0)
+        paid, times = begun or (None, 0)
         if paid is not None and times >= MOST_TIMES:
             self._note_failed(digest, paid)
             raise ReleaseFailed(paid)

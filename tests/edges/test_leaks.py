@@ -367,7 +367,7 @@ def test_an_entry_pays_for_its_own_bill_alone(clinic: Clinic) -> None:
     engine = engine_of(clinic.con)
     assert engine is not None
     entry = engine.ledger.last_entry()
-    engine._releases.unanswered = lambda _digest: (entry, 1)  # type: ignore[method-assign,assignment]
+    engine._releases.unanswered = lambda _digest: (None, (entry, 1))  # type: ignore[method-assign,assignment]
     assert clinic.refused(by("ward", epsilon="0.5")) == "the asks cost more than the statement; nothing was charged"
     assert clinic.charges() == 1
 
