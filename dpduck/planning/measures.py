@@ -82,7 +82,7 @@ class Measure:
         if self.operand is None or not self.operand.per_group:
             return rows * self.bound
         groups = min(rows, cells) * self.bound
-        return min(groups, rows) if not self.operand.sql else groups
+        return min(groups, rows) if not self.operand.sql and self.operand.low <= 0 else groups
 
     @property
     def tables(self) -> int:

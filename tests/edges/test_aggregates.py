@@ -180,3 +180,11 @@ def test_units_are_not_counted_twice_in_a_group(stays: Clinic) -> None:
         key = "" if "(sex" in grouping else f"{grouping}, "
         for counted in ("count(DISTINCT patient)", "sum(age, contribution_bounds_per_group => (0, 100))"):
             assert "overlap" in stays.refused(ask(f"{key}{counted}", f"GROUP BY {grouping}"))
+
+
+@pytest.mark.parametrize("bounds", [(1, 5), (2, 3), (3, 4)])
+def test_a_unit_with_few_rows_counts_as_the_lower_bound(clinic: Clinic, bounds: tuple[int, int]) -> None:
+    """Then its rows do not bound what it adds: planning and the door agree that the bounds alone do."""
+    count = f"count(*, contribution_bounds_per_group => {bounds})"
+    select = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 3) sex, {count} FROM visits GROUP BY sex"
+    assert {sex for sex, _ in clinic.dp(select)} == {0, 1}

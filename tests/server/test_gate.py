@@ -15,6 +15,7 @@ from dpduck.errors import DpduckError, PermissionRefusal
 from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
+from dpduck.server.places import GivenUp
 from dpduck.server.principals import PrincipalBook
 from dpduck.trusted.secrets_file import SecretsFile
 from tests.edges.clinics import by
@@ -192,10 +193,10 @@ def refused_beside(opened: Served, working: tuple[str, ...], monkeypatch: pytest
     told: dict[str, str] = {}
     before = opened.spent()
 
-    def held(principal: str, sql: str, tables: Sequence[tuple[str, str]]) -> str:
+    def held(principal: str, sql: str, tables: Sequence[tuple[str, str]], given_up: GivenUp) -> str:
         entered.release()
         assert go_on.wait(600)
-        return run(principal, sql, tables)
+        return run(principal, sql, tables, given_up)
 
     with monkeypatch.context() as patch, ThreadPoolExecutor(len(working)) as pool:
         patch.setattr(opened.house.window, "run", held)
