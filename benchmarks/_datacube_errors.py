@@ -23,9 +23,9 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-from numpy.typing import NDArray
 
 from dpduck.accounting import rho_of
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.direct import direct_sources
 from dpduck.planning.plan import Plan
@@ -38,8 +38,6 @@ from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.trusted.operators import HadamardFactor
 from dpduck.workload.marginals import MarginalWorkload
 
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 Marginal = tuple[int, ...]
 
 PAPER = ("I", "Q", "Q+", "F", "F+", "C", "C+")

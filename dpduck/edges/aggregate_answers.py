@@ -8,8 +8,8 @@ from fractions import Fraction
 from math import lcm, prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.edges.planned import AnyPlan, MeasurePlan, Planned, single_spread, tree_buckets
 from dpduck.errors import InternalError
 from dpduck.frontend.request import Aggregate, Request
@@ -24,7 +24,6 @@ from dpduck.recovery.intervals import ErrorLaw
 from dpduck.recovery.quantiles import quantile
 from dpduck.recovery.recover import solves_program
 
-FloatArray = NDArray[np.float64]
 Tables = Sequence[Sequence[FloatArray]]
 """Of one measure: for each of its tables, an array per grouping set."""
 

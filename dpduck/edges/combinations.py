@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from dpduck.arrays import FloatArray
 from dpduck.edges.asker import Asker
 from dpduck.edges.listings import rows_sql
 from dpduck.edges.release_store import ReleaseStore, StoredRelease
@@ -36,7 +37,6 @@ from dpduck.recovery.combination import (
 from dpduck.recovery.intervals import ErrorLaw, SumMargin, margin, sum_margin
 from dpduck.trusted.noise import NoiseKind
 
-FloatArray = NDArray[np.float64]
 Weights = dict[tuple[int, ...], FloatArray]
 _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUBLE"), ("interval_high", "DOUBLE"))
 

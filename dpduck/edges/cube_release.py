@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from dpduck.arrays import IntegerArray
 from dpduck.edges.aggregate_answers import Tables, answers_of, covariances_text, error_laws, wholes
 from dpduck.edges.planned import Planned, measured_answers, measured_plan, planned, recovered, scans_of
 from dpduck.edges.released_rows import released_columns, released_rows
@@ -15,7 +16,7 @@ from dpduck.edges.releaser import Product, Steps, Terms
 from dpduck.edges.sandbox import Sandbox
 from dpduck.frontend.request import Request
 from dpduck.planning.plan import noisy_queries
-from dpduck.trusted.ask import Ask, IntegerArray, Present, Scan, Table
+from dpduck.trusted.ask import Ask, Present, Scan, Table
 from dpduck.trusted.door import Door
 from dpduck.trusted.noise import Noise
 from dpduck.trusted.operators import KroneckerQuery

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.synthetic.mwem import Pool
 from dpduck.synthetic.schedule import Schedule
-from dpduck.trusted.ask import Ask, Candidate, Choice, Families, IntegerArray, Marginal, Scan, Within
+from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Marginal, Scan, Within
 from dpduck.trusted.door import Door
 from dpduck.trusted.interrogation import Guess
 from dpduck.trusted.noise import Noise, NoiseKind
-
-FloatArray = NDArray[np.float64]
 
 
 class Interview:

@@ -11,8 +11,8 @@ from fractions import Fraction
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.domain import RangeDomain
 from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.strategy_table import matrix_of
@@ -35,9 +35,6 @@ from dpduck.trusted.noise import NoiseKind
 from dpduck.trusted.operators import IdentityFactor
 from dpduck.workload.marginals import MarginalWorkload
 from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
-
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 
 AnyPlan = Plan | RangeSetsPlan
 Plans = tuple[AnyPlan, ...]

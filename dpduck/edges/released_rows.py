@@ -8,8 +8,8 @@ from math import prod
 import duckdb
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.edges.aggregate_answers import Answer, is_whole
 from dpduck.edges.planned import Planned, range_workload
 from dpduck.edges.sandbox import MOST_LABELS, Sandbox
@@ -23,8 +23,6 @@ from dpduck.frontend.released_columns import (
     stderr_column,
 )
 from dpduck.frontend.request import Key, Request
-
-FloatArray = NDArray[np.float64]
 
 
 def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:

@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from dpduck.arrays import IntegerArray
 from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.released_rows import label_array
 from dpduck.edges.releaser import Product, Steps, Terms
@@ -17,7 +18,7 @@ from dpduck.errors import InternalError, Refusal
 from dpduck.frontend.request import Request
 from dpduck.recovery.intervals import ErrorLaw
 from dpduck.summaries.design import SketchDesign
-from dpduck.trusted.ask import Ask, IntegerArray, Scan, Sketch
+from dpduck.trusted.ask import Ask, Scan, Sketch
 from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.count_sketch import PRIME, SketchHashes
 from dpduck.trusted.door import Door

@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from dpduck.arrays import IntegerArray
 from dpduck.edges.counting_jobs import counting_job
 from dpduck.edges.interview import Interview
 from dpduck.edges.releaser import Product, Steps, Terms
@@ -23,7 +24,7 @@ from dpduck.synthetic.distribution import Component, Distribution
 from dpduck.synthetic.mwem import synthesise
 from dpduck.synthetic.observations import Observation
 from dpduck.synthetic.tables import fit_tables
-from dpduck.trusted.ask import Ask, IntegerArray, Scan, Table
+from dpduck.trusted.ask import Ask, Scan, Table
 from dpduck.trusted.contribution import Contribution
 from dpduck.trusted.door import Door
 

@@ -8,14 +8,12 @@ from math import exp, log
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import BoolArray, FloatArray
 from dpduck.planning.hash_counter import HashCounter
 from dpduck.planning.search_clock import SearchClock
 from dpduck.planning.view_objective import ViewObjective
 from dpduck.strategies.covering_designs import DesignFamily
 from dpduck.strategies.optimised_views import balanced_assignment, with_common_point
-
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
 
 HOT, COLD = 0.05, 0.001
 """Temperatures, in units of the logarithm of the error."""

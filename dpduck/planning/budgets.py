@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.errors import InternalError
 from dpduck.planning.measurement_list import Spreads
 from dpduck.trusted.noise import NoiseKind
-
-FloatArray = NDArray[np.float64]
 
 WASTE = 9e-10
 """Largest relative amount by which a rounded spread exceeds its optimum."""

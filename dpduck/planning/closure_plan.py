@@ -7,15 +7,13 @@ from fractions import Fraction
 from itertools import compress
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.budgets import optimal_spreads, safe_spreads
 from dpduck.planning.measurement_list import FamilyMeasurements
 from dpduck.trusted.noise import NoiseKind
 from dpduck.trusted.operators import Factor
 from dpduck.workload.lattice import Lattice
-
-FloatArray = NDArray[np.float64]
 
 
 def closure_measurements(

@@ -15,8 +15,8 @@ from itertools import compress, product
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.direct import direct_sources
 from dpduck.planning.fourier_plan import coefficient_variances, padded_lattice
 from dpduck.planning.marginal_variance import component_precisions, component_variances
@@ -26,7 +26,6 @@ from dpduck.trusted.noise import noise_variance
 from dpduck.trusted.operators import HadamardFactor, IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 
-FloatArray = NDArray[np.float64]
 Members = tuple[int, ...]
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.closure_plan import closure_measurements
 from dpduck.planning.marginal_variance import cell_weights, marginal_variances, workload_variances
 from dpduck.planning.measurement_list import FamilyMeasurements
@@ -18,8 +18,6 @@ from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.trusted.operators import HadamardFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
-
-FloatArray = NDArray[np.float64]
 
 
 def plan_fourier(

@@ -20,9 +20,9 @@ from functools import lru_cache
 from math import ceil, exp, floor, log1p, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.discrete_tails import (
     MARGIN,
     any_of,
@@ -33,8 +33,6 @@ from dpduck.planning.discrete_tails import (
     tail,
 )
 from dpduck.trusted.noise import NoiseKind
-
-FloatArray = NDArray[np.float64]
 
 SPREAD_OUT = 9.0
 """From this variance on, a sum of S discrete Gaussians is one of variance S V, up to a factor of exp(10 S exp(-pi^2 V))

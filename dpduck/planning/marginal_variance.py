@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.measurement_list import FamilyMeasurements
 from dpduck.planning.plan import Measurement, Plan
 from dpduck.strategies.gram import gram
@@ -26,8 +26,6 @@ from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.trusted.operators import Factor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
-
-FloatArray = NDArray[np.float64]
 
 
 def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:

@@ -14,8 +14,8 @@ from itertools import product
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.budgets import safe_spreads
 from dpduck.planning.plan import Measurement
 from dpduck.planning.range_plan import norm_of
@@ -26,8 +26,6 @@ from dpduck.strategies.range_strategy import RangeStrategy
 from dpduck.trusted.noise import NoiseKind
 from dpduck.trusted.operators import KroneckerQuery
 from dpduck.workload.ranges import RangeWorkload
-
-FloatArray = NDArray[np.float64]
 
 LARGEST_NORM_BITS = 21
 """Norms of a product's columns multiply and must leave room for 2^40 rows in 64 bits."""

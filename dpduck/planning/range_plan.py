@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.budgets import safe_spreads
 from dpduck.planning.plan import Measurement
 from dpduck.strategies.matrix_strategy import matrix_strategy
@@ -17,8 +18,6 @@ from dpduck.strategies.range_strategy import RangeStrategy
 from dpduck.trusted.noise import NoiseKind, noise_variance
 from dpduck.trusted.operators import KroneckerQuery
 from dpduck.workload.ranges import RangeWorkload
-
-FloatArray = NDArray[np.float64]
 
 TIE = 1e-6
 """Predicted errors this close are equal: the simpler candidate wins."""

@@ -16,6 +16,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.errors import Refusal
 from dpduck.planning.plan import Measurement, Plan
 from dpduck.planning.product_plan import LARGEST_NORM_BITS, ProductPlan, combine
@@ -28,7 +29,6 @@ from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 from dpduck.workload.ranges import RangeShape, RangeWorkload
 
-FloatArray = NDArray[np.float64]
 RangePart = RangePlan | ProductPlan
 Choice = Mapping[int, RangeStrategy]
 

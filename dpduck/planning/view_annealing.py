@@ -8,11 +8,11 @@ from math import exp, log
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.hash_counter import HashCounter
 from dpduck.planning.search_clock import SearchClock
 from dpduck.planning.view_objective import NOTHING, ViewObjective
 
-FloatArray = NDArray[np.float64]
 CodeArray = NDArray[np.int64]
 
 ROUND = 100

@@ -7,14 +7,10 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from dpduck.arrays import BoolArray, FloatArray, IndexArray
 from dpduck.workload.lattice import WORD, Lattice
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IndexArray = NDArray[np.intp]
 
 
 def find_sets(lattice: Lattice, subsets: IndexArray) -> IndexArray:

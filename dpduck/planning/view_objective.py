@@ -18,13 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import BoolArray, FloatArray
 from dpduck.planning.search_clock import SearchClock
 from dpduck.planning.view_incidence import lattice_incidence, sparse_incidence
 from dpduck.workload.lattice import WORD, Lattice
 from dpduck.workload.marginals import MarginalWorkload
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 DENSE = 6_000_000
 """Incidence of views and components is a dense matrix up to this many entries."""

@@ -14,8 +14,8 @@ from itertools import pairwise
 from math import ceil, comb, inf, log, log2
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import BoolArray, FloatArray
 from dpduck.planning.assignment_search import DesignStart, anneal_assignment, start_design
 from dpduck.planning.hash_counter import HashCounter
 from dpduck.planning.search_clock import SearchClock
@@ -24,9 +24,6 @@ from dpduck.planning.view_objective import ViewObjective
 from dpduck.strategies.covering_designs import DesignFamily, families
 from dpduck.strategies.optimised_views import LARGEST_VIEW, balanced_assignment, design_views, workload_starts
 from dpduck.workload.marginals import MarginalWorkload
-
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
 
 ASSIGNING, ANNEALING = 0.35, 0.1
 """Parts of the planning seconds given to assignments of designs and to annealing of views, on an idle machine."""

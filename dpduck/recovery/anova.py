@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.planning.marginal_variance import component_precisions
 from dpduck.planning.plan import Measurement
 from dpduck.strategies.gram import adjoint
@@ -24,8 +25,6 @@ from dpduck.trusted.operators import CentredFactor, IdentityFactor
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
 
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 Members = tuple[int, ...]
 Scalar = TypeVar("Scalar", np.int64, np.float64)
 

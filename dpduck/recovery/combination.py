@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from math import inf, prod, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.covariance import ComponentCovariances, TableCovariances
 from dpduck.recovery.intervals import SumMargin
 from dpduck.workload.lattice import close_downward
 
-FloatArray = NDArray[np.float64]
 Members = tuple[int, ...]
 Covariances = ComponentCovariances | TableCovariances
 

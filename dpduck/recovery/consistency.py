@@ -23,10 +23,9 @@ from scipy import sparse
 from scipy.optimize import linprog, nnls
 from scipy.sparse.linalg import splu
 
+from dpduck.arrays import FloatArray
 from dpduck.workload.lattice import Lattice, close_downward
 from dpduck.workload.marginals import MarginalWorkload
-
-FloatArray = NDArray[np.float64]
 
 TIGHT = 2.0**-26
 """By so much of it the least maximum may be exceeded, for the sake of rounding."""

@@ -13,10 +13,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.recovery.intervals import JUMPY, sum_margin
 from dpduck.trusted.noise import NoiseKind
-
-FloatArray = NDArray[np.float64]
 
 LEVELS = tuple(Fraction(text) for text in ("0.5", "0.8", "0.9", "0.95", "0.99", "0.999", "0.999999"))
 """Confidences whose intervals are stored where they depend on the answer; others get the next higher."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.planning.direct import direct_sources
 from dpduck.planning.measurement_list import measured_kinds
 from dpduck.planning.plan import Measurement, Plan
@@ -15,9 +15,6 @@ from dpduck.strategies.fourier import padded
 from dpduck.strategies.gram import adjoint
 from dpduck.trusted.operators import Factor, HadamardFactor, IdentityFactor
 from dpduck.workload.lattice import close_downward
-
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 
 
 def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:

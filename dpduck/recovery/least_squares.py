@@ -11,10 +11,10 @@ from scipy import sparse
 from scipy.linalg import cho_solve
 from scipy.sparse.linalg import lsmr
 
+from dpduck.arrays import FloatArray
 from dpduck.strategies.hierarchy import LARGEST_DENSE
 from dpduck.strategies.normal_matrix import cholesky_factor
 
-FloatArray = NDArray[np.float64]
 Matrix: TypeAlias = "NDArray[np.int64] | FloatArray | sparse.csr_array"
 
 TOLERANCE = 1e-12

@@ -18,13 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.recovery.anova import centre, spread_evenly
 from dpduck.workload.lattice import MOST_STEPS, Lattice, close_downward, closure_steps
 from dpduck.workload.marginals import MarginalWorkload
-
-FloatArray = NDArray[np.float64]
 
 MOST_ROUNDS = 200
 """Dykstra projections at most; the last step makes the answer feasible wherever they stop."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.quantile_buckets import Buckets
 from dpduck.recovery.curved import FEWEST_ROWS, LEVELS, Curved, margins
 from dpduck.trusted.noise import NoiseKind
-
-FloatArray = NDArray[np.float64]
 
 EXTREME = 2.0
 """min and max are where the rank is so many standard errors from its end: nearer, it could be noise alone."""

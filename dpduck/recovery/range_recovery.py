@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.planning.product_plan import ProductPlan
 from dpduck.planning.range_plan import RangePlan
 from dpduck.planning.range_sets_plan import RangeSetsPlan
@@ -16,9 +16,6 @@ from dpduck.recovery.tree_recovery import recover_haar, recover_hierarchy
 from dpduck.strategies.haar import Haar
 from dpduck.strategies.hierarchy import Hierarchy
 from dpduck.strategies.range_strategy import RangeStrategy
-
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 
 
 def recover_ranges(plan: RangePlan, noisy: Sequence[IntegerArray]) -> FloatArray:

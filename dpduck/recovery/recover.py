@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.planning.measurement_list import measured_kinds
 from dpduck.planning.plan import Plan
 from dpduck.recovery.anova import recover_least_squares
@@ -15,8 +13,6 @@ from dpduck.recovery.direct import recover_directly
 from dpduck.strategies.gram import BALANCED
 from dpduck.trusted.operators import IdentityFactor
 
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 Recovery = Callable[[Plan, Sequence[IntegerArray]], tuple[FloatArray, ...]]
 
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dpduck.arrays import FloatArray
 from dpduck.planning.plan import Plan
 from dpduck.recovery.nonnegative import integer_table, nonnegative_consistent, nonnegative_table
-
-FloatArray = NDArray[np.float64]
 
 
 def treated(plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, integer: bool) -> tuple[FloatArray, ...]:

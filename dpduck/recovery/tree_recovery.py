@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.strategies.haar import Haar
 from dpduck.strategies.hierarchy import Hierarchy, subtree_variances
 
-FloatArray = NDArray[np.float64]
 Noisy = Mapping[int, NDArray[np.int64] | FloatArray]
 
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from dpduck.arrays import FloatArray
 
 MOST_MARGINALS = 2000
 """More are not clustered: the search holds a square matrix of all pairs."""

@@ -15,11 +15,9 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import BoolArray
 from dpduck.strategies.finite_fields import field, prime_power, projective_points, subspaces, vector_sums
-
-BoolArray = NDArray[np.bool_]
 
 MOST_POINTS = 130
 """Designs on more points are left out: tables of vector sums are square in their number."""

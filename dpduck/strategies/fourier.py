@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.trusted.operators import hadamard_transform
 from dpduck.workload.lattice import Lattice
-
-FloatArray = NDArray[np.float64]
 
 
 def padded(size: int) -> int:

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from time import monotonic
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky, eigh
 
+from dpduck.arrays import FloatArray
 from dpduck.strategies.one_thread import one_thread
-
-FloatArray = NDArray[np.float64]
 
 GAP = 1e-4
 """The iteration stops when the total variance exceeds the lower bound by at most this part of it."""

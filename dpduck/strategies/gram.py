@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dpduck.arrays import FloatArray
 from dpduck.strategies.fourier import hadamard_adjoint
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor
-
-FloatArray = NDArray[np.float64]
 
 BALANCED: frozenset[type[Factor]] = frozenset({IdentityFactor, CentredFactor, HadamardFactor})
 """The kinds that `gram` knows."""

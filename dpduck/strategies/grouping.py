@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-IntegerArray = NDArray[np.int64]
+from dpduck.arrays import IntegerArray
 
 
 @dataclass(frozen=True)

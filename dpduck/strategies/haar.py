@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from dpduck.arrays import FloatArray, IndexArray
 from dpduck.strategies.hierarchy import Hierarchy, balanced_hierarchy
 from dpduck.workload.ranges import RangeWorkload
-
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
 
 NOTHING = 1e-12
 """Rounding errors of squares that are 0; the squares themselves are 0 or at least 1/n^2."""

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from dpduck.arrays import FloatArray, IndexArray
 from dpduck.workload.ranges import RangeWorkload
-
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
 
 LARGEST_DENSE = 2048
 """Up to this many values an n x n matrix may be built."""

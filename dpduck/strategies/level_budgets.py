@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from math import exp
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from dpduck.arrays import FloatArray
 from dpduck.strategies.hierarchy import Hierarchy, level_energies
 from dpduck.strategies.one_thread import one_thread
 from dpduck.workload.ranges import RangeWorkload
-
-FloatArray = NDArray[np.float64]
 
 LEAST_LEAF = 1e-4
 """The smallest share of the last level, which must be measured."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.errors import Refusal
 from dpduck.strategies.grouping import greedy_groups
 from dpduck.strategies.hierarchy import LARGEST_DENSE
 from dpduck.strategies.range_strategy import RangeStrategy
 from dpduck.trusted.operators import MatrixFactor
 from dpduck.workload.ranges import RangeWorkload
-
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 
 NULL = 1e-10
 """Singular values below this part of the largest count as 0."""

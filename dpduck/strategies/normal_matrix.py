@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 
-FloatArray = NDArray[np.float64]
+from dpduck.arrays import FloatArray
 
 SINGULAR = 1e-6
 """A Cholesky factor whose smallest diagonal entry is below this part of the largest is taken for singular."""

@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import BoolArray, FloatArray, IndexArray
 from dpduck.strategies.clustering import cluster
 from dpduck.strategies.marginals import measured_marginals
 from dpduck.workload.lattice import Lattice
 from dpduck.workload.marginals import MarginalWorkload
-
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
 
 LARGEST_VIEW = 1 << 24
 """Most cells of a view: it is measured as a dense array."""

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
+from dpduck.arrays import FloatArray
 from dpduck.strategies.one_thread import one_thread
 from dpduck.workload.ranges import RangeShape, RangeWorkload
 
-FloatArray = NDArray[np.float64]
 Layers = tuple[tuple[int, float], ...]
 
 LEAST_HEIGHT = 0.125

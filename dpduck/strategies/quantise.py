@@ -6,10 +6,8 @@ Privacy is accounted for the integers (DESIGN 4.1): rounding costs a little accu
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
+from dpduck.arrays import FloatArray, IntegerArray
 
 BITS = 15
 """Entries are rounded at 2^-15 of the columns' norm: below 0.01 % of variance for strategies of 1,024 values."""

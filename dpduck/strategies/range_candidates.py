@@ -9,6 +9,7 @@ from time import monotonic
 
 import numpy as np
 
+from dpduck.arrays import IndexArray
 from dpduck.errors import Refusal
 from dpduck.strategies.gaussian_ranges import optimise_gaussian
 from dpduck.strategies.haar import haar_shares, haar_wavelet
@@ -17,7 +18,7 @@ from dpduck.strategies.level_budgets import level_shares
 from dpduck.strategies.p_identity import optimise_p_identity, p_identity_matrix
 from dpduck.strategies.quantise import BITS, quantise_l1, quantise_l2
 from dpduck.strategies.range_strategy import RangeStrategy, factor_over, identity_over
-from dpduck.workload.ranges import IndexArray, RangeWorkload
+from dpduck.workload.ranges import RangeWorkload
 
 BRANCHINGS = (2, 3, 5)
 """Tried for 'hierarchy'; powers of these arise by levels that get no budget."""

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from dpduck.arrays import FloatArray, IndexArray, IntegerArray
 from dpduck.strategies.haar import Haar, haar_variances
 from dpduck.strategies.hierarchy import Hierarchy, hierarchy_variances
 from dpduck.strategies.normal_matrix import covariance_of
 from dpduck.trusted.operators import Factor, IdentityFactor, MatrixFactor
 from dpduck.workload.ranges import RangeWorkload
-
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
-IndexArray = NDArray[np.intp]
 
 SMALL = 1 << 16
 """Matrices of up to this many entries are dense; larger ones are if more than one entry in 8 is not 0."""

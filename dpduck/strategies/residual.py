@@ -7,11 +7,9 @@ p_A = prod (n_i - 1)/n_i its squared L2 sensitivity is prod n_i (n_i - 1) = p_A 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.workload.lattice import Lattice
-
-FloatArray = NDArray[np.float64]
 
 
 def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import IntegerArray
 from dpduck.summaries.estimators import subset
 from dpduck.trusted.mixed_radix import MixedRadix, at_most
 from dpduck.trusted.summary_sampler import NoisySummary
 from dpduck.workload.dyadic import Axis
-
-IntegerArray = NDArray[np.int64]
 
 
 def with_parents(summary: NoisySummary, radix: MixedRadix, axes: Sequence[Axis | None]) -> NoisySummary:

@@ -18,12 +18,10 @@ from math import exp, expm1, floor
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.summaries.moments import noise_variance
 from dpduck.trusted.mixed_radix import Positions
 from dpduck.trusted.summary_sampler import NoisySummary
-
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

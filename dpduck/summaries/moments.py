@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from math import exp, expm1, floor
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
 GRID = 4000  # steps on either side of the noise law
 REACH = 40.0  # of the noise law, in scales
 

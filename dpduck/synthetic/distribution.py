@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.workload.margin_tree import margin_tree
 
-FloatArray = NDArray[np.float64]
 Members = tuple[int, ...]
 
 LARGEST_TABLE = 1 << 24

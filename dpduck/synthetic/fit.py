@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.synthetic.observations import Observation
 from dpduck.workload.margin_tree import MarginTree, margin_tree
-
-FloatArray = NDArray[np.float64]
 
 MEMORY = 5  # values of F that the line search looks back at
 ENOUGH = 1e-4  # of the decrease that the gradient promises

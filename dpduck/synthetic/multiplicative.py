@@ -18,10 +18,10 @@ from math import exp, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.synthetic.observations import Observation
 from dpduck.workload.margin_tree import sum_away
 
-FloatArray = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Slice = tuple[int | slice, ...]
 Members = tuple[int, ...]

@@ -15,14 +15,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.synthetic.distribution import LARGEST_TABLE, Distribution, uniform
 from dpduck.synthetic.fit import FLAT_PRIOR, fit
 from dpduck.synthetic.multiplicative import replayed
 from dpduck.synthetic.observations import Observation, observed_marginal, observed_query, total_of
 from dpduck.synthetic.schedule import Schedule, mean_absolute
 from dpduck.workload.families import Family
-
-FloatArray = NDArray[np.float64]
 
 ROUND_STEPS = 30
 """Steps of a fit after a round; it starts from the fit before."""

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.workload.families import Family
-
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 
 MOST_RECORDS = float(1 << 40)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import IntegerArray
 from dpduck.synthetic.distribution import Distribution
 
-IntegerArray = NDArray[np.int64]
 Words = Callable[[int], NDArray[np.uint64]]
 
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.synthetic.distribution import LARGEST_TABLE, Distribution, uniform
 from dpduck.synthetic.fit import PRIOR, fit
 from dpduck.synthetic.observations import Observation
-
-FloatArray = NDArray[np.float64]
 
 STEPS = 250
 TOLERANCE = 1e-3

@@ -5,15 +5,13 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import IntegerArray
 from dpduck.errors import Refusal
 from dpduck.frontend.request import Key
 from dpduck.frontend.synthetic_request import SyntheticRequest
 from dpduck.synthetic.mwem import Pool
 from dpduck.workload.families import Family
-
-IntegerArray = NDArray[np.int64]
 
 LARGEST_HISTOGRAM = 1 << 22
 MOST_QUERIES = 20_000_000

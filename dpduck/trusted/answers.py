@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dpduck.arrays import IntegerArray
 from dpduck.errors import InternalError
 from dpduck.trusted.ask import (
     Ask,
@@ -13,7 +14,6 @@ from dpduck.trusted.ask import (
     EveryKey,
     Families,
     Gate,
-    IntegerArray,
     Layers,
     Marginal,
     Present,

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpduck.accounting import rho_of_pure
+from dpduck.arrays import IntegerArray
 from dpduck.errors import InternalError
 from dpduck.privacy import ZERO, Charge
 from dpduck.trusted.count_sketch import SketchHashes
@@ -30,7 +31,6 @@ from dpduck.workload.dyadic import Axis, node_sensitivity
 from dpduck.workload.families import Family
 
 Answer = TypeVar("Answer")
-IntegerArray = NDArray[np.int64]
 
 UNITS = 1024
 """Weights of a session's questions are multiples of 1/UNITS, so that all that is compared is whole."""

@@ -19,12 +19,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dpduck.arrays import IntegerArray
 from dpduck.errors import InternalError
-
-IntegerArray = NDArray[np.int64]
 
 MOST_STEPS = 1 << 40
 LARGEST_BOUND = 1 << 45

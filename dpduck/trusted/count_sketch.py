@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import IntegerArray
 from dpduck.errors import InternalError
 from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
@@ -21,7 +22,6 @@ from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.noise import Noise
 from dpduck.trusted.zero_cells import uniform_below
 
-IntegerArray = NDArray[np.int64]
 PRIME = (1 << 61) - 1
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import IntegerArray
 from dpduck.errors import InternalError
 from dpduck.trusted.ask import Present
 from dpduck.trusted.entropy import Entropy
@@ -14,8 +14,6 @@ from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.measure import require_fit, with_noise
 from dpduck.trusted.noise import Noise
 from dpduck.trusted.operators import IdentityFactor
-
-IntegerArray = NDArray[np.int64]
 
 
 def measure_distinct(

@@ -14,11 +14,12 @@ from typing import Any, TypeVar, cast
 
 import duckdb
 
+from dpduck.arrays import IntegerArray
 from dpduck.errors import InternalError, Refusal
 from dpduck.privacy import Charge
 from dpduck.trusted import reader
 from dpduck.trusted.answers import Counts, Exact
-from dpduck.trusted.ask import Ask, IntegerArray, Present, Scan, Table, Threshold, Within, price
+from dpduck.trusted.ask import Ask, Present, Scan, Table, Threshold, Within, price
 from dpduck.trusted.counting import count_exactly
 from dpduck.trusted.counting_job import CountingJob, KeyedJob, KeyJob
 from dpduck.trusted.entropy import Entropy

@@ -14,12 +14,11 @@ from fractions import Fraction
 from itertools import accumulate, chain
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.trusted.entropy import Entropy, LazyUniform
 from dpduck.trusted.summary_law import Bounds
 
-FloatArray = NDArray[np.float64]
 MOST_STEPS = 1 << 16
 """Weights on one side that are computed in floats."""
 

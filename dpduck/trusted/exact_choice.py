@@ -14,11 +14,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import IntegerArray
 from dpduck.errors import InternalError
 from dpduck.trusted.entropy import Entropy, LazyUniform, words64
 from dpduck.trusted.exact_exponential import exp_minus
-
-IntegerArray = NDArray[np.int64]
 
 STEPS = 16  # entries of the table for each unit of the exponent: about 1/16 of the flips that may succeed are undecided
 LAST = 45 * STEPS  # exp(-45) < 2**-64

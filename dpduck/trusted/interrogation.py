@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.errors import InternalError
 from dpduck.trusted.ask import Choice, Families
 from dpduck.trusted.draw import draw
@@ -24,9 +25,6 @@ from dpduck.trusted.exact_choice import exponential_choice, permute_and_flip
 from dpduck.trusted.exact_counts import ExactCounts, Hidden
 from dpduck.trusted.measure import exact_marginals
 from dpduck.trusted.noise import Noise
-
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 
 GRID = 256
 LARGEST_ESTIMATE = float(1 << 42)

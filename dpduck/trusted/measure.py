@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import isqrt, prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpduck.arrays import IntegerArray
 from dpduck.errors import InternalError
 from dpduck.trusted.draw import draw
 from dpduck.trusted.entropy import Entropy
@@ -16,7 +16,6 @@ from dpduck.trusted.key_counts import KeyCounts
 from dpduck.trusted.noise import Noise
 from dpduck.trusted.operators import KroneckerQuery
 
-IntegerArray = NDArray[np.int64]
 NoisyQuery = tuple[KroneckerQuery, Noise]
 
 LARGEST_DENSE = 1 << 22  # cells of one table that all marginals are rolled up from

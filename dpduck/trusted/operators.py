@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-IntegerArray = NDArray[np.int64]
+from dpduck.arrays import IntegerArray
+
 Scalar = TypeVar("Scalar", np.int64, np.float64)
 Norms = tuple[int, int, int]  # L1, squared L2, and the largest change of one entry
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from dpduck.errors import InternalError
 from dpduck.trusted.ask import GroupBounds, PublishedKeys, Threshold
@@ -18,8 +16,6 @@ from dpduck.trusted.exact_counts import Hidden
 from dpduck.trusted.key_counting import group_name, read_groups
 from dpduck.trusted.noise import Noise
 from dpduck.trusted.workers import Workers
-
-IntegerArray = NDArray[np.int64]
 
 
 class KeyStream(Hidden):

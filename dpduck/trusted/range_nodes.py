@@ -8,13 +8,12 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import IntegerArray
 from dpduck.errors import InternalError
 from dpduck.trusted.exact_counts import ExactCounts
 from dpduck.trusted.mixed_radix import MixedRadix, merged
 from dpduck.trusted.summary_sampler import SparseCounts
 from dpduck.workload.dyadic import Axis
-
-IntegerArray = NDArray[np.int64]
 
 
 def sparse_counts(counts: ExactCounts, axes: Sequence[Axis | None], radix: MixedRadix) -> SparseCounts:

@@ -17,6 +17,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.errors import InternalError
 from dpduck.trusted.discrete_laplace import discrete_laplace
 from dpduck.trusted.entropy import Entropy, words64
@@ -26,9 +27,6 @@ from dpduck.trusted.mixed_radix import MixedRadix, Positions, merged, ordering
 from dpduck.trusted.summary_law import SummaryLaw
 from dpduck.trusted.upgraded_counts import keep_floats, upgraded_counts
 from dpduck.trusted.zero_cells import empty_cells
-
-IntegerArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.trusted.discrete_laplace import discrete_laplace
 from dpduck.trusted.entropy import Entropy, words64
 from dpduck.trusted.exact_bernoulli import equal_flips, flips
 from dpduck.trusted.exact_exponential import exp_minus
 from dpduck.trusted.summary_law import Bounds, SummaryLaw
-
-IntegerArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:

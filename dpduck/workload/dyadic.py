@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-IntegerArray = NDArray[np.int64]
+from dpduck.arrays import IntegerArray
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-IntegerArray = NDArray[np.int64]
+from dpduck.arrays import IntegerArray
+
 Scalar = TypeVar("Scalar", np.int64, np.float64)
 
 

@@ -17,8 +17,7 @@ from math import comb, prod
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
+from dpduck.arrays import FloatArray, IndexArray
 
 MOST_STEPS = 5_000_000
 """Closures of more steps (see closure_steps) are not built: seconds and gigabytes."""

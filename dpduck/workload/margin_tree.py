@@ -16,10 +16,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.workload.binary_margins import BinaryMargins, binary_margins
 
 Members = tuple[int, ...]
-FloatArray = NDArray[np.float64]
 Scalar = TypeVar("Scalar", np.int64, np.float64)
 
 

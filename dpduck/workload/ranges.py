@@ -14,8 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
+from dpduck.arrays import FloatArray, IndexArray
 
 
 class RangeShape(Enum):

@@ -18,9 +18,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.errors import InternalError
 from dpduck.planning.budgets import (
     GUARD_BITS,
@@ -34,9 +34,6 @@ from dpduck.planning.budgets import (
 from dpduck.planning.measurement_list import Spreads
 from dpduck.strategies.grouping import greedy_groups
 from dpduck.trusted.noise import NoiseKind
-
-FloatArray = NDArray[np.float64]
-IntegerArray = NDArray[np.int64]
 
 GAP = 1e-8
 """Relative distance from the optimum that is good enough."""

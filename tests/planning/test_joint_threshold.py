@@ -9,10 +9,10 @@ from math import exp, expm1, log1p, sqrt
 import numpy as np
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.joint_threshold import (
     calibrate_apart,
     calibrate_jointly,
@@ -21,7 +21,6 @@ from dpduck.planning.joint_threshold import (
     within,
 )
 
-FloatArray = NDArray[np.float64]
 ONE, MILLIONTH = Fraction(1), Fraction(1, 10**6)
 TABLE = {1: (4.229, 20.10), 8: (11.96, 61.69), 100: (42.29, 237.3)}
 APART = {1: (4.365, 21.35), 8: (12.35, 65.26), 100: (43.65, 250.2)}

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from dpduck.arrays import FloatArray
 from dpduck.planning.quantile_buckets import Buckets, buckets_for, tree_workload
 from dpduck.planning.range_sets_plan import plan_range_sets
 from dpduck.recovery.curved import LEVELS, Curved, average, deviation_of, rescaled, variance_of
@@ -16,7 +16,6 @@ from dpduck.recovery.range_recovery import recover_sets
 from dpduck.trusted.noise import NoiseKind
 from dpduck.workload.marginals import MarginalWorkload
 
-FloatArray = NDArray[np.float64]
 RUNS = 20_000
 USUAL = LEVELS.index(Fraction(95, 100))
 

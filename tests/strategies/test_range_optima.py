@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.optimize import check_grad, minimize
 
+from dpduck.arrays import FloatArray
 from dpduck.strategies import p_identity as module
 from dpduck.strategies.gaussian_ranges import optimise_gaussian
 from dpduck.strategies.p_identity import (
@@ -25,7 +25,6 @@ from dpduck.strategies.quantise import quantise_l1, quantise_l2
 from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
 
 LONG = 1e9
-FloatArray = NDArray[np.float64]
 
 
 def some_intervals(size: int, queries: int = 9) -> RangeWorkload:

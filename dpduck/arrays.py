@@ -1,0 +1,11 @@
+"""Names the types of arrays that every station uses."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntegerArray = NDArray[np.int64]
+IndexArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
