@@ -17,9 +17,9 @@ from dpduck.edges.sandbox import Sandbox
 from dpduck.edges.stored_tables import require_stored
 from dpduck.errors import Refusal
 from dpduck.frontend.names import TableName, fold, quote_identifier, quote_text
-from dpduck.frontend.policy import Policy
+from dpduck.frontend.policy import Policy, PrivateTable
 from dpduck.frontend.public_facts import Column, Image, ImageInput
-from dpduck.frontend.request import PrivateTable, Request
+from dpduck.frontend.request import Request
 from dpduck.trusted.plain_plans import keep_plans_plain
 
 _KEY_TYPE = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|DATE")

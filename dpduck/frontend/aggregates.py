@@ -13,9 +13,9 @@ from dpduck.frontend.allowlist import check_row_local
 from dpduck.frontend.conditions import safe_sql, sql_of
 from dpduck.frontend.dialect import BOUNDS
 from dpduck.frontend.names import fold
-from dpduck.frontend.policy import Clamp
+from dpduck.frontend.policy import Clamp, SourceColumn
 from dpduck.frontend.positions import refusal, word_of
-from dpduck.frontend.request import Aggregate, Operand, SourceColumn
+from dpduck.frontend.request import Aggregate, Operand
 from dpduck.frontend.row_tree import RowSource
 from dpduck.frontend.scope import resolve
 from dpduck.frontend.value_grid import Grid

@@ -22,11 +22,12 @@ from dpduck.frontend.keys import KeyBuilder
 from dpduck.frontend.names import fold
 from dpduck.frontend.options import Options, read_options, require_confidence, row_bound
 from dpduck.frontend.outer_query import OuterQuery, SelectItem, released_select, select_items
+from dpduck.frontend.policy import SourceColumn
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.price import charge_of, least_rho, target_of
 from dpduck.frontend.private_keys import require_counts, require_selectable, selection_of
 from dpduck.frontend.public_facts import PublicFacts
-from dpduck.frontend.request import Aggregate, Key, Request, SourceColumn, Treatment
+from dpduck.frontend.request import Aggregate, Key, Request, Treatment
 from dpduck.frontend.row_source import read_row_source
 from dpduck.frontend.row_sql import column_types, request_over
 from dpduck.frontend.row_tree import RowSource

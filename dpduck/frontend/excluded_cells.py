@@ -18,8 +18,9 @@ from sqlglot import exp
 from dpduck.domain import Domain, RangeDomain
 from dpduck.frontend.answers import released
 from dpduck.frontend.conditions import sql_of
+from dpduck.frontend.policy import SourceColumn
 from dpduck.frontend.released_columns import GROUPING_ID
-from dpduck.frontend.request import Key, SourceColumn
+from dpduck.frontend.request import Key
 from dpduck.frontend.scope import Scope, resolve
 from dpduck.frontend.token_reader import exact_number
 from dpduck.frontend.value_ranges import literal

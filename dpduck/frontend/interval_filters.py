@@ -9,9 +9,9 @@ from sqlglot import exp
 from dpduck.domain import RangeDomain
 from dpduck.errors import Refusal
 from dpduck.frontend.parse import parse_expression
-from dpduck.frontend.policy import Policy
+from dpduck.frontend.policy import Policy, SourceColumn
 from dpduck.frontend.private_relation import PRIVATE_ALIAS
-from dpduck.frontend.request import Request, SourceColumn
+from dpduck.frontend.request import Request
 
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
 _STRATEGIES = ("auto", "hierarchy", "haar", "p_identity", "gaussian_optimum")

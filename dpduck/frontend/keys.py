@@ -16,11 +16,12 @@ from dpduck.frontend.bin_probes import misplaces, probed
 from dpduck.frontend.conditions import sql_of
 from dpduck.frontend.grouping import RANGE_END, RANGE_SHAPES
 from dpduck.frontend.names import fold
+from dpduck.frontend.policy import SourceColumn
 from dpduck.frontend.positions import position_of, refusal
 from dpduck.frontend.private_keys import SELECTING, selected_key
 from dpduck.frontend.public_facts import ImageInput, PublicFacts
 from dpduck.frontend.released_columns import is_reserved
-from dpduck.frontend.request import Key, SourceColumn
+from dpduck.frontend.request import Key
 from dpduck.frontend.row_tree import RowSource
 
 MAX_RANGE = {"prefixes": 16_384, "ranges": 2048}

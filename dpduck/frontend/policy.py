@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpduck.domain import Domain
@@ -46,3 +46,30 @@ class Policy:
     def clamp(self, column: str) -> Clamp | None:
         """The clamp of a column, by the same names."""
         return next((clamp for clamp in self.clamps if fold(clamp.column) == fold(column)), None)
+
+
+@dataclass(frozen=True)
+class PrivateTable:
+    """A private table as a request reads it: its policy's revision and epoch, and columns each taken for a key.
+
+    hidden: whether it is read for nothing but the privacy unit of another table's rows.
+    """
+
+    table: TableName
+    revision: int
+    epoch: int
+    unique: tuple[str, ...] = ()
+    hidden: bool = False
+
+    def and_also(self, other: PrivateTable) -> PrivateTable:
+        """Both readings of one table as one."""
+        unique = tuple(dict.fromkeys((*self.unique, *other.unique)))
+        return replace(self, unique=unique, hidden=self.hidden and other.hidden)
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column of the row source that keys depend on, with its public domain."""
+
+    sql: str
+    domain: Domain

@@ -14,10 +14,9 @@ from dpduck.domain import Domain
 from dpduck.errors import Refusal
 from dpduck.frontend.common_tables import CommonTables
 from dpduck.frontend.names import TableName, fold
-from dpduck.frontend.policy import Policy
+from dpduck.frontend.policy import Policy, PrivateTable
 from dpduck.frontend.positions import refusal
 from dpduck.frontend.public_facts import Column, PublicFacts
-from dpduck.frontend.request import PrivateTable
 from dpduck.frontend.row_parts import Union, Units
 from dpduck.privacy import Reference
 

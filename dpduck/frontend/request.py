@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from math import prod
 
-from dpduck.domain import Domain
 from dpduck.frontend.names import TableName
+from dpduck.frontend.policy import PrivateTable, SourceColumn
 from dpduck.frontend.public_facts import Column
 from dpduck.frontend.row_parts import Source
 from dpduck.frontend.summary import Summary
@@ -17,33 +17,6 @@ from dpduck.frontend.unit_lookup import UnitLookup
 from dpduck.privacy import Charge
 
 NO_CHARGE = Charge(None, Fraction(0))
-
-
-@dataclass(frozen=True)
-class PrivateTable:
-    """A private table as a request reads it: its policy's revision and epoch, and columns each taken for a key.
-
-    hidden: whether it is read for nothing but the privacy unit of another table's rows.
-    """
-
-    table: TableName
-    revision: int
-    epoch: int
-    unique: tuple[str, ...] = ()
-    hidden: bool = False
-
-    def and_also(self, other: PrivateTable) -> PrivateTable:
-        """Both readings of one table as one."""
-        unique = tuple(dict.fromkeys((*self.unique, *other.unique)))
-        return replace(self, unique=unique, hidden=self.hidden and other.hidden)
-
-
-@dataclass(frozen=True)
-class SourceColumn:
-    """A column of the row source that keys depend on, with its public domain."""
-
-    sql: str
-    domain: Domain
 
 
 @dataclass(frozen=True)

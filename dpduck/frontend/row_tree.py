@@ -11,10 +11,9 @@ from sqlglot import exp
 from dpduck.domain import Domain
 from dpduck.frontend.join import ANTI, SEMI, PublicJoin
 from dpduck.frontend.names import TableName
-from dpduck.frontend.policy import Policy
+from dpduck.frontend.policy import Policy, PrivateTable
 from dpduck.frontend.private_relation import PrivateRelation
 from dpduck.frontend.public_facts import Column
-from dpduck.frontend.request import PrivateTable
 from dpduck.frontend.scope import Relation, Scope, base_column
 
 

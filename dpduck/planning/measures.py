@@ -17,7 +17,8 @@ from fractions import Fraction
 from itertools import product
 from math import log2
 
-from dpduck.frontend.request import Aggregate, Operand, SourceColumn
+from dpduck.frontend.policy import SourceColumn
+from dpduck.frontend.request import Aggregate, Operand
 from dpduck.trusted.noise import NoiseKind
 
 SHARES = 1 << 24

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.trusted.entropy import Entropy, LazyUniform, words64
-from dpduck.trusted.summary_law import Bounds
+from dpduck.trusted.exact_exponential import Bounds
 
 SLACK = 2.0**-40
 """More than what a caller's float may be off, and a uniform of 53 bits (2**-53)."""

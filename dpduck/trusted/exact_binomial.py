@@ -17,7 +17,7 @@ import numpy as np
 
 from dpduck.arrays import FloatArray
 from dpduck.trusted.entropy import Entropy, LazyUniform
-from dpduck.trusted.summary_law import Bounds
+from dpduck.trusted.exact_exponential import Bounds
 
 MOST_STEPS = 1 << 16
 """Weights on one side that are computed in floats."""

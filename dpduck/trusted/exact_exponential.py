@@ -91,3 +91,7 @@ class DiscreteLaw:
             weight = weight * ratio >> precision
             if self.quadratic:
                 ratio = ratio * bend >> precision
+
+
+Bounds = tuple[Fraction, Fraction]
+"""A real number between two rationals, none of them negative."""

@@ -14,13 +14,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpduck.trusted.exact_exponential import exp_minus
+from dpduck.trusted.exact_exponential import Bounds, exp_minus
 
 FARTHEST = 4096
 """Powers below exp(-FARTHEST) are only bounded from above."""
-
-Bounds = tuple[Fraction, Fraction]
-"""A real number between two rationals, none of them negative."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from dpduck.arrays import FloatArray, IntegerArray
 from dpduck.trusted.discrete_laplace import discrete_laplace
 from dpduck.trusted.entropy import Entropy, words64
 from dpduck.trusted.exact_bernoulli import equal_flips, flips
-from dpduck.trusted.exact_exponential import exp_minus
-from dpduck.trusted.summary_law import Bounds, SummaryLaw
+from dpduck.trusted.exact_exponential import Bounds, exp_minus
+from dpduck.trusted.summary_law import SummaryLaw
 
 
 def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
