@@ -65,13 +65,13 @@ demo: $(RUNTIME)
 
 # pytest fails by itself when it finds no test at all.
 test: $(DEVELOPMENT)
-	$(BIN)/python -m pytest -q -n $(JOBS) -m '$(DEFAULT)'
+	$(BIN)/python -m pytest -q -n $(JOBS) -m '$(DEFAULT)' --durations=10
 
 # Stations (tests/test_import_direction.py) and samplers that never see DuckDB need no second look under another version.
-PURE := workload strategies planning recovery summaries synthetic sparsequeries
+PURE := algebra planning
 SAMPLERS := block_sampler discrete_gaussian discrete_laplace entropy exact_binomial exact_choice exact_exponential \
-  noise_table summary_law summary_sampler zero_cells
-ONCE := $(PURE:%=--ignore=tests/%) $(SAMPLERS:%=--ignore=tests/trusted/test_%.py) --ignore=tests/test_papers.py
+  noise_table summary_law zero_cells
+ONCE := $(PURE:%=--ignore=tests/%) $(SAMPLERS:%=--ignore=tests/trusted/noise/test_%.py) --ignore=tests/test_papers.py
 
 test-duckdb2: $(DUCKDB2)
 	$(BIN2)/python -m pytest -q -n $(JOBS) -m '$(DEFAULT)' $(ONCE)

@@ -24,19 +24,18 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from dpduck.accounting import rho_of
-from dpduck.arrays import FloatArray, IntegerArray
+from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.direct import direct_sources
+from dpduck.planning.marginals.operators import padded
 from dpduck.planning.plan import Plan
-from dpduck.recovery.recover import recover
-from dpduck.strategies.fourier import padded
-from dpduck.trusted.discrete_gaussian import discrete_gaussian
-from dpduck.trusted.discrete_laplace import discrete_laplace
-from dpduck.trusted.entropy import operating_system_entropy
-from dpduck.trusted.noise import NoiseKind, noise_variance
+from dpduck.planning.recovery.recover import recover
+from dpduck.planning.variance import direct_sources
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.noise.integers import discrete_gaussian, discrete_laplace
+from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.trusted.operators import HadamardFactor
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.values.accounting import rho_of
+from dpduck.values.arrays import FloatArray, IntegerArray
 
 Marginal = tuple[int, ...]
 

@@ -22,11 +22,12 @@ from math import sqrt
 import numpy as np
 from _synthetic_data import measured_tables, relative_entropy, run_mwem, sets_of, variation
 
-from dpduck.accounting import rho_of
-from dpduck.synthetic import mwem, tables
-from dpduck.synthetic.mwem import Method, Pool
-from dpduck.synthetic.schedule import Schedule, rounds_of
-from dpduck.workload.families import Family
+from dpduck.algebra.hadamard import Family
+from dpduck.mechanisms.synthetic import distribution as tables
+from dpduck.mechanisms.synthetic import mwem
+from dpduck.mechanisms.synthetic.mwem import Method, Pool
+from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of
+from dpduck.values.accounting import rho_of
 
 WEIGHTS = {
     "cube": (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0),

@@ -11,23 +11,22 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.edges.interview import Interview
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.margin_tree import margin_tree
+from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
+from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.measure import Interview
+from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
+from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import noisy_queries
-from dpduck.recovery.recover import recover
-from dpduck.synthetic.distribution import Distribution
-from dpduck.synthetic.mwem import Method, Pool, synthesise
-from dpduck.synthetic.observations import Observation
-from dpduck.synthetic.schedule import Schedule
-from dpduck.synthetic.tables import fit_tables
+from dpduck.planning.recovery.recover import recover
 from dpduck.trusted.ask import Scan
-from dpduck.trusted.door import Door
-from dpduck.trusted.entropy import operating_system_entropy
-from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.measure import measure
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.margin_tree import margin_tree
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.private.door import Door
+from dpduck.trusted.private.hidden import ExactCounts
+from dpduck.trusted.private.measure import measure
 
 Members = tuple[int, ...]
 ADULT = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "salary")

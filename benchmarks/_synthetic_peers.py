@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from _synthetic_data import absolute_error, sets_of, variation
 
-from dpduck.synthetic.distribution import Component, Distribution
+from dpduck.mechanisms.synthetic.distribution import Component, Distribution
 
 HERE = Path(__file__).parent
 Table = np.ndarray

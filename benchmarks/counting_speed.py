@@ -28,10 +28,10 @@ from statistics import median
 import duckdb
 import numpy as np
 
-from dpduck.domain import ValueDomain
-from dpduck.trusted.contribution import Contribution
-from dpduck.trusted.counting import count_exactly
-from dpduck.trusted.counting_job import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.counting import count_exactly
+from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.values.domain import ValueDomain
 
 ROWS = 20_000_000
 UNITS = 5_000_000

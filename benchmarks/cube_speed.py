@@ -25,12 +25,12 @@ import numpy as np
 from counting_speed import SIZES, make_table
 
 import dpduck
+from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
-from dpduck.recovery.recover import recover
-from dpduck.trusted.discrete_gaussian import discrete_gaussian
-from dpduck.trusted.entropy import operating_system_entropy
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.planning.recovery.recover import recover
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.noise.integers import discrete_gaussian
+from dpduck.trusted.noise.law import NoiseKind
 
 NAMES = [f"u{column}" for column in range(8)]
 THREE_WAY = f"MARGINALS (3, {', '.join(NAMES)})"

@@ -20,11 +20,11 @@ import pyarrow as pa
 
 import dpduck
 from dpduck.server.audit import AuditFile
-from dpduck.server.flight_listener import FlightListener
+from dpduck.server.flight.listener import FlightListener
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.secrets_file import SecretsFile
+from dpduck.trusted.ledger.secrets import SecretsFile
 
 ROWS = 1_000_000
 BAR = 2_000_000  # rows a second

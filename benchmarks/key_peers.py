@@ -24,15 +24,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpduck.frontend.summary import Summary
-from dpduck.planning.discrete_tails import each_of, smallest_excess
-from dpduck.summaries.design import designed
-from dpduck.summaries.estimators import estimated, with_priorities
-from dpduck.trusted.discrete_laplace import discrete_laplace
-from dpduck.trusted.entropy import operating_system_entropy
-from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.noise import NoiseKind
-from dpduck.trusted.summary_sampler import SparseCounts, draw_summary
+from dpduck.frontend.select.summary import Summary
+from dpduck.mechanisms.summaries.plan import designed
+from dpduck.mechanisms.summaries.recover import estimated, with_priorities
+from dpduck.planning.tails import each_of, smallest_excess
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.noise.integers import discrete_laplace
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.private.cells import MixedRadix
+from dpduck.trusted.private.summaries import SparseCounts, draw_summary
 
 DOMAIN, KEYS, LARGEST = 10**9, 100_000, 200
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)

@@ -16,10 +16,10 @@ from math import sqrt
 from statistics import median
 from time import perf_counter
 
-from dpduck.accounting import rho_of, sigma2_of
-from dpduck.planning.discrete_tails import each_of, smallest_excess
-from dpduck.planning.joint_threshold import JointThreshold, calibrate_apart, calibrate_jointly
-from dpduck.trusted.noise import NoiseKind, noise_variance
+from dpduck.mechanisms.keys.describe import JointThreshold, calibrate_apart, calibrate_jointly
+from dpduck.planning.tails import each_of, smallest_excess
+from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.values.accounting import rho_of, sigma2_of
 
 DESIGN = {1: 4.229, 8: 11.96, 100: 42.29}
 PRICES = ((Fraction(1), Fraction(1, 10**6)), (Fraction(1, 10), Fraction(1, 10**9)), (Fraction(4), Fraction(1, 10**5)))

@@ -37,16 +37,22 @@ from _synthetic_data import (
     table_of,
 )
 
+from dpduck.algebra.hadamard import Family
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform
+from dpduck.mechanisms.synthetic.multiplicative import replayed
+from dpduck.mechanisms.synthetic.mwem import Method, Pool
+from dpduck.mechanisms.synthetic.plan import parities
+from dpduck.mechanisms.synthetic.schedule import (
+    SURVIVING,
+    Schedule,
+    mean_absolute,
+    predicted_error,
+    queries_rounds,
+    rounds_of,
+)
 from dpduck.planning.choose import plan_workload
-from dpduck.synthetic.distribution import Distribution, uniform
-from dpduck.synthetic.multiplicative import replayed
-from dpduck.synthetic.mwem import Method, Pool
-from dpduck.synthetic.schedule import SURVIVING, Schedule, mean_absolute, predicted_error, queries_rounds, rounds_of
-from dpduck.synthetic.tables import fit_tables
-from dpduck.synthetic.workloads import parities
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.families import Family
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.trusted.noise.law import NoiseKind
 
 TABLES = ("mildew", "rochdale", "czech")
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)

@@ -27,17 +27,16 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot
 
-from dpduck.frontend.summary import Summary
-from dpduck.summaries.consistency import places_of, with_parents
-from dpduck.summaries.design import designed
-from dpduck.summaries.estimators import EstimatedSummary, estimated, with_priorities
-from dpduck.summaries.moments import noise_variance
-from dpduck.trusted.entropy import operating_system_entropy
-from dpduck.trusted.exact_counts import ExactCounts
-from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.range_nodes import sparse_counts
-from dpduck.trusted.summary_sampler import SparseCounts, draw_summary
-from dpduck.workload.dyadic import Axis, node_sensitivity
+from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.frontend.select.summary import Summary
+from dpduck.mechanisms.summaries.moments import noise_variance
+from dpduck.mechanisms.summaries.plan import designed
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, places_of, with_parents, with_priorities
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.private.cells import MixedRadix
+from dpduck.trusted.private.hidden import ExactCounts
+from dpduck.trusted.private.range_nodes import sparse_counts
+from dpduck.trusted.private.summaries import SparseCounts, draw_summary
 
 CELLS = 1_000_000
 EPSILON = Fraction(1, 10)

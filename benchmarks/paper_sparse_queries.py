@@ -21,21 +21,20 @@ from math import log, sqrt
 
 import numpy as np
 
-from dpduck.accounting import rho_of, sigma2_of
-from dpduck.privacy import Charge
-from dpduck.sparsequeries.hypothesis import Hypothesis
-from dpduck.sparsequeries.projection_plan import INDEPENDENCE, plan_projection
-from dpduck.sparsequeries.session_plan import Declared, plan_session
+from dpduck.algebra.hashing import evaluate
+from dpduck.mechanisms.sparse.projection_plan import INDEPENDENCE, plan_projection
+from dpduck.mechanisms.sparse.session_plan import Declared, Hypothesis, plan_session
 from dpduck.trusted.ask import UNITS
-from dpduck.trusted.discrete_gaussian import discrete_gaussian
-from dpduck.trusted.entropy import operating_system_entropy
-from dpduck.trusted.key_counts import KeyCounts, KeyDigests
-from dpduck.trusted.lazy_histogram import open_histogram
-from dpduck.trusted.noise import Noise, NoiseKind
-from dpduck.trusted.projection import draw_coefficients, measure_projection
-from dpduck.trusted.session_gate import SessionGate, draw_thresholds
-from dpduck.workload.sign_hash import evaluate
-from tests.workload.sign_oracle import elements_of, signs
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.noise.integers import discrete_gaussian
+from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.trusted.private.answers import draw_coefficients, measure_projection
+from dpduck.trusted.private.histograms import open_histogram
+from dpduck.trusted.private.key_counts import KeyCounts, KeyDigests
+from dpduck.trusted.private.sessions import SessionGate, draw_thresholds
+from dpduck.values.accounting import rho_of, sigma2_of
+from dpduck.values.privacy import Charge
+from tests.algebra.sign_oracle import elements_of, signs
 
 ENTROPY = operating_system_entropy()
 KEYS, TOTAL, QUERIES, BETA, ROWS = 1000, 100_000, 200, 0.05, 4096

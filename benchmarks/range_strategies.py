@@ -14,9 +14,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from time import perf_counter
 
-from dpduck.planning.range_plan import plan_ranges
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.ranges import RangeWorkload, all_ranges, prefixes
+from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
+from dpduck.planning.ranges.plan import plan_ranges
+from dpduck.trusted.noise.law import NoiseKind
 
 WORKLOADS: tuple[tuple[str, Callable[[int], RangeWorkload], int], ...] = (
     ("all ranges 256", all_ranges, 256),

@@ -11,65 +11,66 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 CLAIM = {
     "the order of a release, prices, the door": (
-        "trusted/door trusted/ask trusted/operators trusted/noise trusted/key_delta trusted/answers trusted/draw "
-        "trusted/reader edges/releaser"
+        "trusted/private/door trusted/ask trusted/operators trusted/noise/law trusted/private/key_delta "
+        "trusted/private/answers trusted/noise/draw trusted/rows/reader mechanisms/release"
     ),
     "integers to counts": (
-        "trusted/counting_stage trusted/bounding_sql trusted/contribution trusted/contribution_sql "
-        "trusted/counting_job trusted/counting trusted/key_counting trusted/key_counts "
-        "trusted/exact_counts"
+        "trusted/private/counting_stage trusted/private/contributions trusted/private/contribution_sql "
+        "trusted/private/jobs trusted/private/counting trusted/private/key_counting "
+        "trusted/private/key_counts trusted/private/hidden"
     ),
-    "rows to integers, whatever one row does": "trusted/scan trusted/workers trusted/worker trusted/memory_limit",
+    "rows to integers, whatever one row does": (
+        "trusted/rows/scan trusted/rows/workers trusted/rows/worker trusted/rows/memory_limit"
+    ),
     "counts to noisy answers": (
-        "trusted/measure trusted/distinct trusted/publish_keys trusted/interrogation trusted/session_gate "
-        "trusted/lazy_histogram trusted/keyed_noise trusted/projection trusted/count_sketch trusted/summary_sampler "
-        "trusted/range_nodes edges/sessions "
-        "workload/families workload/dyadic workload/sign_hash"
+        "trusted/private/measure trusted/private/keys trusted/private/interrogation trusted/private/sessions "
+        "trusted/private/histograms trusted/private/sketches trusted/private/summaries "
+        "trusted/private/range_nodes mechanisms/sparse/ask algebra/hadamard algebra/dyadic algebra/hashing"
     ),
     "the ledger": (
-        "trusted/ledger trusted/ledger_chain trusted/ledger_schema trusted/ledger_values trusted/budget_rules "
-        "trusted/hash_chain privacy accounting"
+        "trusted/ledger/ledger trusted/ledger/table trusted/ledger/entries trusted/ledger/budgets "
+        "values/privacy values/accounting"
     ),
 }
 """What breaks the guarantee where it is wrong, apart from the noise and from what may run over a row."""
 
-COPIES = {"against restored and copied stores": "trusted/secrets_file trusted/outside_counters trusted/witness"}
+COPIES = {
+    "against restored and copied stores": ("trusted/ledger/secrets trusted/ledger/copies"),
+}
 NOISE = {
     "exact samplers, which see no data": (
-        "trusted/entropy trusted/discrete_laplace trusted/discrete_gaussian trusted/block_sampler trusted/noise_table "
-        "trusted/exact_exponential trusted/exact_bernoulli trusted/exact_binomial trusted/exact_choice "
-        "trusted/upgraded_counts trusted/summary_law trusted/zero_cells"
-    )
+        "trusted/noise/entropy trusted/noise/integers trusted/noise/blocks trusted/noise/table "
+        "trusted/noise/coins trusted/noise/binomial trusted/noise/choice trusted/noise/upgraded "
+        "trusted/noise/layers trusted/noise/zero_cells"
+    ),
 }
 ROWS = {
-    "which label a row has": "trusted/binning_sql trusted/range_bins",
-    "what the database evaluates, and what a worker": (
-        "trusted/rows trusted/row_program trusted/plain trusted/plain_plans trusted/try_results"
-    ),
-    "what may run over one row": "trusted/row_functions frontend/sparse_keys",
+    "which label a row has": ("trusted/rows/binning trusted/rows/bins"),
+    "what the database evaluates, and what a worker": ("trusted/rows/placed trusted/rows/program trusted/rows/plain"),
+    "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (
-        "frontend/row_source frontend/row_sql frontend/row_tree frontend/private_join frontend/private_relation "
-        "frontend/union_all frontend/per_unit frontend/row_parts frontend/unit_lookup"
+        "frontend/rows/source frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
+        "frontend/rows/relation frontend/rows/unions frontend/rows/per_unit frontend/rows/parts"
     ),
-    "facts that are taken for public": (
-        "edges/catalog edges/stored_tables edges/policy_changes edges/policy_store edges/counting_jobs"
-    ),
+    "facts that are taken for public": ("database/catalog owner/policies database/policies mechanisms/jobs"),
 }
 OTHERS = {
-    "shown to the owner alone": "trusted/owner_check",
+    "shown to the owner alone": ("database/check"),
     "a fault is a wrong answer": (
-        "trusted/mixed_radix frontend/analyse frontend/scope frontend/common_tables frontend/public_subqueries"
+        "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries"
     ),
-    "expressions: refuses early what trusted/row_functions refuses of the text that runs": (
-        "frontend/allowlist frontend/argument_rules frontend/plain_atoms frontend/binding frontend/computed_types "
-        "frontend/limits frontend/conditions edges/duckdb_tree"
+    "expressions: refuses early what trusted/rows/functions refuses of the text that runs": (
+        "frontend/rows/functions frontend/rows/plain_atoms frontend/select/binding frontend/text/limits "
+        "frontend/rows/expressions database/second_look"
     ),
-    "public tables: edges/catalog requires them public, trusted/counting_job and rows bound their copies": (
-        "frontend/join frontend/public_table"
+    "public tables: database/catalog requires them public, trusted/private/jobs and rows bound their copies": (
+        "frontend/rows/joins"
     ),
-    "prices and groups: the door refuses what costs more than is charged": "frontend/price frontend/private_keys",
-    "never sees a private row": "edges/sandbox",
-    "what reads rows finds built-in functions alone (trusted/reader)": "edges/shadows edges/roots",
+    "prices and groups: the door refuses what costs more than is charged": (
+        "frontend/select/price frontend/select/private_keys"
+    ),
+    "never sees a private row": ("database/sandbox"),
+    "what reads rows finds built-in functions alone (trusted/rows/reader)": ("database/shadows database/cursors"),
 }
 PARTS = {
     "the claim": CLAIM,
@@ -108,9 +109,9 @@ def sums() -> dict[str, int]:
 
 def imports_of_planning() -> list[str]:
     """Trusted files that import a station after their own."""
-    stations = ("planning", "recovery", "summaries", "synthetic", "sparsequeries", "edges", "server", "strategies")
+    stations = ("planning", "database", "mechanisms", "owner", "engine", "publish", "server", "commands")
     found = []
-    for path in sorted((PACKAGE / "trusted").glob("*.py")):
+    for path in sorted((PACKAGE / "trusted").rglob("*.py")):
         nodes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
         if any((node.module or "").split(".")[1:2] == [station] for node in nodes for station in stations):
             found.append(path.stem)

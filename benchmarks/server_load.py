@@ -25,14 +25,14 @@ from pathlib import Path
 import duckdb
 
 import dpduck
-from dpduck.edges.connection import verify_store
-from dpduck.edges.extensions import extension_file, load_extension
+from dpduck.engine.connection import verify_store
+from dpduck.publish.postgres import extension_file, load_extension
 from dpduck.server.audit import AuditFile
 from dpduck.server.house import House, open_house
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.quack import QuackListener
-from dpduck.trusted.secrets_file import SecretsFile
+from dpduck.trusted.ledger.secrets import SecretsFile
 
 SLOWER, GATE_MS, QUACK_RATIO = 3.0, 1.0, 1.3
 BIG = 1_000_000

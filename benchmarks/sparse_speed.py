@@ -28,13 +28,13 @@ import duckdb
 import numpy as np
 
 import dpduck
-from dpduck.frontend.summary import Summary
-from dpduck.summaries.design import designed
-from dpduck.summaries.estimators import estimated, with_priorities
-from dpduck.trusted.discrete_laplace import discrete_laplace
-from dpduck.trusted.entropy import operating_system_entropy
-from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.summary_sampler import SparseCounts, draw_summary
+from dpduck.frontend.select.summary import Summary
+from dpduck.mechanisms.summaries.plan import designed
+from dpduck.mechanisms.summaries.recover import estimated, with_priorities
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.noise.integers import discrete_laplace
+from dpduck.trusted.private.cells import MixedRadix
+from dpduck.trusted.private.summaries import SparseCounts, draw_summary
 
 DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 ROUNDS = 5

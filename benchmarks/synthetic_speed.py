@@ -29,11 +29,11 @@ import numpy as np
 from _synthetic_data import absolute_error, data_folder, run_cube, run_mwem, sets_of, table_of, variation
 from _synthetic_peers import print_mbi, python_of, smartnoise
 
-from dpduck.accounting import rho_of
-from dpduck.synthetic.distribution import Distribution
-from dpduck.synthetic.mwem import Method, Pool
-from dpduck.synthetic.schedule import Schedule, rounds_of
-from dpduck.workload.families import Family
+from dpduck.algebra.hadamard import Family
+from dpduck.mechanisms.synthetic.distribution import Distribution
+from dpduck.mechanisms.synthetic.mwem import Method, Pool
+from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of
+from dpduck.values.accounting import rho_of
 
 RHO = rho_of(Fraction(1), Fraction(1, 10**6))
 ROUNDS = 40

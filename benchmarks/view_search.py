@@ -22,13 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from dpduck.planning.hash_counter import HashCounter
-from dpduck.planning.search_clock import SearchClock
-from dpduck.planning.view_annealing import anneal_views
-from dpduck.planning.view_objective import ViewObjective
-from dpduck.planning.view_search import FoundViews, search_views
-from dpduck.workload.lattice import close_downward
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.algebra.lattice import MarginalWorkload, close_downward
+from dpduck.planning.views.annealing import anneal_views
+from dpduck.planning.views.objective import HashCounter, SearchClock, ViewObjective
+from dpduck.planning.views.search import FoundViews, search_views
 
 ADULT8 = (9, 16, 7, 15, 6, 5, 2, 2)
 BIN16 = (2,) * 16

@@ -1,7 +1,7 @@
 """dpduck: differential privacy inside DuckDB."""
 
-from dpduck.edges.connection import connect, load
-from dpduck.errors import BudgetRefusal, DpduckError, PermissionRefusal, Refusal, ReleaseFailed, StoreError
+from dpduck.engine.connection import connect, load
+from dpduck.values.errors import BudgetRefusal, DpduckError, PermissionRefusal, Refusal, ReleaseFailed, StoreError
 
 __all__ = [
     "BudgetRefusal",

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dpduck.trusted.workers import Worker, Workers
+import dpduck
+from dpduck.trusted.rows.workers import Worker, Workers
+from tests.support.clinics import Clinic, by
 
 SEARCHES = (
-    "dpduck.planning.search_clock",
-    "dpduck.planning.optimised_views_plan",
-    "dpduck.strategies.gaussian_ranges",
-    "dpduck.strategies.p_identity",
-    "dpduck.strategies.range_candidates",
+    "dpduck.planning.views.objective",
+    "dpduck.planning.views.plan",
+    "dpduck.planning.ranges.budgets",
+    "dpduck.planning.ranges.p_identity",
+    "dpduck.planning.ranges.candidates",
 )
 """Modules with searches that end after a number of steps, or earlier where their time is over."""
 
@@ -38,7 +42,7 @@ settings.load_profile("dpduck")
 @pytest.fixture(autouse=True)
 def warm_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """One pool of worker processes for all databases of a test run: each would start its own, a quarter of a second."""
-    for module in ("dpduck.edges.engine", "dpduck.trusted.scan"):
+    for module in ("dpduck.engine.engine", "dpduck.trusted.rows.scan"):
         monkeypatch.setattr(f"{module}.Workers", shared_workers)
 
 
@@ -88,3 +92,47 @@ def data_file(data_directory: Path) -> Callable[[str], Path]:
         return path
 
     return find
+
+
+@pytest.fixture(autouse=True)
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Witnesses of stores stay inside the test."""
+    directory = tmp_path / "state"
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(directory))
+    return directory
+
+
+@pytest.fixture
+def open_clinic(tmp_path: Path) -> Iterator[Callable[..., Clinic]]:
+    """Opens connections that are closed after the test."""
+    opened: list[duckdb.DuckDBPyConnection] = []
+
+    def open_one(database: str | Path = ":memory:", **options: Any) -> Clinic:
+        connection = dpduck.connect(database, **options)
+        opened.append(connection)
+        return Clinic(connection)
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def clinic(open_clinic: Callable[..., Clinic]) -> Clinic:
+    """A clinic in memory with its policy."""
+    made = open_clinic()
+    made.fill()
+    made.protect()
+    return made
+
+
+@pytest.fixture
+def clinic_file(open_clinic: Callable[..., Clinic], tmp_path: Path) -> Path:
+    """A closed database file with a policy and one release."""
+    path = tmp_path / "clinic.duckdb"
+    made = open_clinic(path)
+    made.fill()
+    made.protect()
+    made.dp(by("sex"))
+    made.con.close()
+    return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -10,6 +11,8 @@ PACKAGE = ROOT / "dpduck"
 SOURCES = sorted(path for folder in ("dpduck", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
+LARGEST_FOLDER = 20
+MOST_MODULES = 230
 
 
 def named(path: Path) -> str:
@@ -44,20 +47,29 @@ def test_the_limit_of_functions_is_counted() -> None:
     assert long_functions(method) == ["long"]
 
 
-def test_the_tree_is_two_levels_deep() -> None:
-    """A file of the product lies in dpduck/ or in one of its stations, no deeper; each station is a package."""
-    deep = [named(path) for path in PACKAGE.rglob("*.py") if len(path.relative_to(PACKAGE).parts) > 2]
+def test_the_tree_is_three_levels_deep() -> None:
+    """A file of the product lies in dpduck/, in one of its stations or in a folder of one, no deeper."""
+    deep = [named(path) for path in PACKAGE.rglob("*.py") if len(path.relative_to(PACKAGE).parts) > 3]
     assert deep == []
-    stations = {path.parent for path in PACKAGE.rglob("*.py")}
-    assert [named(station) for station in stations if not (station / "__init__.py").is_file()] == []
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert [named(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
+
+
+def test_folders_stay_small() -> None:
+    """No folder of the product has more than 20 files, and the product has no more modules than it had."""
+    modules = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    sizes = Counter(named(path.parent) for path in modules)
+    assert {folder: size for folder, size in sizes.items() if size > LARGEST_FOLDER} == {}
+    assert len(modules) <= MOST_MODULES
 
 
 def test_tests_mirror_the_product() -> None:
-    """Every station that has code has tests in the folder of the same name, and no folder of tests is an orphan."""
-    stations = {path.parent.name for path in PACKAGE.glob("*/*.py") if path.name != "__init__.py"}
-    tested = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}
-    assert stations - tested == set()
-    assert tested - {path.parent.name for path in PACKAGE.glob("*/__init__.py")} == set()
+    """Every station that has code has tests in the folder of the same name; folders of tests are folders of dpduck."""
+    stations = {path.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/**/*.py") if path.name != "__init__.py"}
+    tests = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
+    assert stations - {path.parts[0] for path in tests} == set()
+    folders = {str(path.parent) for path in tests if len(path.parts) > 1}
+    assert {folder for folder in folders if not (PACKAGE / folder / "__init__.py").is_file()} == set()
 
 
 def test_nothing_is_left_for_later() -> None:
@@ -69,13 +81,13 @@ def test_nothing_is_left_for_later() -> None:
     assert found == []
 
 
-READS_ITS_OWN_TABLES = ("ledger_schema.py", "secrets_file.py", "plain_plans.py", "worker.py", "row_functions.py")
+READS_ITS_OWN_TABLES = ("table.py", "secrets.py", "plain.py", "worker.py", "functions.py")
 """Trusted files that read the store, secrets or settings; and what has no database, or an empty one to parse with."""
 READS = {"execute", "executemany", "sql", "query", "table", "from_arrow", "fetchall", "fetchone", "fetchnumpy", "arrow"}
 ONLY_THE_DOOR = {
     *("count_exactly", "count_keys", "KeyStream", "publish_keys", "measure", "measure_distinct", "noisy_total"),
     *("draw", "draw_sketch", "draw_summary", "sparse_counts", "measure_projection", "open_histogram"),
-    *("counting", "key_counts", "answers", "distinct", "interrogation", "lazy_histogram", "projection", "count_sketch"),
+    *("counting", "key_counting", "key_counts", "answers", "interrogation", "histograms", "sketches", "summaries"),
     *("draw_thresholds", "Interrogation", "ExactCounts", "KeyCounts", "Exact", "discrete_laplace", "discrete_gaussian"),
 }
 """What counts rows or turns exact counts into numbers: nobody outside of trusted/ has it."""
@@ -99,7 +111,7 @@ def taken_from_trusted(source: str) -> set[str]:
 
 
 def test_one_reader_of_private_rows() -> None:
-    """Trusted code reads private rows through trusted/reader.py alone."""
+    """Trusted code reads private rows through trusted/rows/reader.py alone."""
     trusted = sorted((PACKAGE / "trusted").rglob("*.py"))
     found = {path.name: readings(path.read_text(encoding="utf-8")) for path in trusted}
     assert found.pop("reader.py") != []
@@ -119,6 +131,9 @@ def test_other_readings_are_found() -> None:
     """The checks check something."""
     assert readings("def f(cursor):\n    return cursor.execute('SELECT 1').fetchall()") == ["fetchall", "execute"]
     assert readings("def f(reader, cursor):\n    return reader.columns(cursor, 'SELECT 1', {})") == []
-    for line in ("from dpduck.trusted.counting import count_exactly", "import dpduck.trusted.counting as c"):
+    for line in (
+        "from dpduck.trusted.private.counting import count_exactly",
+        "import dpduck.trusted.private.counting as c",
+    ):
         assert taken_from_trusted(line) & ONLY_THE_DOOR
     assert taken_from_trusted("def f(counts):\n    return counts._exact_counts") == {"_exact_counts"}

@@ -10,19 +10,18 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
-VALUES = ("errors", "domain", "privacy", "accounting")
 STATIONS = (
-    *("frontend", "workload", "trusted", "strategies", "planning", "recovery"),
-    *("summaries", "synthetic", "sparsequeries", "edges", "server", "commands"),
+    *("values", "algebra", "frontend", "trusted", "planning", "database"),
+    *("mechanisms", "owner", "engine", "publish", "server", "commands"),
 )
-ORDER = dict.fromkeys(VALUES, 0) | {station: rank for rank, station in enumerate(STATIONS, start=1)}
-ORDER["__init__"] = ORDER["__main__"] = ORDER["edges"]
-PUBLIC_NUMBERS = ("strategies", "planning", "recovery")
+ORDER = {station: rank for rank, station in enumerate(STATIONS)}
+ORDER["__init__"] = ORDER["__main__"] = ORDER["engine"]
+PUBLIC_NUMBERS = ("planning",)
 """Stations that know of trusted code what an ask, its operators and its noise are, and nothing else of it."""
-SAYS_WHAT_LEAVES = ("dpduck.trusted.ask", "dpduck.trusted.noise", "dpduck.trusted.operators")
-ROWS_BOUNDARY = tuple(f"dpduck.frontend.{name}" for name in ("names", "policy", "row_parts", "unit_lookup"))
+SAYS_WHAT_LEAVES = ("dpduck.trusted.ask", "dpduck.trusted.noise.law", "dpduck.trusted.operators")
+ROWS_BOUNDARY = tuple(f"dpduck.frontend.{name}" for name in ("text.names", "rows.facts", "rows.parts"))
 """What trusted code reads of the frontend: frozen descriptions of rows."""
-SEES_DUCKDB = ("trusted", "edges", "server", "commands", "__init__", "__main__")
+SEES_DUCKDB = (*STATIONS[STATIONS.index("database") :], "trusted", "__init__", "__main__")
 
 
 def imported(tree: ast.Module, package: str) -> Iterator[str]:
@@ -50,12 +49,12 @@ def forbidden(station: str, name: str) -> bool:
             return not name.startswith(tuple(f"{module}." for module in SAYS_WHAT_LEAVES))
         if station == "trusted" and other == "frontend":
             return not name.startswith(tuple(f"{module}." for module in ROWS_BOUNDARY))
-        return ORDER.get(other, ORDER["edges"]) > ORDER[station]
+        return ORDER.get(other, ORDER["engine"]) > ORDER[station]
     if top in ("random", "an unknown module") or name.startswith("numpy.random"):
         return True
     if top.lstrip("_").startswith("duckdb"):
         return station not in SEES_DUCKDB
-    return station in VALUES and top != "numpy" and top not in sys.stdlib_module_names
+    return station == "values" and top != "numpy" and top not in sys.stdlib_module_names
 
 
 def violations(module: str, source: str, *, is_package: bool = False) -> list[str]:
@@ -82,29 +81,29 @@ def test_every_import_goes_with_the_data() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("dpduck.domain", "import scipy"),
-        ("dpduck.domain", "from dpduck.frontend.parse import parse"),
-        ("dpduck.domain", "from . import frontend"),
-        ("dpduck.frontend.parse", "import duckdb"),
-        ("dpduck.frontend.parse", "def parse():\n    from duckdb import connect"),
+        ("dpduck.values.domain", "import scipy"),
+        ("dpduck.values.domain", "from dpduck.frontend.statements.parse import parse"),
+        ("dpduck.values.domain", "from .. import frontend"),
+        ("dpduck.frontend.statements.parse", "import duckdb"),
+        ("dpduck.frontend.statements.parse", "def parse():\n    from duckdb import connect"),
         ("dpduck.planning.plan", "from dpduck.trusted import ledger"),
         ("dpduck.planning.plan", "from ..trusted.ledger import Ledger"),
         ("dpduck.planning.plan", "import dpduck"),
-        ("dpduck.recovery.solve", "from dpduck.trusted.measure import measure"),
-        ("dpduck.recovery.solve", "import _duckdb"),
-        ("dpduck.trusted.noise", "from dpduck.edges import server"),
-        ("dpduck.trusted.door", "from dpduck.planning.plan import Plan"),
-        ("dpduck.trusted.door", "from ..planning import plan"),
-        ("dpduck.trusted.door", "from dpduck.strategies.haar import haar"),
-        ("dpduck.trusted.door", "from dpduck.frontend.price import price"),
-        ("dpduck.planning.plan", "from dpduck.trusted.draw import draw"),
-        ("dpduck.planning.plan", "from dpduck.trusted.door import Door"),
-        ("dpduck.trusted.noise", "import random"),
-        ("dpduck.trusted.noise", "from numpy import random"),
-        ("dpduck.trusted.noise", "import numpy as np\nx = np.random.default_rng()"),
-        ("dpduck.workload.range", "import importlib\nimportlib.import_module('duckdb')"),
-        ("dpduck.workload.range", "name = 'x'\n__import__(name)"),
-        ("dpduck.edges.connection", "from dpduck.server import gate"),
+        ("dpduck.planning.recovery.solve", "from dpduck.trusted.private.measure import measure"),
+        ("dpduck.planning.recovery.solve", "import _duckdb"),
+        ("dpduck.trusted.noise.law", "from dpduck.engine import server"),
+        ("dpduck.trusted.private.door", "from dpduck.planning.plan import Plan"),
+        ("dpduck.trusted.private.door", "from ...planning import plan"),
+        ("dpduck.trusted.private.door", "from dpduck.planning.ranges.haar import haar"),
+        ("dpduck.trusted.private.door", "from dpduck.frontend.select.price import price"),
+        ("dpduck.planning.plan", "from dpduck.trusted.noise.draw import draw"),
+        ("dpduck.planning.plan", "from dpduck.trusted.private.door import Door"),
+        ("dpduck.trusted.noise.law", "import random"),
+        ("dpduck.trusted.noise.law", "from numpy import random"),
+        ("dpduck.trusted.noise.law", "import numpy as np\nx = np.random.default_rng()"),
+        ("dpduck.algebra.range", "import importlib\nimportlib.import_module('duckdb')"),
+        ("dpduck.algebra.range", "name = 'x'\n__import__(name)"),
+        ("dpduck.engine.connection", "from dpduck.server import gate"),
         ("dpduck.server.gate", "from dpduck.commands import demo"),
         ("dpduck.helpers", "import math"),
     ],
@@ -117,12 +116,12 @@ def test_a_violation_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("dpduck", "from dpduck.edges.connection import connect, load"),
-        ("dpduck.privacy", "import fractions\nimport numpy as np\nfrom dpduck.errors import Refusal"),
-        ("dpduck.trusted.scan", "import duckdb\nimport secrets\nfrom dpduck.workload.dyadic import Axis"),
-        ("dpduck.planning.plan", "from dpduck.trusted.ask import Ask\nfrom dpduck.trusted.noise import Noise"),
-        ("dpduck.recovery.solve", "import scipy\nfrom . import intervals\nfrom ..planning.plan import Plan"),
-        ("dpduck.edges.connection", "import duckdb\nfrom dpduck.trusted import ledger"),
+        ("dpduck", "from dpduck.engine.connection import connect, load"),
+        ("dpduck.values.privacy", "import fractions\nimport numpy as np\nfrom dpduck.values.errors import Refusal"),
+        ("dpduck.trusted.rows.scan", "import duckdb\nimport secrets\nfrom dpduck.algebra.dyadic import Axis"),
+        ("dpduck.planning.plan", "from dpduck.trusted.ask import Ask\nfrom dpduck.trusted.noise.law import Noise"),
+        ("dpduck.planning.recovery.solve", "import scipy\nfrom . import intervals\nfrom ..plan import Plan"),
+        ("dpduck.engine.connection", "import duckdb\nfrom dpduck.trusted import ledger"),
     ],
 )
 def test_what_is_allowed_passes(module: str, source: str) -> None:

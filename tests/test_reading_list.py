@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.reading_list import PACKAGE, PARTS, files_of, imports_of_planning, main, prices, sums
 
-CEILINGS = {"the claim": 5875, "copies": 410, "the noise library": 1200, "the rows boundary": 3900}
+CEILINGS = {"the claim": 5860, "copies": 410, "the noise library": 1200, "the rows boundary": 3930}
 """Above today's lines. The aims are 3,000 for the claim and 5,500 with the rows boundary (benchmarks/reading_list)."""
 
 
@@ -15,7 +15,11 @@ def test_every_trusted_file_is_in_one_part() -> None:
     listed = [name for groups in PARTS.values() for name in files_of(groups)]
     assert len(listed) == len(set(listed))
     assert [name for name in listed if not (PACKAGE / f"{name}.py").is_file()] == []
-    trusted = {f"trusted/{path.stem}" for path in (PACKAGE / "trusted").glob("*.py") if path.stem != "__init__"}
+    trusted = {
+        str(path.relative_to(PACKAGE).with_suffix(""))
+        for path in (PACKAGE / "trusted").rglob("*.py")
+        if path.stem != "__init__"
+    }
     assert trusted - set(listed) == set()
 
 
@@ -28,6 +32,6 @@ def test_the_list_does_not_grow(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_prices_are_computed_in_one_place() -> None:
-    """trusted/ask.py, from what trusted/noise.py says of one law for given norms."""
-    assert prices() == ["trusted/ask.py", "trusted/noise.py"]
+    """trusted/ask.py, from what trusted/noise/law.py says of one law for given norms."""
+    assert prices() == ["trusted/ask.py", "trusted/noise/law.py"]
     assert imports_of_planning() == []

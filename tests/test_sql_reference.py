@@ -7,11 +7,15 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.edges.analyst_macros import install_analyst_macros
-from dpduck.frontend import bigquery_forms, options, policy_parser, sparse_request, synthetic_options
-from dpduck.frontend.sparse_request import SparseOptions
-from dpduck.frontend.synthetic_options import SyntheticOptions
-from dpduck.trusted import row_functions
+from dpduck.engine.macros import install_analyst_macros
+from dpduck.frontend.select import options
+from dpduck.frontend.statements import policy as policy_parser
+from dpduck.frontend.statements import synthetic as synthetic_options
+from dpduck.frontend.statements.synthetic import SyntheticOptions
+from dpduck.frontend.text import friendly as bigquery_forms
+from dpduck.mechanisms.sparse import request as sparse_request
+from dpduck.mechanisms.sparse.request import SparseOptions
+from dpduck.trusted.rows import functions as row_functions
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("sql", "synthetic_data", "reference")}

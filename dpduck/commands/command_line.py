@@ -17,14 +17,14 @@ from dpduck.commands.demo import run_demo
 from dpduck.commands.errors import one_line_errors
 from dpduck.commands.principals import principal
 from dpduck.commands.serving import serve
-from dpduck.edges.connection import connect, verify_store
-from dpduck.edges.functions import MACROS
-from dpduck.edges.publish import publish
-from dpduck.edges.store import StoreFiles, store_files
-from dpduck.errors import Refusal
-from dpduck.frontend.names import quote_identifier
+from dpduck.database.store import StoreFiles, store_files
+from dpduck.engine.connection import connect, verify_store
+from dpduck.engine.functions import MACROS
+from dpduck.frontend.text.names import quote_identifier
+from dpduck.publish.publish import publish
 from dpduck.server.owner_door import Owner, owner_of_server
 from dpduck.server.runner_process import create_table
+from dpduck.values.errors import Refusal
 
 MOST_SHOWN = 80
 """Characters of a statement that a box of the ledger shows."""

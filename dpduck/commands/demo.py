@@ -7,8 +7,8 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.edges.connection import connect
-from dpduck.errors import Refusal
+from dpduck.engine.connection import connect
+from dpduck.values.errors import Refusal
 
 MARK = "made_by_dpduck_demo"
 VISITS, PATIENTS = 1_000_000, 200_000

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 import duckdb
 
-from dpduck.errors import DpduckError
+from dpduck.values.errors import DpduckError
 
 
 @contextmanager

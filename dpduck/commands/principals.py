@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import duckdb
 
 from dpduck.commands.arguments import DATABASE, STORE
 from dpduck.commands.errors import one_line_errors
-from dpduck.commands.known_tables import require_policies
-from dpduck.edges.store import store_files
-from dpduck.errors import StoreError
+from dpduck.database.store import store_files
+from dpduck.frontend.text.names import fold
 from dpduck.server.principals import PrincipalBook, parse_share, parse_until
-from dpduck.trusted.secrets_file import SecretsFile
+from dpduck.trusted.ledger.secrets import SecretsFile
+from dpduck.values.errors import Refusal, StoreError
 
 
 @click.group()
@@ -68,3 +70,29 @@ def _book(database: Path, store: Path | None) -> PrincipalBook:
     if files.secrets is None or not files.secrets.exists():
         raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
     return PrincipalBook(SecretsFile.open(files.secrets, create=False))
+
+
+# Whether names that an owner types are tables with a policy.
+
+
+def require_policies(store: Path | None, names: Sequence[str]) -> None:
+    """Refuses a name of no private table; what a store that is open elsewhere holds is not known, and is not asked."""
+    known = _private_tables(store)
+    for name in names:
+        wanted = fold(name).split(".")
+        if known is not None and not any(parts[-len(wanted) :] == wanted for parts in known):
+            shown = ", ".join(parts[-1] for parts in known) or "none yet"
+            raise Refusal(
+                f"there is no policy on {name[:80]!r}", accepted=f"names with commas between them, of {shown}"
+            )
+
+
+def _private_tables(store: Path | None) -> list[list[str]] | None:
+    try:
+        with duckdb.connect(str(store), read_only=True) as found:
+            rows = found.execute(
+                "SELECT lower(table_name) FROM dpduck.policies GROUP BY 1 HAVING arg_max(active, revision) ORDER BY 1"
+            ).fetchall()
+    except duckdb.Error:
+        return None
+    return [[part.strip('"') for part in str(name).split(".")] for (name,) in rows]

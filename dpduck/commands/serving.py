@@ -16,17 +16,17 @@ import click
 
 from dpduck.commands.arguments import DATABASE, STORE
 from dpduck.commands.errors import one_line_errors
-from dpduck.edges.store import store_files
-from dpduck.errors import DpduckError, Refusal, StoreError
+from dpduck.database.store import store_files
 from dpduck.server.audit import Audit, AuditFile
-from dpduck.server.flight_listener import FlightListener, Tls
+from dpduck.server.flight.listener import FlightListener, Tls
 from dpduck.server.house import House, open_house
 from dpduck.server.limits import SWITCH_SECONDS, Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
 from dpduck.server.time_grid import FLOOR
 from dpduck.server.vault import SECONDS
 from dpduck.server.vault_client import Keeping
-from dpduck.trusted.memory_limit import limit_memory
+from dpduck.trusted.rows.memory_limit import limit_memory
+from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 DEFAULT, QUOTA = Limits(), Quota()
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)

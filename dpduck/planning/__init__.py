@@ -1,1 +1,1 @@
-"""Budgets, predicted variances and the choice of a strategy, from public facts alone."""
+"""Budgets, predicted variances, the choice of a strategy, recovery: from public numbers alone."""

@@ -13,10 +13,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpduck.arrays import FloatArray
-from dpduck.errors import InternalError
-from dpduck.planning.measurement_list import Spreads
-from dpduck.trusted.noise import NoiseKind
+from dpduck.planning.plan import Spreads
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import InternalError
 
 WASTE = 9e-10
 """Largest relative amount by which a rounded spread exceeds its optimum."""

@@ -9,19 +9,14 @@ from functools import cached_property
 from math import prod
 from time import perf_counter
 
-from dpduck.errors import Refusal
-from dpduck.planning.clustering_plan import plan_clustering
-from dpduck.planning.fourier_plan import plan_fourier
-from dpduck.planning.identity_plan import plan_identity
-from dpduck.planning.marginals_plan import plan_marginals
-from dpduck.planning.optimised_views_plan import plan_optimised_views
+from dpduck.algebra.lattice import MOST_STEPS, Lattice, MarginalWorkload, close_downward, closure_steps
+from dpduck.planning.marginals.clustering import MOST_MARGINALS, plan_clustering
+from dpduck.planning.marginals.operators import base_attributes
+from dpduck.planning.marginals.planners import plan_fourier, plan_identity, plan_marginals, plan_residual
 from dpduck.planning.plan import CONSISTENCIES, Plan
-from dpduck.planning.residual_plan import plan_residual
-from dpduck.strategies.clustering import MOST_MARGINALS
-from dpduck.strategies.identity import base_attributes
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.lattice import MOST_STEPS, Lattice, close_downward, closure_steps
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.planning.views.plan import plan_optimised_views
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.errors import Refusal
 
 MOST_CELLS = 100_000_000
 """The identity strategy measures at most this many cells."""

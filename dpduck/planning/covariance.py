@@ -16,15 +16,13 @@ from math import prod
 
 import numpy as np
 
-from dpduck.arrays import FloatArray
-from dpduck.planning.direct import direct_sources
-from dpduck.planning.fourier_plan import coefficient_variances, padded_lattice
-from dpduck.planning.marginal_variance import component_precisions, component_variances
-from dpduck.planning.measurement_list import measured_kinds
-from dpduck.planning.plan import Plan
-from dpduck.trusted.noise import noise_variance
+from dpduck.algebra.lattice import Lattice, close_downward
+from dpduck.planning.marginals.planners import coefficient_variances, padded_lattice
+from dpduck.planning.plan import Plan, measured_kinds
+from dpduck.planning.variance import component_precisions, component_variances, direct_sources
+from dpduck.trusted.noise.law import noise_variance
 from dpduck.trusted.operators import HadamardFactor, IdentityFactor
-from dpduck.workload.lattice import Lattice, close_downward
+from dpduck.values.arrays import FloatArray
 
 Members = tuple[int, ...]
 

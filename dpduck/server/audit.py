@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from dpduck.errors import StoreError
+from dpduck.values.errors import StoreError
 
 MOST_TEXT, MOST_REFUSED = 10_000, 500
 """Characters of a statement that was answered, and of one that was refused."""

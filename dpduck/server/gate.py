@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from dpduck.errors import DpduckError, Refusal, StoreError
-from dpduck.frontend.names import fold
+from dpduck.frontend.text.names import fold
 from dpduck.server.audit import Audit
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Limits
@@ -21,6 +20,7 @@ from dpduck.server.sizes import NOTHING
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
 from dpduck.server.window import Window, answer_name
+from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
 FREE = frozenset(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.edges.store import store_files
-from dpduck.errors import StoreError
+from dpduck.database.store import store_files
 from dpduck.server.audit import Audit
 from dpduck.server.gate import Gate
 from dpduck.server.limits import Limits
@@ -17,6 +16,7 @@ from dpduck.server.principals import PrincipalBook, WatchedSecrets
 from dpduck.server.vault import Vault
 from dpduck.server.vault_client import Keeping, VaultProcess
 from dpduck.server.window import Window
+from dpduck.values.errors import StoreError
 
 Prepare = Callable[[duckdb.DuckDBPyConnection], None]
 

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpduck.edges.functions import MACROS, SEVERAL_ARGUMENTS
-from dpduck.errors import PermissionRefusal, Refusal
-from dpduck.frontend.names import fold
+from dpduck.engine.functions import MACROS, SEVERAL_ARGUMENTS
+from dpduck.frontend.text.names import fold
 from dpduck.server import allowed
+from dpduck.server.allowed import children_of, dicts_in, path_of
 from dpduck.server.syntax import Syntax, Tree
-from dpduck.server.trees import children_of, dicts_in, path_of
+from dpduck.values.errors import PermissionRefusal, Refusal
 
 ANSWERS, LISTING, PRIVATE, OWN = "answers", "listing", "private", "memory"
 """Databases of the window: answers of dp functions, views of the catalog; and two names for its own tables."""
@@ -34,7 +34,7 @@ _LESSER = allowed.MODIFIERS | allowed.TYPES
 
 @dataclass(frozen=True)
 class Call:
-    """A dp function with its arguments. action, argument: as dpduck.edges.functions takes them.
+    """A dp function with its arguments. action, argument: as dpduck.engine.functions takes them.
 
     mark: the name that stands for its answer's table in the SQL.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dpduck.errors import Refusal
+from dpduck.values.errors import Refusal
 
 SWITCH_SECONDS = 0.0005
 """After which a thread lets another one have the interpreter: whoever comes back from one of the many calls of DuckDB

@@ -19,14 +19,14 @@ from typing import Any
 
 import duckdb
 
-from dpduck.edges.functions import UNEXPECTED
-from dpduck.edges.store import StoreFiles
-from dpduck.errors import DpduckError, StoreError
-from dpduck.frontend.names import quote_identifier, quote_text
-from dpduck.server.pipe import rows_from, rows_message
+from dpduck.database.store import StoreFiles
+from dpduck.engine.functions import UNEXPECTED
+from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.server.runner_process import Message, create_table, packed, unpacked
 from dpduck.server.vault import LocalVault, Rows
-from dpduck.trusted.witness import state_directory
+from dpduck.server.vault_client import rows_from, rows_message
+from dpduck.trusted.ledger.copies import state_directory
+from dpduck.values.errors import DpduckError, StoreError
 
 LONGEST = 100
 """Bytes that the name of a socket may have, on every system."""

@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dpduck.errors import Refusal
+from dpduck.values.errors import Refusal
 
 HALF_LIFE = 10.0
 """Seconds after which half of what somebody worked is forgotten."""

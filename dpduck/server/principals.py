@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from dpduck.edges.asker import Asker
-from dpduck.errors import PermissionRefusal, Refusal, StoreError
-from dpduck.trusted.secrets_file import Secrets, SecretsFile
+from dpduck.database.cursors import Asker
+from dpduck.trusted.ledger.secrets import Secrets, SecretsFile
+from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 
 RECORD = "principals"
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_.-]{0,63}")

@@ -21,15 +21,15 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import BOOLEAN, VARCHAR
 
-from dpduck.edges.extensions import load_extension
-from dpduck.edges.functions import raising_sql
-from dpduck.errors import DpduckError, PermissionRefusal, Refusal, StoreError
-from dpduck.frontend.names import quote_text
+from dpduck.engine.functions import raising_sql
+from dpduck.frontend.text.names import quote_text
+from dpduck.publish.postgres import load_extension
 from dpduck.server.audit import Audit
 from dpduck.server.gate import UNEXPECTED, Gate
 from dpduck.server.limits import Limits
 from dpduck.server.principals import Principal, PrincipalBook
 from dpduck.server.window import Window
+from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal, StoreError
 
 AUTHENTICATE, AUTHORIZE = "dpduck_authenticate", "dpduck_authorize"
 EXTENSIONS = ("httpfs", "quack")

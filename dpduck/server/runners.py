@@ -18,15 +18,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpduck.edges.analyst_macros import macros_sql
-from dpduck.edges.shipped_macros import shipped_texts
-from dpduck.errors import Refusal
+from dpduck.engine.macros import macros_sql, shipped_texts
 from dpduck.server import runner_process
 from dpduck.server.limits import Limits
 from dpduck.server.places import PROMPT, GivenUp, Places, never
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import Rows
-from dpduck.trusted.memory_limit import limit_memory
+from dpduck.trusted.rows.memory_limit import limit_memory
+from dpduck.values.errors import Refusal
 
 GRACE = 1.0
 """Seconds in which a runner whose time is over may still say so; then it is killed."""

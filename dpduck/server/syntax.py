@@ -11,8 +11,8 @@ from typing import Any
 
 import duckdb
 
-from dpduck.errors import Position, Refusal
-from dpduck.frontend.limits import position_in
+from dpduck.frontend.text.limits import position_in
+from dpduck.values.errors import Position, Refusal
 
 Tree = dict[str, Any]
 ONE_SELECT = "one SELECT over private views, dp('..') and its kin"

@@ -14,21 +14,21 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-from dpduck.edges.connection import load
-from dpduck.edges.functions import OWNER, UNEXPECTED, called, engine_of
-from dpduck.edges.published_views import LEDGER_ENTRY
-from dpduck.edges.release_store import BEFORE_STORING
-from dpduck.edges.releaser import WAITING
-from dpduck.edges.store import STORE_NAME, store_files
-from dpduck.errors import DpduckError, InternalError, Refusal, StoreError
-from dpduck.frontend.names import quote_identifier
+from dpduck.database.releases import BEFORE_STORING
+from dpduck.database.store import STORE_NAME, store_files
+from dpduck.engine.connection import load
+from dpduck.engine.functions import OWNER, UNEXPECTED, called, engine_of
+from dpduck.frontend.text.names import quote_identifier
+from dpduck.mechanisms.release import WAITING
+from dpduck.publish.views import LEDGER_ENTRY
 from dpduck.server.limits import Quota
 from dpduck.server.places import Places
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.time_grid import TimeGrid
-from dpduck.trusted.door import PAID
-from dpduck.trusted.secrets_file import SecretsFile
+from dpduck.trusted.ledger.secrets import SecretsFile
+from dpduck.trusted.private.door import PAID
+from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
 
 CHARGED = "charge returns"
 MOST_KEYS = 1_000

@@ -19,12 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpduck.errors import Refusal, StoreError
 from dpduck.server.limits import Quota
-from dpduck.server.pipe import reply_from, rows_from
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.time_grid import FLOOR
 from dpduck.server.vault import SECONDS, Reply, Rows
+from dpduck.values.errors import Refusal, StoreError
 
 ENDED = "the vault's process ended; accepted: the same statement again, which pays once at most"
 _PATIENCE = 60.0
@@ -179,3 +178,23 @@ class VaultProcess:
             waiting.clear()
         for future in left:
             future.set_exception(_Ended(ENDED))
+
+
+# What messages between the window and the vault say; how they are written: see runner_process. None is ever
+# run.
+
+
+def rows_message(rows: Rows) -> Message:
+    """All of a Rows but its table."""
+    return {"columns": rows.columns, "comment": rows.comment, "comments": rows.comments}
+
+
+def rows_from(message: Message, table: pa.Table | None) -> Rows:
+    """What rows_message and its table were."""
+    columns = tuple((str(name), str(kind)) for name, kind in message["columns"])
+    return Rows(columns, table, message["comment"], tuple(message["comments"]))
+
+
+def reply_from(message: Message) -> Reply:
+    """A Reply from its fields."""
+    return Reply(message["key"], message["charged"], message["refused"])

@@ -19,16 +19,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpduck.edges.functions import UNEXPECTED
-from dpduck.edges.store import store_files
-from dpduck.errors import DpduckError, StoreError
+from dpduck.database.store import store_files
+from dpduck.engine.functions import UNEXPECTED
 from dpduck.server.limits import SWITCH_SECONDS, Quota
 from dpduck.server.owner_door import OwnerDoor, door_path
-from dpduck.server.pipe import rows_message
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault, Vault
-from dpduck.trusted.memory_limit import limit_memory
+from dpduck.server.vault_client import rows_message
+from dpduck.trusted.rows.memory_limit import limit_memory
+from dpduck.values.errors import DpduckError, StoreError
 
 KINDNESS = 5
 """How far releases stand back behind readers for the processor, in steps of nice."""

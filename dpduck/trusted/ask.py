@@ -17,18 +17,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpduck.accounting import rho_of_pure
-from dpduck.arrays import IntegerArray
-from dpduck.errors import InternalError
-from dpduck.privacy import ZERO, Charge
-from dpduck.trusted.count_sketch import SketchHashes
-from dpduck.trusted.key_delta import key_delta
-from dpduck.trusted.mixed_radix import MixedRadix
-from dpduck.trusted.noise import Noise, NoiseKind
+from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.algebra.hadamard import Family
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import IdentityFactor, KroneckerQuery, Norms
-from dpduck.trusted.summary_sampler import NoisySummary
-from dpduck.workload.dyadic import Axis, node_sensitivity
-from dpduck.workload.families import Family
+from dpduck.trusted.private.cells import MixedRadix
+from dpduck.trusted.private.key_delta import key_delta
+from dpduck.trusted.private.sketches import SketchHashes
+from dpduck.trusted.private.summaries import NoisySummary
+from dpduck.values.accounting import rho_of_pure
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
+from dpduck.values.privacy import ZERO, Charge
 
 Answer = TypeVar("Answer")
 

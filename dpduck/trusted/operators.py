@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpduck.arrays import IntegerArray
+from dpduck.values.arrays import IntegerArray
 
 Scalar = TypeVar("Scalar", np.int64, np.float64)
 Norms = tuple[int, int, int]  # L1, squared L2, and the largest change of one entry

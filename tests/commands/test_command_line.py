@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from dpduck.commands import serving
 from dpduck.commands.command_line import main
-from dpduck.errors import StoreError
+from dpduck.values.errors import StoreError
 
 COUNT = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) sex, count(*) AS n FROM visits GROUP BY sex ORDER BY sex"

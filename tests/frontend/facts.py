@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import duckdb
 
-from dpduck.edges.catalog import Catalog
-from dpduck.edges.policy_store import PolicyStore
-from dpduck.frontend.analyse import Analysis, analyse
-from dpduck.frontend.parse import parse_statement
-from dpduck.frontend.request import Request
-from dpduck.frontend.statements import Ask
+from dpduck.database.catalog import Catalog
+from dpduck.database.policies import PolicyStore
+from dpduck.frontend.select.analyse import Analysis, analyse
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.statements.parse import parse_statement
 
 
 def analysed(connection: duckdb.DuckDBPyConnection, text: str) -> Analysis | None:

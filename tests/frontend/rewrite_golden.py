@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import groupby
 from unittest.mock import patch
 
-from dpduck.edges import engine
-from dpduck.frontend.analyse import Analysis, analyse
-from dpduck.frontend.public_facts import PublicFacts
-from dpduck.frontend.statements import Ask
+from dpduck.engine import engine
+from dpduck.frontend.rows.facts import PublicFacts
+from dpduck.frontend.select.analyse import Analysis, analyse
+from dpduck.frontend.statements.kinds import Ask
 from tests.frontend.clinic import ask, open_clinic, told, without_duckdb
 from tests.frontend.full_clinic import open_full_clinic
 from tests.frontend.golden_files import FOLDER, Golden, read_golden

@@ -11,13 +11,13 @@ import pytest
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpduck.edges.duckdb_tree import check_tree
-from dpduck.errors import Refusal
-from dpduck.frontend.allowlist import check_row_local
-from dpduck.frontend.conditions import sql_of
-from dpduck.frontend.dialect import PrivateDuckDB
-from dpduck.frontend.row_costs import MAX_GROWTH, check_size
-from dpduck.trusted.row_functions import FUNCTIONS
+from dpduck.database.second_look import check_tree
+from dpduck.frontend.rows.costs import MAX_GROWTH, check_size
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.functions import check_row_local
+from dpduck.frontend.text.dialect import PrivateDuckDB
+from dpduck.trusted.rows.functions import FUNCTIONS
+from dpduck.values.errors import Refusal
 
 ARGUMENTS = ("", "a", "a, b", "a, b, c", "a, b, c, d", "'x', a", "a, 'x'", "a, 'x', 'y'", "'month', a, b")
 ACCEPTED = """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpduck.domain import Domain, RangeDomain, ValueDomain
-from dpduck.edges.sandbox import Sandbox
-from dpduck.frontend.bin_probes import misplaces, probed
-from dpduck.frontend.public_facts import ImageInput
+from dpduck.database.sandbox import Sandbox
+from dpduck.frontend.rows.facts import ImageInput
+from dpduck.frontend.select.keys import misplaces, probed
+from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 
 WEEKS = tuple(f"2024-01-{day:02d}" for day in range(1, 30, 7))
 AGES = RangeDomain("INTEGER", tuple(map(str, range(0, 100, 5))), "100", "5", "", 1, with_null=True)

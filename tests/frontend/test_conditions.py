@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpduck.errors import Refusal
-from dpduck.frontend.allowlist import check_row_local
-from dpduck.frontend.argument_rules import temporal_arguments
-from dpduck.frontend.conditions import safe_sql, sql_of
-from dpduck.frontend.dialect import PrivateDuckDB
-from dpduck.trusted.contribution import Contribution
-from dpduck.trusted.counting import count_exactly
-from dpduck.trusted.counting_job import CountingJob
+from dpduck.frontend.rows.expressions import safe_sql, sql_of
+from dpduck.frontend.rows.functions import check_row_local, temporal_arguments
+from dpduck.frontend.text.dialect import PrivateDuckDB
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.counting import count_exactly
+from dpduck.trusted.private.jobs import CountingJob
+from dpduck.values.errors import Refusal
 from tests.frontend.nasty_rows import TYPES, Writer, create
 
 COLUMN_TYPES = {f'"r0"."{name}"': type_name for name, type_name in TYPES.items()}

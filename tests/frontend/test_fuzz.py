@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpduck.errors import Refusal
-from dpduck.frontend.analyse import Analysis
-from dpduck.frontend.parse import parse_statement
-from dpduck.frontend.released_columns import HOLE
-from dpduck.trusted.row_functions import FUNCTIONS
+from dpduck.frontend.select.analyse import Analysis
+from dpduck.frontend.statements.parse import parse_statement
+from dpduck.frontend.text.names import HOLE
+from dpduck.trusted.rows.functions import FUNCTIONS
+from dpduck.values.errors import Refusal
 from tests.frontend.facts import analysed
 from tests.frontend.full_clinic import open_full_clinic
 from tests.frontend.golden_files import read_golden

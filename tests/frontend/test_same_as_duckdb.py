@@ -8,10 +8,10 @@ import duckdb
 import pytest
 from sqlglot import parse_one
 
-from dpduck.edges import engine
-from dpduck.frontend.analyse import Analysis, analyse
-from dpduck.frontend.public_facts import PublicFacts
-from dpduck.frontend.statements import Ask
+from dpduck.engine import engine
+from dpduck.frontend.rows.facts import PublicFacts
+from dpduck.frontend.select.analyse import Analysis, analyse
+from dpduck.frontend.statements.kinds import Ask
 from tests.frontend.clinic import ask
 from tests.frontend.full_clinic import open_full_clinic, plain, rows_of
 from tests.frontend.golden_files import Golden, read_golden

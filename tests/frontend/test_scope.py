@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from dpduck.errors import Refusal
-from dpduck.frontend.conditions import sql_of
-from dpduck.frontend.dialect import PrivateDuckDB
-from dpduck.frontend.scope import MAX_SUBSTITUTED, Relation, Scope, base_column, resolve
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.scope import MAX_SUBSTITUTED, Relation, Scope, base_column, resolve
+from dpduck.frontend.text.dialect import PrivateDuckDB
+from dpduck.values.errors import Refusal
 
 
 def columns(alias: str, *names: str) -> tuple[tuple[str, exp.Expr], ...]:

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from dpduck.frontend.conditions import sql_of
-from dpduck.frontend.parse import parse_expression
-from dpduck.frontend.policy import Clamp
-from dpduck.frontend.value_grid import LARGEST_INTEGER, Grid, union
-from dpduck.frontend.value_ranges import grid_of, with_clamped_columns
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.facts import Clamp
+from dpduck.frontend.select.value_ranges import LARGEST_INTEGER, Grid, grid_of, union, with_clamped_columns
+from dpduck.frontend.statements.parse import parse_expression
 
 CLAMPS = {"a": Clamp("a", "-5", "10", "1"), "b": Clamp("b", "0", "2", "0.25"), "c": Clamp("c", "0.5", "4.5", "1")}
 EXPRESSIONS = (

@@ -20,8 +20,6 @@ from fractions import Fraction
 import numpy as np
 from scipy.optimize import minimize
 
-from dpduck.arrays import FloatArray, IntegerArray
-from dpduck.errors import InternalError
 from dpduck.planning.budgets import (
     GUARD_BITS,
     LEAST_WEIGHT,
@@ -31,9 +29,11 @@ from dpduck.planning.budgets import (
     safe_spreads,
     simplest_between,
 )
-from dpduck.planning.measurement_list import Spreads
-from dpduck.strategies.grouping import greedy_groups
-from dpduck.trusted.noise import NoiseKind
+from dpduck.planning.plan import Spreads
+from dpduck.planning.ranges.matrix import greedy_groups
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.errors import InternalError
 
 GAP = 1e-8
 """Relative distance from the optimum that is good enough."""

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from dpduck.errors import InternalError
 from dpduck.planning.budgets import fits, optimal_spreads, safe_spreads, simplest_between, uniform_spreads
-from dpduck.planning.measurement_list import Spreads
-from dpduck.trusted.noise import NoiseKind, noise_variance
+from dpduck.planning.plan import Spreads
+from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.values.errors import InternalError
 from tests.planning.convex_budgets import program, row_spreads
 
 NOISES = list(NoiseKind)

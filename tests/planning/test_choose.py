@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.errors import Refusal
+from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import MOST_PROGRAM_CELLS, plan_workload
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.errors import Refusal
 
 PAPER = MarginalWorkload((2, 2, 2), ((0,), (0, 1)), (1.0, 1.0))
 EPSILON = Fraction(1, 1000)

@@ -6,9 +6,9 @@ from math import comb, prod
 
 import pytest
 
+from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.trusted.noise.law import NoiseKind
 
 ADULT8 = (9, 16, 7, 15, 6, 5, 2, 2)
 BIN16 = (2,) * 16

@@ -12,14 +12,8 @@ from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from dpduck.arrays import FloatArray
-from dpduck.planning.joint_threshold import (
-    calibrate_apart,
-    calibrate_jointly,
-    curve,
-    joint_delta,
-    within,
-)
+from dpduck.mechanisms.keys.describe import calibrate_apart, calibrate_jointly, curve, joint_delta, within
+from dpduck.values.arrays import FloatArray
 
 ONE, MILLIONTH = Fraction(1), Fraction(1, 10**6)
 TABLE = {1: (4.229, 20.10), 8: (11.96, 61.69), 100: (42.29, 237.3)}

@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.accounting import rho_of
-from dpduck.planning.discrete_tails import any_of, each_of, gaussian_tails, smallest_excess, survival, tail
-from dpduck.planning.joint_threshold import joint_delta
-from dpduck.planning.key_selection import plan_keys, queries
-from dpduck.recovery.noise_quantiles import discrete_gaussian_tail, discrete_laplace_tail
+from dpduck.mechanisms.keys.describe import joint_delta
+from dpduck.mechanisms.keys.plan import plan_keys, queries
+from dpduck.planning.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail
+from dpduck.planning.tails import any_of, each_of, gaussian_tails, smallest_excess, survival, tail
 from dpduck.trusted.ask import GroupBounds
-from dpduck.trusted.noise import NoiseKind
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.accounting import rho_of
 
 GAUSSIAN, LAPLACE = NoiseKind.GAUSSIAN, NoiseKind.LAPLACE
 UNITS = GroupBounds(8, 1, 8, 20)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpduck.frontend.request import Aggregate, Operand
-from dpduck.planning.measures import Measures, choose_measures, linear_weights, shares_of
-from dpduck.trusted.contribution import Contribution
-from dpduck.trusted.noise import NoiseKind
+from dpduck.frontend.select.request import Aggregate, Operand
+from dpduck.mechanisms.cubes.measures import Measures, choose_measures, linear_weights, shares_of
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.private.contributions import Contribution
 
 CHARGE = Operand("charge", Fraction(0), Fraction(1000), Fraction(1, 100))
 SIGNED = Operand("balance", Fraction(-50), Fraction(100), Fraction(1))

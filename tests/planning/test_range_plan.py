@@ -8,13 +8,12 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from dpduck.errors import Refusal
+from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes, total
 from dpduck.planning.plan import Measurement
-from dpduck.planning.product_plan import plan_product
-from dpduck.planning.range_plan import RangePlan, plan_matrix, plan_ranges
-from dpduck.strategies.range_strategy import matrix_of
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes, total
+from dpduck.planning.ranges.plan import RangePlan, plan_matrix, plan_product, plan_ranges
+from dpduck.planning.ranges.strategy import matrix_of
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.errors import Refusal
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
 SMALL = Fraction(1, 1000)

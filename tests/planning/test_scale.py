@@ -8,9 +8,9 @@ from fractions import Fraction
 from itertools import combinations
 from time import process_time
 
+from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.trusted.noise.law import NoiseKind
 
 
 def up_to_three(attributes: int, size: int = 10) -> MarginalWorkload:

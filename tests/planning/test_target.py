@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import pytest
 
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.mechanisms.cubes.plan import price_for
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import Plan
-from dpduck.planning.target import price_for
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.trusted.noise.law import NoiseKind
 
 WORKLOAD = MarginalWorkload((2, 3, 4), ((0,), (0, 1), (1, 2)), (1.0, 1.0, 1.0))
 

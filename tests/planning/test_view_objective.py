@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpduck.arrays import FloatArray
-from dpduck.planning.hash_counter import HashCounter
-from dpduck.planning.search_clock import SearchClock
-from dpduck.planning.view_incidence import lattice_incidence, sparse_incidence
-from dpduck.planning.view_objective import ViewObjective
-from dpduck.workload.lattice import close_downward
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.algebra.lattice import MarginalWorkload, close_downward
+from dpduck.planning.views.objective import HashCounter, SearchClock, ViewObjective, lattice_incidence, sparse_incidence
+from dpduck.values.arrays import FloatArray
 
 
 def dense_marginal(sizes: tuple[int, ...], members: tuple[int, ...]) -> FloatArray:

@@ -8,12 +8,12 @@ from math import prod, sqrt
 
 import pytest
 
-from dpduck.errors import Refusal
-from dpduck.planning.marginals_plan import plan_marginals
-from dpduck.planning.optimised_views_plan import plan_optimised_views
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.planning.marginals.planners import plan_marginals
 from dpduck.planning.plan import Plan
-from dpduck.trusted.noise import NoiseKind
-from dpduck.workload.marginals import MarginalWorkload
+from dpduck.planning.views.plan import plan_optimised_views
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.errors import Refusal
 
 ADULT8 = (9, 16, 7, 15, 6, 5, 2, 2)
 BIN16 = (2,) * 16

@@ -18,15 +18,15 @@ import duckdb
 import pyarrow as pa
 
 import dpduck
-from dpduck.errors import DpduckError
 from dpduck.server.audit import AuditFile
 from dpduck.server.house import House, open_house
 from dpduck.server.limits import Limits, Quota
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault
-from dpduck.trusted.secrets_file import SecretsFile
-from tests.edges.clinics import POLICY, Clinic, by
+from dpduck.trusted.ledger.secrets import SecretsFile
+from dpduck.values.errors import DpduckError
+from tests.support.clinics import POLICY, Clinic, by
 
 CUBE = "SELECT sex, ward, count(*) AS n FROM visits GROUP BY CUBE (sex, ward)"
 CANARY = "xq-canary"

@@ -18,9 +18,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.edges.extensions import extension_file
-from dpduck.errors import Refusal
-from tests.ports import free_port
+from dpduck.publish.postgres import extension_file
+from dpduck.values.errors import Refusal
+from tests.support.ports import free_port
 
 STOCK = "1.5.5"
 _PATIENCE = 600  # seconds for whatever must come: a busy machine is no failure

@@ -8,7 +8,7 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from dpduck.errors import DpduckError
+from dpduck.values.errors import DpduckError
 from tests.server.served import CANARY, Served, catalog
 from tests.server.statement_lists import statements
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from dpduck.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.server import audit
 from dpduck.server.audit import MOST_BYTES, MOST_NOTES, MOST_REFUSED, MOST_TURNED_AWAY, AuditFile
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.quack import Sessions
-from dpduck.trusted.secrets_file import SecretsInMemory
+from dpduck.trusted.ledger.secrets import SecretsInMemory
+from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from tests.server.served import Served, count, open_served
 
 FULL = "the audit log cannot be written, so nothing is done"

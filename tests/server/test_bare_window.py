@@ -15,10 +15,10 @@ from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.quack import QuackListener
 from dpduck.server.vault_client import VaultProcess
-from tests.ports import free_port
 from tests.server.served import CANARY, Served, make_clinic
 from tests.server.shell import attach, needs_quack, shell
 from tests.server.statement_lists import statements
+from tests.support.ports import free_port
 
 READS = statements("window_reads.sql")
 CHANGES = re.compile(r"(?i)(drop|detach|truncate|delete|update|set|use|attach|commit|rollback|abort)")

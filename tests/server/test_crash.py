@@ -14,13 +14,13 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import dpduck
-from dpduck.edges.connection import verify_store
-from dpduck.errors import DpduckError
+from dpduck.engine.connection import verify_store
 from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.vault_client import Keeping, VaultProcess
-from dpduck.trusted.outside_counters import POSITION
+from dpduck.trusted.ledger.copies import POSITION
+from dpduck.values.errors import DpduckError
 from tests.server.served import add_principals, count, make_clinic
 from tests.server.shell import attach, eventually, needs_quack, serving, shell
 

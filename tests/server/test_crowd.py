@@ -13,10 +13,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.errors import DpduckError
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.secrets_file import SecretsFile
+from dpduck.trusted.ledger.secrets import SecretsFile
+from dpduck.values.errors import DpduckError
 from tests.server.served import add_principals, count, make_clinic, open_served
 from tests.server.shell import attach, needs_quack, serving
 from tests.server.test_protocol import ANSWERS, read_message, recorded

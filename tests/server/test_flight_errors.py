@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from dpduck.errors import DpduckError, PermissionRefusal, Refusal
-from dpduck.server import flight_listener as module
+from dpduck.server.flight import listener as module
 from dpduck.server.gate import UNEXPECTED
+from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 from tests.server.served import CANARY
 
 CALLS = (

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from dpduck.errors import Refusal
-from dpduck.server.flight_listener import FlightListener
-from dpduck.server.flight_messages import read_any, write_any
-from dpduck.server.flight_statements import Statements
+from dpduck.server.flight.listener import FlightListener
+from dpduck.server.flight.messages import read_any, write_any
+from dpduck.server.flight.statements import Statements
 from dpduck.server.limits import Limits
+from dpduck.values.errors import Refusal
 from tests.server.served import CANARY, Served, ask, count
 from tests.server.shell import eventually
 

@@ -19,8 +19,8 @@ import pytest
 
 import dpduck
 from dpduck.commands.serving import BESIDE
-from dpduck.edges.connection import verify_store
-from dpduck.edges.extensions import load_extension
+from dpduck.engine.connection import verify_store
+from dpduck.publish.postgres import load_extension
 from dpduck.server.limits import Limits, parse_size
 from dpduck.server.runners import BESIDE as BESIDE_RUNNER
 from tests.server.served import add_principals, count, make_clinic

@@ -8,14 +8,14 @@ import duckdb
 import pytest
 from pyarrow import flight
 
-from dpduck.edges.release_store import ReleaseStore
-from dpduck.errors import DpduckError, Refusal
-from dpduck.server.flight_listener import FlightListener
-from dpduck.server.flight_messages import write_any
+from dpduck.database.releases import ReleaseStore
+from dpduck.server.flight.listener import FlightListener
+from dpduck.server.flight.messages import write_any
 from dpduck.server.inspection import inspect
 from dpduck.server.limits import Limits
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Rows
+from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import Served, ask, table_of
 from tests.server.statement_lists import statements
 

@@ -10,9 +10,9 @@ from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.vault import LocalVault
-from dpduck.trusted.secrets_file import SecretsFile
-from tests.edges.clinics import Clinic
+from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.server.served import Served, ask, make_clinic
+from tests.support.clinics import Clinic
 
 HIV = "CREATE PRIVACY POLICY ON hiv (PRIVACY UNIT pid MAX ROWS 1, BUDGET (epsilon = 1), DOMAIN positive IN (0, 1))"
 FORMS = (

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.server.principals import RECORD, PrincipalBook, hashed, parse_share
-from dpduck.trusted.secrets_file import SecretsFile, SecretsInMemory
+from dpduck.trusted.ledger.secrets import SecretsFile, SecretsInMemory
+from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 
 
 @pytest.fixture

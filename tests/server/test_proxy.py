@@ -14,10 +14,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.edges.extensions import load_extension
-from tests.ports import free_port
+from dpduck.publish.postgres import load_extension
 from tests.server.served import add_principals, count, make_clinic
 from tests.server.shell import EXTENSIONS, eventually, needs_quack, serving
+from tests.support.ports import free_port
 
 CONFIGURATION = Path(__file__).resolve().parent.parent.parent / "docs" / "nginx.conf"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")

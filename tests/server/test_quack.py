@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.secrets_file import SecretsFile
-from tests.edges.clinics import by
+from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.server.served import add_principals, ask, count, make_clinic
 from tests.server.shell import Server, attach, needs_quack, serving, shell
+from tests.support.clinics import by
 
 pytestmark = needs_quack
 

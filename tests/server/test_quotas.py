@@ -11,20 +11,20 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.edges.extensions import load_extension
-from dpduck.errors import DpduckError, Refusal
+from dpduck.publish.postgres import load_extension
 from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
-from dpduck.server.kept import YOUNG, Kept
 from dpduck.server.limits import Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
 from dpduck.server.sizes import Size
 from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault
-from tests.ports import free_port
+from dpduck.server.window import YOUNG, Kept
+from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import Served, add_principals, ask, count, make_clinic, open_served
 from tests.server.shell import EXTENSIONS, eventually, needs_quack
 from tests.server.test_runners import JOIN
+from tests.support.ports import free_port
 
 WIDE = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10),
     DOMAIN sex IN (0, 1), DOMAIN age RANGE 0 TO 200000 STEP 1, DOMAIN ward FROM wards.name)"""
@@ -226,6 +226,6 @@ def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
         kept.enter("bob", key, one)
     assert kept.room_for("carol", one) == [], "young answers of others stay"
     now = time.monotonic()
-    monkeypatch.setattr("dpduck.server.kept.time.monotonic", lambda: now + 2 * YOUNG)
+    monkeypatch.setattr("dpduck.server.window.time.monotonic", lambda: now + 2 * YOUNG)
     assert kept.room_for("carol", one) == ["a1"]
     assert kept.unread() == ["a3", "b1", "b2"]

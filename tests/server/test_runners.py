@@ -14,11 +14,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.errors import Refusal
 from dpduck.server.gate import STREAMED
 from dpduck.server.limits import Limits, parse_size
 from dpduck.server.places import Places
 from dpduck.server.runners import BEHIND
+from dpduck.values.errors import Refusal
 from tests.server.served import Served, open_served
 from tests.server.shell import eventually
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.edges.shipped_macros import shipped_names
-from dpduck.errors import DpduckError
+from dpduck.engine.macros import shipped_names
 from dpduck.server import allowed
-from dpduck.server.flight_listener import FlightListener
+from dpduck.server.flight.listener import FlightListener
 from dpduck.server.limits import Limits
+from dpduck.values.errors import DpduckError
 from tests.server.served import Served, ask, open_served
 
 POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 40, delta = 1e-5),

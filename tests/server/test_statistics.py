@@ -6,11 +6,11 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.errors import DpduckError
 from dpduck.server.audit import AuditFile
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.vault import LocalVault
+from dpduck.values.errors import DpduckError
 from tests.server.served import Served, add_principals, ask, make_clinic
 from tests.server.test_served_releases import POLICY
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.errors import Refusal
 from dpduck.server import allowed
 from dpduck.server.inspection import inspect
 from dpduck.server.limits import Limits, parse_size
 from dpduck.server.syntax import Syntax
+from dpduck.values.errors import Refusal
 from tests.server.served import Served, open_served
 from tests.server.test_runners import JOIN, resident
 

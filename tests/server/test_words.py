@@ -8,10 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.errors import DpduckError, PermissionRefusal, StoreError
 from dpduck.server.principals import PrincipalBook, parse_until
 from dpduck.server.vault import LocalVault
-from dpduck.trusted.secrets_file import SecretsInMemory
+from dpduck.trusted.ledger.secrets import SecretsInMemory
+from dpduck.values.errors import DpduckError, PermissionRefusal, StoreError
 from tests.server.served import Served, count, make_clinic
 
 

@@ -1,0 +1,1 @@
+"""Implicit matrices of counting, and hashing; no data and no noise."""

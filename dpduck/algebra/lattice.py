@@ -1,0 +1,234 @@
+"""Every subset of a workload's marginals, integer-coded, and the two transforms that run over it (DESIGN 4.3).
+
+The downward closure of a workload is what its answers are made of: one ANOVA component per set. Sums over subsets or
+over supersets take one pass per attribute (Yates), each set touched once per member: memory and time are
+proportional to the number of sets times their order, never to 2^d or N.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from math import comb, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.values.arrays import FloatArray, IndexArray
+
+MOST_STEPS = 5_000_000
+"""Closures of more steps (see closure_steps) are not built: seconds and gigabytes."""
+
+WORD = 62
+"""Bits of an int64 that a set's code may use."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """The downward closure of a family of attribute sets; sets are numbered by order, the empty set first.
+
+    attributes: the attributes that occur, in domain positions. sizes: their sizes n_i.
+    members: level k holds the sets of order k, shape (number, k), as indices into `attributes`, increasing.
+    drops: same shapes; the number of the set that is left when that member is taken away.
+    family: the number of each set of the family that was closed, in its order.
+    """
+
+    attributes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    members: tuple[IndexArray, ...]
+    drops: tuple[IndexArray, ...]
+    family: IndexArray
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """The number of the first set of each order, and the count of all sets last."""
+        return tuple(np.cumsum([0, *(len(level) for level in self.members)]).tolist())
+
+    def __len__(self) -> int:
+        return self.offsets[-1]
+
+    @cached_property
+    def orders(self) -> IndexArray:
+        """Number of members of each set."""
+        counts = [len(level) for level in self.members]
+        return np.repeat(np.arange(len(counts)), counts)
+
+    @cached_property
+    def sets(self) -> tuple[tuple[int, ...], ...]:
+        """Every set as a tuple of domain positions."""
+        names = np.asarray(self.attributes, dtype=np.intp)
+        return tuple(chain.from_iterable(map(tuple, names[level].tolist()) for level in self.members))
+
+    @cached_property
+    def steps(self) -> tuple[tuple[IndexArray, IndexArray, IndexArray], ...]:
+        """For each attribute: numbers of the sets that hold it, of those sets without it, and its axis in them."""
+        attribute, whole, less, axis = [], [], [], []
+        for order, (level, drop) in enumerate(zip(self.members, self.drops, strict=True)):
+            numbers = np.arange(self.offsets[order], self.offsets[order + 1])
+            attribute.append(level.ravel())
+            whole.append(np.repeat(numbers, order))
+            less.append(drop.ravel())
+            axis.append(np.tile(np.arange(order), len(level)))
+        names = np.concatenate(attribute)
+        ranking = np.argsort(names, kind="stable")
+        cuts = np.searchsorted(names[ranking], np.arange(1, len(self.attributes)))
+        columns = [np.split(np.concatenate(column)[ranking], cuts) for column in (whole, less, axis)]
+        return tuple(zip(*columns, strict=True)) if self.attributes else ()
+
+    def products(self, values: Sequence[float] | FloatArray) -> FloatArray:
+        """prod over i in A of values[i], for every set A; `values` by index into `attributes`."""
+        table = np.asarray(values, dtype=np.float64)
+        return np.concatenate([table[level].prod(axis=1) for level in self.members])
+
+    def integer_products(self, values: Sequence[int]) -> list[int]:
+        """The same in exact integers of any length."""
+        rounded = self.products(np.asarray(values, dtype=np.float64))
+        if rounded.max(initial=0.0) < 1 << 53:  # every partial product was exact
+            return [int(product) for product in rounded.tolist()]
+        return [prod([values[member] for member in row]) for level in self.members for row in level.tolist()]
+
+    def family_totals(self, values: Sequence[float] | FloatArray) -> FloatArray:
+        """Values of the family's members, added up by set; 0 on the other sets."""
+        totals = np.zeros(len(self))
+        np.add.at(totals, self.family, np.asarray(values, dtype=np.float64))
+        return totals
+
+    def sum_over_supersets(self, values: FloatArray, ratios: Sequence[float] | FloatArray) -> FloatArray:
+        """g(A) = sum over B containing A, B in the lattice, of values(B) * prod over B minus A of ratios."""
+        sums = values.copy()
+        for (whole, less, _), ratio in zip(self.steps, ratios, strict=True):
+            sums[less] += sums[whole] * ratio
+        return sums
+
+    def sum_over_subsets(self, values: FloatArray, ratios: Sequence[float] | FloatArray) -> FloatArray:
+        """g(B) = sum over A in B of values(A) * prod over B minus A of ratios."""
+        sums = values.copy()
+        for (whole, less, _), ratio in zip(self.steps, ratios, strict=True):
+            sums[whole] += sums[less] * ratio
+        return sums
+
+    @cached_property
+    def numbers(self) -> dict[tuple[int, ...], int]:
+        """The number of each set, by its tuple of domain positions."""
+        return {members: number for number, members in enumerate(self.sets)}
+
+    @cached_property
+    def membership(self) -> NDArray[np.bool_]:
+        """Which attributes each set holds, shape (sets, attributes)."""
+        held = np.zeros((len(self), len(self.attributes)), dtype=np.bool_)
+        for offset, level in zip(self.offsets, self.members, strict=False):
+            rows = np.arange(offset, offset + len(level))[:, None]
+            held[rows, level] = True
+        return held
+
+    def within(self, attributes: Sequence[int]) -> NDArray[np.bool_]:
+        """Which sets are subsets of these attributes (domain positions)."""
+        outside = np.isin(np.asarray(self.attributes, dtype=np.intp), np.asarray(attributes), invert=True)
+        return np.asarray(~self.membership[:, outside].any(axis=1))
+
+
+def closure_steps(family: Sequence[tuple[int, ...]]) -> int:
+    """At most how many steps a transform over the closure takes, known without building it.
+
+    There are at most min(C(d, k), sum of C(|A|, k)) sets of order k, and a step for each of their members.
+
+    >>> closure_steps([(0, 1), (1, 2)])
+    7
+    """
+    attributes = len(set().union(*family))
+    orders = Counter(map(len, family))
+    return sum(
+        order * min(comb(attributes, order), sum(count * comb(size, order) for size, count in orders.items()))
+        for order in range(attributes + 1)
+    )
+
+
+def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> Lattice:
+    """The lattice of all subsets of the sets of `family` (increasing domain positions, attribute sizes by position).
+
+    >>> close_downward([(0, 2)], (3, 4, 5)).sets
+    ((), (0,), (2,), (0, 2))
+    """
+    lengths = np.fromiter(map(len, family), dtype=np.intp, count=len(family))
+    flat = np.fromiter(chain.from_iterable(family), dtype=np.intp, count=int(lengths.sum()))
+    attributes, local = np.unique(flat, return_inverse=True)
+    starts = np.cumsum(lengths) - lengths
+    top = int(lengths.max(initial=0))
+    numbers = np.zeros(len(family), dtype=np.intp)
+    members: list[IndexArray] = []
+    drops: list[IndexArray] = []
+    pending = np.zeros((0, top), dtype=np.intp)
+    for order in range(top, -1, -1):
+        asked = np.flatnonzero(lengths == order)
+        rows = np.concatenate([local[starts[asked][:, None] + np.arange(order)], pending])
+        first, inverse = _distinct(rows, len(attributes))
+        level = rows[first]
+        numbers[asked] = inverse[: len(asked)]
+        if drops:
+            drops[-1] = inverse[len(asked) :].reshape(drops[-1].shape)
+        members.append(level)
+        drops.append(np.zeros(level.shape, dtype=np.intp))
+        pending = np.concatenate(list(_without_each(level)) or [np.zeros((0, 0), dtype=np.intp)], axis=1)
+        pending = pending.reshape(len(level) * order, max(order - 1, 0))
+    members.reverse()
+    drops.reverse()
+    offsets = np.cumsum([0, *(len(level) for level in members)])
+    for order in range(1, top + 1):
+        drops[order] = drops[order] + offsets[order - 1]
+    return Lattice(
+        attributes=tuple(attributes.tolist()),
+        sizes=tuple(int(sizes[attribute]) for attribute in attributes),
+        members=tuple(members),
+        drops=tuple(drops),
+        family=numbers + offsets[lengths],
+    )
+
+
+def _without_each(level: IndexArray) -> Iterator[IndexArray]:
+    """The rows of a level with each column taken away in turn, laid side by side."""
+    for column in range(level.shape[1]):
+        yield np.delete(level, column, axis=1)
+
+
+def _distinct(rows: IndexArray, attributes: int) -> tuple[IndexArray, IndexArray]:
+    """First positions of the distinct rows, and for every row the rank of its value."""
+    codes: NDArray[np.generic]
+    order = rows.shape[1]
+    if attributes <= WORD:  # a bit for each member
+        codes = np.left_shift(np.int64(1), rows.astype(np.int64)).sum(axis=1)
+    elif attributes**order < 1 << WORD:  # mixed radix over the members in order
+        codes = rows.astype(np.int64) @ (attributes ** np.arange(order, dtype=np.int64))
+    else:  # bits again, in integers of any length
+        codes = np.array([sum(1 << member for member in row) for row in rows.tolist()], dtype=object)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return first, inverse.reshape(-1)
+
+
+# A workload of weighted marginals over a domain.
+
+
+@dataclass(frozen=True)
+class MarginalWorkload:
+    """What is asked: one marginal per grouping set, each with a weight for its squared errors.
+
+    sizes: n_1..n_d. marginals: strictly increasing attribute positions; () is the grand total.
+
+    >>> MarginalWorkload((2, 3), ((0,), (0, 1)), (1.0, 1.0)).cells
+    8
+    """
+
+    sizes: tuple[int, ...]
+    marginals: tuple[tuple[int, ...], ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.marginals) != len(self.weights):
+            raise ValueError("a workload needs one weight for each marginal")
+
+    @property
+    def cells(self) -> int:
+        """Number of released cells."""
+        return sum(prod(self.sizes[attribute] for attribute in marginal) for marginal in self.marginals)

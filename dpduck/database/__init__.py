@@ -1,0 +1,1 @@
+"""DuckDB without private rows: catalog, sandbox, policies, releases, views."""

@@ -1,0 +1,352 @@
+"""Public facts read from DuckDB's catalog, the policies of the store and declared public tables."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import duckdb
+
+from dpduck.database.cursors import Asker
+from dpduck.database.policies import PolicyStore
+from dpduck.database.sandbox import Sandbox
+from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.values.errors import Refusal
+
+_KEY_TYPE = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|DATE")
+
+P = ParamSpec("P")
+Fact = TypeVar("Fact")
+
+
+def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concatenate[Catalog, P], Fact]:
+    """The method, which looks once for what one statement asks again and again."""
+
+    @wraps(method)
+    def remembering(self: Catalog, /, *asked: P.args, **named: P.kwargs) -> Fact:
+        question = (method.__name__, repr(asked), repr(named))
+        if question not in self.known:
+            self.known[question] = method(self, *asked, **named)
+        fact: Fact = self.known[question]
+        return fact
+
+    return remembering
+
+
+class Catalog:
+    """PublicFacts of one statement, each looked up once.
+
+    It reads names and types, and the rows of declared public tables only. known: facts by method and question.
+    box: the sandbox of the statement; without it each question opens one of its own. asker: whose names are resolved;
+    for others than the owner what is neither under a policy nor public is not there, and what they may not ask about is
+    refused before anything of it is told.
+    """
+
+    def __init__(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        policies: PolicyStore,
+        box: Sandbox | None = None,
+        asker: Asker | None = None,
+    ) -> None:
+        self._cursor = cursor
+        self._asker = asker
+        self._policies = policies
+        self._box = box
+        self.known: dict[tuple[str, str, str], Any] = {}
+
+    @cached_property
+    def _here(self) -> tuple[str, str]:
+        row = self._row("SELECT current_database(), current_schema()")
+        if row is None:
+            raise Refusal("this connection has no current database", accepted="an open database")
+        return str(row[0]), str(row[1])
+
+    @_remembered
+    def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
+        """Every table and view of a name by its folded parts: in full, with a table's definition; None of a view."""
+        alike = f"lower({quote_text(table)})"
+        rows = self._cursor.execute(
+            "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
+            f"WHERE lower(table_name) = {alike} UNION ALL "
+            f"SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() WHERE lower(view_name) = {alike}"
+        ).fetchall()
+        return {tuple(map(fold, row[:3])): (TableName((row[0], row[1], row[2])), row[3]) for row in rows}
+
+    def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
+        return self._namesakes(table.table).get(tuple(map(fold, table.parts)))
+
+    @_remembered
+    def resolve(self, name: TableName) -> TableName | None:
+        places = (self._listed(TableName((*place, name.table))) for place in self._places(name))
+        found = next((listed for listed in places if listed is not None), None)
+        table = None if found is None else self._policies.known_as(found[0])
+        return table if table is None or self._asker is None or self._asker.owner else self._permitted(table)
+
+    def _permitted(self, table: TableName) -> TableName | None:
+        """The table, None where it is none of those that principals know of; a refusal where it is another's."""
+        if self._asker is not None and self._policies.policy(table) is not None:
+            self._asker.require_table(str(table))
+            return table
+        return table if self._policies.is_public(table) else None
+
+    @_remembered
+    def known_names(self) -> tuple[str, ...]:
+        mine = (policy.table for policy in self._policies.policies())
+        if self._asker is not None and not self._asker.owner:
+            mine = (table for table in mine if self._asker.may_ask(str(table)))
+        return tuple(dict.fromkeys([*(table.table for table in mine), *self._policies.public_names()]))
+
+    def _places(self, name: TableName) -> list[tuple[str, str]]:
+        database, schema = self._policies.home or self._here
+        if len(name.parts) == 3:
+            return [(name.parts[0], name.parts[1])]
+        if len(name.parts) == 2:
+            return [(database, name.parts[0]), (name.parts[0], "main")]
+        return [(database, schema), (database, "main")]
+
+    @_remembered
+    def is_view(self, table: TableName) -> bool:
+        listed = self._listed(table)
+        return listed is not None and listed[1] is None
+
+    @_remembered
+    def columns(self, table: TableName) -> tuple[Column, ...]:
+        try:
+            rows = self._cursor.execute(f"DESCRIBE {table.sql}").fetchall()
+        except duckdb.CatalogException:
+            return ()  # it is there no longer
+        return tuple(Column(row[0], row[1]) for row in rows)
+
+    @_remembered
+    def has_generated_columns(self, table: TableName) -> bool:
+        """Whether some column is computed: its expression could raise on private rows."""
+        listed = self._listed(table)
+        return listed is not None and "GENERATED ALWAYS AS" in (listed[1] or "").upper()
+
+    @_remembered
+    def has_collations(self, table: TableName) -> bool:
+        listed = self._listed(table)
+        return listed is None or listed[1] is None or " COLLATE " in listed[1].upper()
+
+    @_remembered
+    def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
+        listed = self._listed(table)
+        names = table if listed is None else listed[0]
+        rows = self._cursor.execute(
+            "SELECT constraint_column_names FROM duckdb_constraints() WHERE "
+            f"(database_name, schema_name, table_name) = ({', '.join(map(quote_text, names.parts))}) "
+            "AND database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb') "
+            "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type, constraint_index"
+        ).fetchall()
+        return tuple(tuple(row[0]) for row in rows)
+
+    @_remembered
+    def policy(self, table: TableName) -> Policy | None:
+        """The policy in force; a table that was since replaced by something that computes is refused."""
+        policy = self._policies.policy(table)
+        if policy is not None and (self.is_view(table) or self.has_generated_columns(table)):
+            raise Refusal(
+                f"{table} was replaced by a view, or by a table with generated columns",
+                accepted="a table of stored columns",
+            )
+        if policy is not None:
+            self.require_stored(table)
+        return policy
+
+    @_remembered
+    def require_stored(self, table: TableName) -> None:
+        """Refuses a table of another database that is none there, but a view or the like."""
+        require_stored(self._cursor, table)
+
+    @_remembered
+    def is_public(self, table: TableName) -> bool:
+        """Whether it is declared public, and still a table: a view of that name could read anything."""
+        if not self._policies.is_public(table) or self.is_view(table):
+            return False
+        self.require_stored(table)
+        return True
+
+    @_remembered
+    def public_digest(self, table: TableName) -> str:
+        self._require_public(table)
+        columns = ", ".join(f"t.{quote_identifier(column.name)}" for column in self.columns(table))
+        row = self._row(
+            f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0), coalesce(sum(hash(1, {columns})), 0) "
+            f"FROM {table.sql} AS t"
+        )
+        return hashlib.sha256(repr(row).encode()).hexdigest()
+
+    def require_unchanged(self, request: Request) -> None:
+        """Refuses a request whose public facts are not, in this cursor's transaction, those it was analysed with.
+
+        A public table that grew meanwhile could multiply rows more often than the price says.
+        """
+        first = PrivateTable(request.table, request.revision, request.epoch)
+        now = all(self._as_read(table) for table in (first, *request.reads))
+        now = now and all(
+            (self.columns(table), self.has_collations(table)) == (columns, collated)
+            for table, columns, collated in request.shapes
+        )
+        if not now or any(self.public_digest(table) != digest for table, digest in request.public_digests):
+            raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
+        self._require_plain_texts()
+        keep_plans_plain(self._cursor)
+
+    def _require_plain_texts(self) -> None:
+        """Refuses a setting of the whole database that makes different texts equal: units and keys would be merged."""
+        row = self._row("SELECT current_setting('default_collation')")
+        if row is None or str(row[0] or "").lower() not in ("", "binary", "c", "posix"):
+            raise Refusal("default_collation makes texts equal that differ", accepted="RESET default_collation")
+
+    def _as_read(self, read: PrivateTable) -> bool:
+        """Whether a policy is the one that was read, and the columns taken for keys are still keys."""
+        policy = self.policy(read.table)
+        if policy is None or (policy.revision, policy.epoch) != (read.revision, read.epoch):
+            return False
+        return not read.unique or {(column,) for column in read.unique} <= set(self.unique_keys(read.table))
+
+    def integer_rows(self, table: TableName, columns: Sequence[str], most: int) -> list[tuple[int, ...]]:
+        """Rows of whole numbers of a public table, sorted, at most one more than `most`."""
+        self._require_public(table)
+        names = [quote_identifier(column) for column in columns]
+        missing = set(columns) - {column.name.lower() for column in self.columns(table)}
+        if missing:
+            raise Refusal(f"{table} has no column {min(missing)}", accepted=f"columns {', '.join(columns)}")
+        casts = [f"TRY_CAST({name} AS BIGINT)" for name in names]
+        whole = " AND ".join(f"coalesce({cast} = {name}, FALSE)" for cast, name in zip(casts, names, strict=True))
+        try:
+            rows = self._cursor.execute(
+                f"SELECT {', '.join(casts)}, {whole} FROM {table.sql} ORDER BY ALL LIMIT {most + 1}"
+            ).fetchall()
+        except duckdb.Error:
+            raise Refusal(f"{table} holds something else than numbers", accepted="whole numbers") from None
+        if not all(row[-1] for row in rows):
+            raise Refusal(f"{table} holds something else than whole numbers", accepted="whole numbers")
+        return [tuple(row[:-1]) for row in rows]
+
+    @_remembered
+    def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
+        self._require_public(table)
+        name = quote_identifier(column)
+        rows = self._cursor.execute(
+            f"SELECT CAST(value AS VARCHAR) FROM (SELECT DISTINCT {name} AS value FROM {table.sql}) "
+            "ORDER BY value NULLS LAST"
+        ).fetchall()
+        return tuple(dict.fromkeys(row[0] for row in rows))
+
+    @_remembered
+    def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
+        self._require_public(table)
+        if self._is_key(table, columns):
+            return 1
+        names = ", ".join(quote_identifier(column) for column in columns)
+        present = " AND ".join(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
+        kept = ", ".join(quote_identifier(column) for column in distinct)
+        rows = f"(SELECT DISTINCT {kept} FROM {table.sql})" if distinct else table.sql
+        row = self._row(
+            f"SELECT coalesce(max(repeated), 0) FROM (SELECT count(*) AS repeated FROM {rows} "
+            f"WHERE {present} GROUP BY {names})"
+        )
+        return int(row[0]) if row is not None else 0
+
+    def _is_key(self, table: TableName, columns: Sequence[str]) -> bool:
+        """Whether DuckDB lets no two rows have these values, of types in which equal values are stored alike.
+
+        NULL, which UNIQUE lets repeat, is equal to nothing.
+        """
+        given = {fold(column) for column in columns}
+        types = {fold(column.name): column.type_name for column in self.columns(table)}
+        return not self.has_collations(table) and any(
+            given.issuperset(map(fold, key)) and all(_KEY_TYPE.fullmatch(types.get(fold(part), "")) for part in key)
+            for key in self.unique_keys(table)
+        )
+
+    def _row(self, sql: str) -> tuple[Any, ...] | None:
+        """The one row of an answer that is read to its end: DuckDB 2.0 does nothing else on the cursor before that."""
+        rows = self._cursor.execute(sql).fetchall()
+        return rows[0] if rows else None
+
+    def _require_public(self, table: TableName) -> None:
+        if not self.is_public(table) or self.policy(table) is not None:
+            raise Refusal(f"{table} is not declared public", accepted="DECLARE PUBLIC TABLE")
+
+    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
+        with self._sandbox() as box:
+            return box.bind(select_sql, {table: self.columns(table) for table in tables})
+
+    def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
+        with self._sandbox() as box:
+            box.bind_rows(row_sql, once_sql, {table: self.columns(table) for table in tables})
+
+    def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+        with self._sandbox() as box:
+            return box.image(expression_sql, columns)
+
+    def _sandbox(self) -> AbstractContextManager[Sandbox]:
+        return Sandbox() if self._box is None else nullcontext(self._box)
+
+    @_remembered
+    def shadowed_functions(self) -> frozenset[str]:
+        return self._policies.shadows.names(self._cursor)
+
+
+# Whether what DuckDB lists as a table holds rows of its own, asked where it lies.
+#
+# DuckDB lists views of an attached PostgreSQL as tables: a view could compute from all rows, or raise by one.
+# Other kinds of databases are refused: in SQLite a column may hold values of another type than its own, and
+# one such row makes every reading of the column fail.
+
+LISTING_VIEWS = ("duckdb", "ducklake")
+"""Kinds of databases whose views DuckDB lists as views."""
+
+_KIND = "SELECT type FROM duckdb_databases() WHERE lower(database_name) = lower({})"
+_POSTGRES = """
+SELECT c.relkind::text, c.relrowsecurity, pg_catalog.current_setting('server_encoding'),
+    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND t.typcategory IN ('A', 'C')) AS nested,
+    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a
+            WHERE a.attrelid = c.oid AND pg_catalog.to_jsonb(a) ->> 'attgenerated' = 'v') AS computed,
+    EXISTS (WITH RECURSIVE part AS (
+                SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid
+                UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN part ON i.inhparent = part.inhrelid)
+            SELECT 1 FROM part JOIN pg_catalog.pg_class k ON k.oid = part.inhrelid
+            WHERE k.relkind NOT IN ('r', 'p')) AS foreign_parts
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE pg_catalog.lower(n.nspname) = pg_catalog.lower({}) AND pg_catalog.lower(c.relname) = pg_catalog.lower({})
+"""
+_ACCEPTED = "a table with rows of its own, in DuckDB, DuckLake or PostgreSQL"
+
+
+def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
+    """Refuses what is in another database and no plain table there, as this cursor's transaction sees it."""
+    database, schema, name = table.parts
+    row = cursor.execute(_KIND.format(quote_text(database))).fetchall()
+    kind = str(row[0][0]) if row else ""
+    if kind in LISTING_VIEWS or not row:
+        return
+    if kind != "postgres":
+        raise Refusal(f"{table} lies in a database of kind {kind!r}", accepted=_ACCEPTED)
+    asked = _POSTGRES.format(quote_text(schema), quote_text(name))
+    try:
+        found = cursor.execute(f"SELECT * FROM postgres_query({quote_text(database)}, {quote_text(asked)})").fetchall()
+    except duckdb.Error:
+        raise Refusal(f"PostgreSQL does not say what {table} is", accepted=_ACCEPTED) from None
+    if len(found) != 1 or found[0][0] not in ("r", "p") or found[0][5]:
+        raise Refusal(f"{table} is a view, or no plain table, in PostgreSQL", accepted=_ACCEPTED)
+    _, secured, encoding, nested, computed, _ = found[0]
+    if secured:
+        raise Refusal(f"{table} has row-level security: its rows depend on who reads", accepted=_ACCEPTED)
+    if nested or computed or encoding == "SQL_ASCII":
+        raise Refusal(
+            f"{table} has columns of arrays or rows, computed ones, or texts without an encoding: one row could make "
+            "reading fail",
+            accepted="a PostgreSQL table without them",
+        )

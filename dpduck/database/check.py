@@ -1,0 +1,138 @@
+"""dp_check: exact facts about a table for its owner, who holds the rows anyway; never for anybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import duckdb
+import numpy as np
+
+from dpduck.frontend.rows.facts import Policy
+from dpduck.frontend.text.names import quote_identifier
+from dpduck.trusted.private.jobs import KeyColumn
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.binning import code_expression
+from dpduck.values.domain import RangeDomain
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One exact fact and what to make of it. percent: of all rows, where it is a number of rows."""
+
+    what: str
+    value: float | None
+    advice: str
+    percent: float | None = None
+
+
+def check_table(
+    cursor: duckdb.DuckDBPyConnection, policy: Policy, from_sql: str, unit_sql: str | None
+) -> list[Finding]:
+    """Rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not see.
+
+    from_sql, unit_sql: the table with what finds the unit of its rows, and that unit; None for PRIVACY UNIT ROW.
+    """
+    total = _one(cursor, f"SELECT count(*) FROM {policy.table.sql}")[0] or 0.0
+    return [
+        Finding("rows", total, "EXPECT ROWS is a public guess: round it, or leave it out"),
+        *(_unit_findings(cursor, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
+        *_domain_findings(cursor, policy, total),
+        *_clamp_findings(cursor, policy, total),
+    ]
+
+
+def _rows(what: str, rows: float | None, total: float, advice: str) -> Finding:
+    """A number of rows, and which part of all rows it is."""
+    return Finding(what, rows, advice, None if rows is None else 100 * rows / max(total, 1.0))
+
+
+def _unit_findings(
+    cursor: duckdb.DuckDBPyConnection, policy: Policy, from_sql: str, unit_sql: str, total: float
+) -> list[Finding]:
+    bound = policy.unit.max_rows
+    per_unit = f"(SELECT count(*) AS rows FROM {from_sql} WHERE {unit_sql} IS NOT NULL GROUP BY {unit_sql})"
+    units, median, high, most, owned = _one(
+        cursor,
+        "SELECT count(*), quantile_disc(rows, 0.5), quantile_disc(rows, 0.99), max(rows), coalesce(sum(rows), 0) "
+        f"FROM {per_unit}",
+    )
+    tried = {bound, max(1, bound // 2), 2 * bound, *(int(number) for number in (median, high, most) if number)}
+    dropped = []
+    for other in sorted(tried):
+        (lost,) = _one(cursor, f"SELECT coalesce(sum(greatest(rows - {other}, 0)), 0) FROM {per_unit}")
+        advice = f"a count at epsilon = 1 has a standard error of {other * 2**0.5:.3g} then"
+        if other == bound:
+            advice = f"a larger MAX ROWS drops fewer and adds noise: {advice}"
+        dropped.append(_rows(f"rows dropped by MAX ROWS {other}", lost, total, advice))
+    return [
+        Finding("privacy units", units, ""),
+        Finding("median rows of a unit", median, ""),
+        Finding(
+            "99 % of units have at most this many rows", high, "a MAX ROWS to consider: less bias against less noise"
+        ),
+        Finding("most rows of a unit", most, ""),
+        *dropped,
+        _rows(
+            "rows whose unit is NULL",
+            total - (owned or 0),
+            total,
+            "they are never counted, nor are rows without a parent",
+        ),
+    ]
+
+
+def _domain_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: float) -> list[Finding]:
+    """Of each domain its NULLs and the other values that it leaves out, and the rows that any of them leaves out."""
+    findings: list[Finding] = []
+    parameters: dict[str, object] = {}
+    left_out: list[str] = []
+    for position, (column, domain) in enumerate(policy.domains):
+        name = f"t.{quote_identifier(column)}"
+        code = code_expression(KeyColumn(name, domain), position)
+        nulls, outside = _one(
+            cursor,
+            f"SELECT count(*) FILTER (WHERE {name} IS NULL), count(*) FILTER (WHERE {name} IS NOT NULL) "
+            f"FROM {policy.table.sql} AS t WHERE ({code.sql}) IS NULL",
+            code.parameters,
+        )
+        other = "WITH EDGES or a wider RANGE" if isinstance(domain, RangeDomain) else "WITH OTHER or more values"
+        findings.append(_rows(f"rows outside the domain of {column}", outside, total, f"{other} would keep them"))
+        if nulls:
+            findings.append(_rows(f"rows with NULL in {column}", nulls, total, "WITH NULL would keep them"))
+        parameters |= code.parameters
+        left_out.append(f"({code.sql}) IS NULL")
+    if len(left_out) > 1:
+        (lost,) = _one(
+            cursor, f"SELECT count(*) FROM {policy.table.sql} AS t WHERE {' OR '.join(left_out)}", parameters
+        )
+        advice = "a statement that groups by all of these columns has them in no cell and in no total"
+        findings.append(_rows("rows outside some domain", lost, total, advice))
+    return findings
+
+
+def _clamp_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: float) -> list[Finding]:
+    """Of each clamp the values that count as its bounds, and those that are not counted."""
+    findings = []
+    for clamp in policy.clamps:
+        name = quote_identifier(clamp.column)
+        below, above, nulls = _one(
+            cursor,
+            f"SELECT count(*) FILTER (WHERE {name} < {clamp.low}), count(*) FILTER (WHERE {name} > {clamp.high}), "
+            f"count(*) FILTER (WHERE {name} IS NULL) FROM {policy.table.sql}",
+        )
+        findings += [
+            _rows(f"values of {clamp.column} below its clamp", below, total, f"each counts as {clamp.low}"),
+            _rows(f"values of {clamp.column} above its clamp", above, total, f"each counts as {clamp.high}"),
+            _rows(f"rows with NULL in {clamp.column}", nulls, total, "they are in no sum, average or quantile of it"),
+        ]
+    return findings
+
+
+def _one(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object] = MappingProxyType({})
+) -> list[float | None]:
+    """The one row of an answer."""
+    found = [np.ma.MaskedArray(column) for column in reader.columns(cursor, sql, parameters)]
+    return [None if column.mask.any() else float(column[0]) for column in found]

@@ -1,0 +1,174 @@
+"""The connections that dpduck was loaded on: where its own cursors come from."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+
+import duckdb
+
+from dpduck.frontend.text.names import fold, quote_identifier
+from dpduck.values.errors import PermissionRefusal, StoreError
+from dpduck.values.privacy import Budget, Charge
+
+OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
+
+BUILT_IN_ONLY = "SET search_path = 'system.main'"
+CLOSED = "the connection that dpduck was loaded on is closed; accepted: dpduck.load(..) on the one that is in use"
+
+
+class Roots:
+    """Open connections of one database, held weakly: whether they stay open is up to who opened them.
+
+    A connection of dpduck's own would keep the database, and the locks on its files, until the process ends.
+    home: the database and the schema in which a connection begins, where names of one part are looked up.
+    """
+
+    def __init__(self) -> None:
+        self._connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
+        self.home: tuple[str, str] | None = None
+
+    def add(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """One more connection of the same database."""
+        known = [reference for reference in self._connections if reference() not in (None, connection)]
+        self._connections = [*known, weakref.ref(connection)]
+        if self.home is None:
+            with connection.cursor() as cursor:
+                row = cursor.execute("SELECT system.main.current_database(), system.main.current_schema()").fetchone()
+                self.home = None if row is None else (str(row[0]), str(row[1]))
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A new cursor, from any connection that is still open; to be closed by the caller.
+
+        Names of functions and operators are looked up among DuckDB's own alone: no macro of the database or of a
+        client can take the place of one in what runs here. Names of tables are written in full.
+        """
+        for reference in self._connections:
+            connection = reference()
+            if connection is None:
+                continue
+            try:
+                cursor = connection.cursor()
+            except duckdb.Error:
+                continue  # it was closed
+            cursor.execute(BUILT_IN_ONLY)
+            return cursor
+        raise StoreError(CLOSED)
+
+    def any_open(self) -> bool:
+        """Whether some connection is still open."""
+        try:
+            self.cursor().close()
+        except StoreError:
+            return False
+        return True
+
+
+# In-memory databases that carry a fresh release into a statement whose snapshot of the store is older (DESIGN
+# 6.1).
+
+PREFIX = "dpduck_release_"
+"""How the names of these databases begin, since those of releases begin with release_."""
+
+MOST_CARRIERS = 64
+MOST_ROWS = 5_000_000
+
+
+class Carriers:
+    """Copies of the latest releases of this process; the oldest are detached when there are too many.
+
+    A transaction that began before a release sees its copy, though not the store's table: attached databases have no
+    snapshot yet. A carrier that was detached is not needed by any transaction that began since.
+    """
+
+    def __init__(self, open_cursor: OpenCursor) -> None:
+        self._open_cursor = open_cursor
+        self._lock = threading.Lock()  # for the books only: copying and reading go on meanwhile
+        self._rows: OrderedDict[str, int] = OrderedDict()
+
+    def carry(self, name: str, stored_table_sql: str, rows: int) -> None:
+        """Copies a stored release into a database of its own; where that fails, the store is read."""
+        database = quote_identifier(_database(name))
+        with suppress(duckdb.Error), self._open_cursor() as cursor:
+            cursor.execute(f"ATTACH ':memory:' AS {database} (READ_WRITE)")
+            cursor.execute(f"CREATE TABLE {database}.main.t AS FROM {stored_table_sql}")
+            for oldest in self._enter(name, rows):
+                cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
+
+    def table_sql(self, name: str) -> str | None:
+        """The carried table, None where the release is read from the store."""
+        with self._lock:
+            return f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
+
+    def _enter(self, name: str, rows: int) -> list[str]:
+        """Notes a new carrier and says which are to go."""
+        leaving = []
+        with self._lock:
+            self._rows[name] = rows
+            while len(self._rows) > MOST_CARRIERS or (sum(self._rows.values()) > MOST_ROWS and len(self._rows) > 1):
+                leaving.append(self._rows.popitem(last=False)[0])
+        return leaving
+
+
+def _database(name: str) -> str:
+    return f"dpduck_{name}"
+
+
+# Who asks: the data owner, or a principal with a share of the budget.
+
+LEAST_EPSILON = 10_000
+"""Parts of a budget in epsilon: a principal's new release costs one at least. LEAST_RHO: of a budget in rho."""
+
+LEAST_RHO = 1_000_000
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who asks. share: of a budget, for principals of a server; None for no limit but the budget.
+
+    tables: the private tables that may be asked about, each as a name or with its schema and database; None for all.
+    """
+
+    name: str
+    owner: bool
+    share: Fraction | None = None
+    tables: tuple[str, ...] | None = None
+
+    def require_tables(self, tables: Iterable[object]) -> None:
+        """PermissionRefusal for the first of these tables that is not this asker's to ask about."""
+        for table in tables:
+            self.require_table(str(table))
+
+    def require_price(self, charge: Charge, budget: Budget | None) -> None:
+        """Refuses a principal's price that is next to nothing: each bit of an answer's failure would cost that."""
+        if self.owner or budget is None:
+            return
+        if budget.pure and budget.epsilon is not None and charge.epsilon is not None:
+            least, price, word = budget.epsilon / LEAST_EPSILON, charge.epsilon, "epsilon"
+        else:
+            least, price, word = (budget.rho or Fraction(0)) / LEAST_RHO, charge.rho, "rho"
+        if price < least:
+            raise PermissionRefusal(
+                f"a principal's statement costs at least {word} = {float(least):g}, and this one {float(price):g}",
+                accepted="a larger epsilon",
+            )
+
+    def require_table(self, table: str) -> None:
+        """PermissionRefusal for a private table, named in full, that is not this asker's to ask about.
+
+        >>> Asker("alice", owner=False, tables=("visits",)).require_table("clinic.main.visits")
+        """
+        if not self.may_ask(table):
+            accepted, name = ", ".join(self.tables or ()) or "no table", fold(table).split(".")[-1]
+            raise PermissionRefusal(f"{self.name} may not ask about {name!r}", accepted=accepted)
+
+    def may_ask(self, table: str) -> bool:
+        """Whether a private table, named in full, is this asker's to ask about."""
+        parts = fold(table).split(".")
+        named = [fold(name).split(".") for name in self.tables or ()]
+        return self.tables is None or any(parts[-len(allowed) :] == allowed for allowed in named)

@@ -1,0 +1,163 @@
+"""Policies and declared public tables in the store; every change is a new revision, nothing is forgotten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from dpduck.database.cursors import OpenCursor
+from dpduck.database.policy_text import policy_from_text, policy_to_text
+from dpduck.database.shadows import Shadows
+from dpduck.frontend.rows.facts import Policy
+from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.values.privacy import Budget
+
+_PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
+
+
+class PolicyStore:
+    """Reads and writes the policy tables of a store attached under a name.
+
+    budget_of: the budget in force for a privacy unit, which another table's policy may have changed since.
+    home: the database and schema in which names of tables are looked up; None for those of the cursor that looks.
+    shadows: what hides built-in functions there.
+    """
+
+    def __init__(
+        self,
+        open_cursor: OpenCursor,
+        store: str,
+        budget_of: Callable[[str], Budget | None],
+        home: tuple[str, str] | None = None,
+    ) -> None:
+        self.home = home
+        self.shadows = Shadows(store)
+        self._open_cursor = open_cursor
+        self._budget_of = budget_of
+        self._schema = f"{quote_identifier(store)}.dpduck"
+
+    def create_tables(self) -> None:
+        """The tables, where they are not there yet."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._schema}.policies "
+                "(table_name VARCHAR, revision BIGINT, active BOOLEAN, definition VARCHAR, changed_at TIMESTAMP)"
+            )
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._schema}.public_tables (table_name VARCHAR, declared_at TIMESTAMP)"
+            )
+
+    def policy(self, table: TableName) -> Policy | None:
+        """The policy in force, None where there is none."""
+        return next(iter(self._active(f"AND table_name = {quote_text(table.sql)}")), None)
+
+    def policies(self) -> list[Policy]:
+        """Every policy in force, in the order of their tables' names."""
+        return self._active("")
+
+    def dropped(self) -> list[Policy]:
+        """The last policy of every table that has none any more, in the order of the tables' names."""
+        query = (
+            f"SELECT arg_max(definition, revision) FROM {self._schema}.policies GROUP BY table_name "
+            "HAVING NOT bool_or(active) ORDER BY table_name"
+        )
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(query).fetchall()
+        return [self._with_budget(policy_from_text(row[0])) for row in rows]
+
+    def _active(self, condition: str) -> list[Policy]:
+        query = f"SELECT definition FROM {self._schema}.policies WHERE active {condition} ORDER BY table_name"
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(query).fetchall()
+        return [self._with_budget(policy_from_text(row[0])) for row in rows]
+
+    def _with_budget(self, policy: Policy) -> Policy:
+        return replace(policy, budget=self._budget_of(policy.unit.key) or policy.budget)
+
+    def known_as(self, table: TableName) -> TableName:
+        """The table as policies and declarations spell it, which is how budgets and releases know it.
+
+        DuckDB's names are one whatever their case, and ALTER TABLE .. RENAME TO may change that.
+        """
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(
+                f"SELECT table_name FROM (SELECT table_name, changed_at AS known_at FROM {self._schema}.policies "
+                f"UNION ALL SELECT table_name, declared_at FROM {self._schema}.public_tables) "
+                "WHERE lower(table_name) = lower(?) GROUP BY table_name ORDER BY min(known_at), table_name",
+                [table.sql],
+            ).fetchall()
+        known = [row[0] for row in rows if fold(row[0]) == fold(table.sql)]
+        if not known or table.sql in known:
+            return table
+        return TableName(tuple(part.replace('""', '"') for part in _PART.findall(known[0])))
+
+    def unit_key(self, key: str) -> str:
+        """The key of a privacy unit as the first policy with that unit spells it."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY changed_at").fetchall()
+        known = [policy_from_text(row[0]).unit.key for row in rows]
+        return key if key in known else next((one for one in known if fold(one) == fold(key)), key)
+
+    def last_policy(self, table: TableName) -> Policy | None:
+        """The policy a table has, or had last before it was dropped."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT definition FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1",
+                [table.sql],
+            ).fetchone()
+        return None if row is None else policy_from_text(row[0])
+
+    def last_revision(self, table: TableName) -> tuple[int, int]:
+        """Revision and epoch last used for a table, (0, 0) for a new one: a dropped policy's are never used again."""
+        policy = self.last_policy(table)
+        return (0, 0) if policy is None else (policy.revision, policy.epoch)
+
+    def put(self, policy: Policy) -> Policy:
+        """Puts a policy in force as the next revision of its table."""
+        revision, epoch = self.last_revision(policy.table)
+        stored = replace(policy, revision=revision + 1, epoch=max(epoch, policy.epoch))
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(
+                f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [policy.table.sql]
+            )
+            cursor.execute(
+                f"INSERT INTO {self._schema}.policies VALUES (?, ?, true, ?, now() AT TIME ZONE 'UTC')",
+                [policy.table.sql, stored.revision, policy_to_text(stored)],
+            )
+            cursor.execute("COMMIT")
+        return stored
+
+    def drop(self, table: TableName) -> None:
+        """Takes a policy out of force; its revisions and whatever was spent stay on record."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [table.sql])
+
+    def is_public(self, table: TableName) -> bool:
+        """Whether the owner has declared the table public."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT 1 FROM {self._schema}.public_tables WHERE table_name = {quote_text(table.sql)}"
+            ).fetchone()
+        return row is not None
+
+    def public_names(self) -> list[str]:
+        """The last parts of the names of all declared public tables."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"SELECT table_name FROM {self._schema}.public_tables ORDER BY ALL").fetchall()
+        return [str(text)[1:-1].split('"."')[-1].replace('""', '"') for (text,) in rows]
+
+    def declare_public(self, table: TableName) -> None:
+        """Records that the owner calls the table public."""
+        if not self.is_public(table):
+            with self._open_cursor() as cursor:
+                cursor.execute(
+                    f"INSERT INTO {self._schema}.public_tables VALUES (?, now() AT TIME ZONE 'UTC')", [table.sql]
+                )
+
+    def withdraw_public(self, table: TableName) -> None:
+        """Takes a declaration back; domains already read from the table stay as they were."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"DELETE FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql])

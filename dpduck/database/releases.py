@@ -1,0 +1,347 @@
+"""Released tables and what is known about them, in the store."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.database.cursors import OpenCursor
+from dpduck.frontend.statements.kinds import PROJECTION
+from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.trusted.ledger.secrets import Steps, no_step
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.errors import Refusal
+
+SEED = "_seed"
+"""What the name of a projection's second table ends with."""
+
+BEFORE_STORING = "before it is stored"
+_VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
+_COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
+
+
+@dataclass(frozen=True)
+class StoredRelease:
+    """A released table. kind: 'answer' (read through dp()) or 'view' (a private view).
+
+    laws: for each aggregate and grouping set, how its noise is distributed. epsilon: None for a Gaussian release.
+    scope: of a view that is being made, what its comment says beside the price.
+    """
+
+    name: str
+    digest: str
+    statement: str
+    strategy: str
+    epsilon: Fraction | None
+    delta: Fraction
+    rho: Fraction
+    rows: int
+    principal: str
+    ledger_id: int
+    laws: tuple[tuple[ErrorLaw, ...], ...]
+    kind: str
+    scope: str = ""
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee in words, for comments on the table."""
+        keys = f", delta = {float(self.delta):g} for selected keys" if self.delta else ""
+        if self.epsilon is not None:
+            return f"differentially private, epsilon = {float(self.epsilon):g}{keys or ' (pure)'}"
+        return f"differentially private, rho = {float(self.rho):g} (zCDP){keys}"
+
+
+class ReleaseStore:
+    """Reads and writes released tables of a store attached under a name."""
+
+    def __init__(self, open_cursor: OpenCursor, store: str, steps: Steps = no_step) -> None:
+        """steps: called before a new release is stored, so that others can see that it is there."""
+        self._open_cursor = open_cursor
+        self._steps = steps
+        self.seconds = 0.0
+        """Of the SELECT around a release that makes a view; 0 for no limit."""
+
+        self._store = quote_identifier(store)
+        self._table = f"{self._store}.dpduck.releases"
+        self._failures = f"{self._store}.dpduck.failures"
+        self._unanswered = f"{self._store}.dpduck.unanswered"
+
+    def create_tables(self) -> None:
+        """The table of releases, where it is not there yet."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._store}.dpduck")
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._table} (name VARCHAR, digest VARCHAR, statement VARCHAR, "
+                "strategy VARCHAR, epsilon VARCHAR, delta VARCHAR, rho VARCHAR, released_at TIMESTAMP, "
+                "rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR, covariances VARCHAR)"
+            )
+            cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS covariances VARCHAR")
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._failures} (digest VARCHAR, ledger_id BIGINT)")
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._unanswered} (digest VARCHAR, ledger_id BIGINT, times BIGINT)"
+            )
+
+    def table_sql(self, name: str) -> str:
+        """A released table's full name."""
+        return f"{self._store}.main.{quote_identifier(name)}"
+
+    def by_digest(self, digest: str) -> StoredRelease | None:
+        """The release of a request, None where it has not been released."""
+        found = self._select("WHERE digest = ? AND kind = 'answer'", [digest])
+        return found[0] if found else None
+
+    def put_failure(self, digest: str, ledger_id: int) -> None:
+        """Records that a request failed after its charge: it is said again, not charged for again."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(f"INSERT INTO {self._failures} VALUES (?, ?)", [digest, ledger_id])
+            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
+            cursor.execute("COMMIT")
+
+    def put_unanswered(self, digest: str, ledger_id: int, times: int) -> None:
+        """Records that a request was charged for, and that its answer is about to be made, for the so many-th time."""
+        with self._open_cursor() as cursor:
+            if times == 1:
+                cursor.execute(f"INSERT INTO {self._unanswered} VALUES (?, ?, ?)", [digest, ledger_id, times])
+            else:
+                cursor.execute(f"UPDATE {self._unanswered} SET times = ? WHERE digest = ?", [times, digest])
+
+    def unanswered(self, digest: str) -> tuple[int | None, tuple[int, int] | None]:
+        """The entry of a request that failed after its charge; that of one whose process ended, and how often."""
+        sql = (
+            f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = $digest), "
+            f"(SELECT max((ledger_id, times)) FROM {self._unanswered} WHERE digest = $digest)"
+        )
+        with self._open_cursor() as cursor:
+            failed, ended = cursor.execute(sql, {"digest": digest}).fetchall()[0]
+        return failed, None if ended is None else (int(ended[0]), int(ended[1]))
+
+    def view(self, name: str) -> StoredRelease | None:
+        """A private view by name."""
+        found = self._select("WHERE lower(name) = lower(?) AND kind = 'view'", [name])
+        return found[0] if found else None
+
+    def named(self, name: str) -> StoredRelease | None:
+        """A release or a private view by the name of its table."""
+        found = self._select("WHERE lower(name) = lower(?)", [name])
+        return found[0] if found else None
+
+    def covariances(self, digest: str) -> str | None:
+        """The public covariances of a release's cells as text; None where they are not kept."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'", [digest]
+            ).fetchone()
+        return None if row is None or row[0] is None else str(row[0])
+
+    def column_names(self, name: str) -> list[str]:
+        """The columns of a released table."""
+        with self._open_cursor() as cursor:
+            return [str(row[0]) for row in cursor.execute(f"DESCRIBE {self.table_sql(name)}").fetchall()]
+
+    def rows(self, name: str) -> pa.Table:
+        """All rows of a released table."""
+        with self._open_cursor() as cursor:
+            return cursor.sql(f"FROM {self.table_sql(name)}").to_arrow_table()
+
+    def all(self) -> list[tuple[StoredRelease, str]]:
+        """Every release with the time at which it was made."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(
+                f"SELECT {_COLUMNS}, CAST(released_at AS VARCHAR) FROM {self._table} ORDER BY ledger_id, kind"
+            ).fetchall()
+        return [(_release(row), row[-1]) for row in rows]
+
+    def _select(self, condition: str, parameters: list[object]) -> list[StoredRelease]:
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"SELECT {_COLUMNS} FROM {self._table} {condition}", parameters).fetchall()
+        return [_release(row) for row in rows]
+
+    def taken(self, name: str) -> bool:
+        """Whether a table of this name is in the store."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'main' "
+                "AND lower(table_name) = lower(?)",
+                [self._store.strip('"'), name],
+            ).fetchone()
+        return row is not None
+
+    def kept_by(self, principal: str) -> tuple[int, int]:
+        """How many releases and views of a principal are in the store, and how many rows they have."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?", [principal]
+            ).fetchone()
+        return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+    def means_something(self, name: str) -> bool:
+        """Whether DuckDB itself has a table of this name: it would be read where no view of the name is any more."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                "SELECT 1 FROM duckdb_views() WHERE internal AND schema_name IN ('main', 'pg_catalog') "
+                "AND lower(view_name) = lower(?)",
+                [name],
+            ).fetchone()
+        return row is not None
+
+    def put_table(
+        self,
+        release: StoredRelease,
+        columns: Sequence[tuple[str, str]],
+        table: pa.Table,
+        covariances: str | None = None,
+    ) -> None:
+        """Stores a new release with its rows; all of it or nothing."""
+        self._steps(BEFORE_STORING)
+        listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
+        with self._open_cursor() as cursor:
+            cursor.register("dpduck_released_rows", table)
+            cursor.execute("BEGIN")
+            cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} ({listed})")
+            cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_released_rows")
+            self._insert(cursor, release)
+            if covariances is not None:
+                cursor.execute(f"UPDATE {self._table} SET covariances = ? WHERE name = ?", [covariances, release.name])
+            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [release.digest])
+            cursor.execute("COMMIT")
+
+    def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool) -> None:
+        """Stores private views, the rows of a SELECT over a release as a table of its own each; all of them or none."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            for release, select_sql in views:
+                if replace:
+                    self._remove(cursor, release.name)
+                with interrupted_after(self.seconds, cursor):
+                    cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
+                self._insert(cursor, release)
+            cursor.execute("COMMIT")
+
+    def put_rows(
+        self, release: StoredRelease, columns: Sequence[tuple[str, str]], table: pa.Table, replace: bool
+    ) -> None:
+        """Stores a private table: rows that were made from a release, under a name of their own."""
+        listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
+        with self._open_cursor() as cursor:
+            cursor.register("dpduck_made_rows", table)
+            cursor.execute("BEGIN")
+            if replace:
+                self._remove(cursor, release.name)
+            cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} ({listed})")
+            cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_made_rows")
+            self._insert(cursor, release)
+            cursor.execute("COMMIT")
+
+    def drop_view(self, name: str) -> None:
+        """Removes a private view; its release stays, so that asking again is free."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            self._remove(cursor, name)
+            cursor.execute("COMMIT")
+
+    def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
+        """A view, and with a projection its seed: without the projection nobody could ask it."""
+        seeds = cursor.execute(
+            f"SELECT seed.name FROM {self._table} AS seed JOIN {self._table} AS main "
+            "USING (digest, statement, principal, kind) "
+            f"WHERE kind = 'view' AND main.strategy = '{PROJECTION}' AND lower(main.name) = lower($1) "
+            f"AND lower(seed.name) = lower($1 || '{SEED}')",
+            [name],
+        ).fetchall()
+        for (seed,) in seeds:
+            self._remove(cursor, seed)
+        cursor.execute(f"DELETE FROM {self._table} WHERE lower(name) = lower(?) AND kind = 'view'", [name])
+        cursor.execute(f"DROP TABLE IF EXISTS {self.table_sql(name)}")
+
+    def _insert(self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease) -> None:
+        scope = f"; {release.scope}" if release.scope else ""
+        comment = f"{release.guarantee}{scope}; strategy {release.strategy}; ledger entry {release.ledger_id}"
+        cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")
+        names = cursor.execute(f"DESCRIBE {self.table_sql(release.name)}").fetchall()
+        for row in names:
+            target = f"{self.table_sql(release.name)}.{quote_identifier(row[0])}"
+            cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.guarantee)}")
+        cursor.execute(
+            f"INSERT INTO {self._table} ({_COLUMNS}, released_at) VALUES (?, ?, ?, ?, ?, ?, ?, "
+            f"(SELECT count(*) FROM {self.table_sql(release.name)}), ?, ?, ?, ?, now() AT TIME ZONE 'UTC')",
+            [
+                release.name, release.digest, release.statement, release.strategy,
+                None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho),
+                release.principal, release.ledger_id, laws_to_text(release.laws), release.kind,
+            ],
+        )  # fmt: skip
+
+
+@contextmanager
+def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupts the cursor when so many seconds are over; never for 0."""
+    timer = threading.Timer(seconds, cursor.interrupt) if seconds else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+            timer.join()  # the cursor may be closed from here on
+
+
+def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
+    """Error laws as JSON."""
+    return json.dumps(
+        [
+            [
+                [law.noise.name, None if law.spread is None else str(law.spread), law.variance, law.step]
+                for law in of_aggregate
+            ]
+            for of_aggregate in laws
+        ]
+    )
+
+
+def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
+    """What laws_to_text wrote."""
+    return tuple(
+        tuple(
+            ErrorLaw(NoiseKind[noise], None if spread is None else Fraction(spread), *numbers)
+            for noise, spread, *numbers in of_aggregate
+        )
+        for of_aggregate in json.loads(text)
+    )
+
+
+def _release(row: Sequence[object]) -> StoredRelease:
+    return StoredRelease(
+        name=str(row[0]),
+        digest=str(row[1]),
+        statement=str(row[2]),
+        strategy=str(row[3]),
+        epsilon=None if row[4] is None else Fraction(str(row[4])),
+        delta=Fraction(str(row[5])),
+        rho=Fraction(str(row[6])),
+        rows=int(str(row[7])),
+        principal=str(row[8]),
+        ledger_id=int(str(row[9])),
+        laws=laws_from_text(str(row[10])),
+        kind=str(row[11]),
+    )
+
+
+def require_view_name(name: str) -> None:
+    """Names that a private view may have: words that are file names too, and not dpduck's own."""
+    if not _VIEW_NAME.fullmatch(name) or name.lower().startswith(("release_", "dpduck_")):
+        raise Refusal(
+            f"the name {name[:40]!r} is not free for a view",
+            accepted="up to 100 letters, digits and _, not beginning with a digit, release_ or dpduck_",
+        )

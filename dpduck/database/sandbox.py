@@ -1,0 +1,284 @@
+"""A fresh, empty DuckDB for questions about types and public values: it never holds a private row."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dpduck.database.second_look import check_tree
+from dpduck.frontend.rows.facts import Column, Image, ImageInput
+from dpduck.frontend.text.names import TableName, quote_identifier
+from dpduck.values.errors import Refusal
+
+Tables = Mapping[TableName, Sequence[Column]]
+Fact = TypeVar("Fact")
+
+MOST_ANSWERS = 512
+MOST_LABELS = 4096
+"""Longer lists of labels are cast again for each release."""
+
+_OWN_DATABASES = ("memory", "system", "temp")
+_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+}
+
+
+class Answered:
+    """What sandboxes have answered lately. An answer follows from the question alone: SQL text, types, public labels.
+
+    Nothing else passes from statement to statement; what was refused is asked again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, question: Hashable) -> Any:
+        """The answer, None where there is none."""
+        with self._lock:
+            if question in self._answers:
+                self._answers.move_to_end(question)
+            return self._answers.get(question)
+
+    def put(self, question: Hashable, answer: object) -> None:
+        """Remembers an answer in the place of the one that was not asked for longest."""
+        with self._lock:
+            self._answers[question] = answer
+            if len(self._answers) > MOST_ANSWERS:
+                self._answers.popitem(last=False)
+
+
+class Sandbox:
+    """An in-memory DuckDB that can reach nothing outside itself, for all questions of one statement, never of two.
+
+    It is opened by the first question that has no answer yet. Copies of tables stay, each with one row of NULLs;
+    whatever else a question makes or sets goes with its cursor.
+    """
+
+    def __init__(self, answered: Answered | None = None) -> None:
+        self._answered = answered or Answered()
+        self._root: duckdb.DuckDBPyConnection | None = None
+        self._copies: dict[TableName, tuple[Column, ...]] = {}
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._root is not None:
+            self._root.close()
+            self._root = None
+            self._copies.clear()
+
+    @contextmanager
+    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection to it with temporary objects and settings of its own."""
+        if self._root is None:
+            self._root = duckdb.connect(":memory:", config=_CLOSED)
+        with self._root.cursor() as cursor:
+            yield cursor
+
+    def answer(self, question: Hashable, ask: Callable[[duckdb.DuckDBPyConnection], Fact]) -> Fact:
+        """The answer to a question that says all that it depends on."""
+        known: Fact | None = self._answered.get(question)
+        if known is not None:
+            return known
+        with self.cursor() as connection:
+            found = ask(connection)
+        self._answered.put(question, found)
+        return found
+
+    def bind(self, select_sql: str, tables: Tables) -> tuple[Column, ...]:
+        """The columns of a SELECT over copies of the tables; DuckDB's complaint becomes a Refusal."""
+
+        def ask(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
+            self._copy(connection, tables)
+            return _bound(connection, select_sql)
+
+        return self.answer(("bind", select_sql, _shapes(tables)), ask)
+
+    def bind_rows(self, row_sql: str, once_sql: str, tables: Tables) -> None:
+        """Checks SQL over rows: DuckDB's own parse of it, its binding, and once_sql over a row of NULLs."""
+
+        def ask(connection: duckdb.DuckDBPyConnection) -> bool:
+            self._copy(connection, tables)
+            _bind_rows(connection, row_sql, once_sql)
+            return True
+
+        self.answer(("bind_rows", row_sql, once_sql, _shapes(tables)), ask)
+
+    def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+        """Evaluates an expression over every combination of public labels."""
+        with self.cursor() as connection:
+            return _image(connection, expression_sql, columns)
+
+    def copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
+        """Copies of tables, each with one row of NULLs."""
+        self._copy(connection, tables)
+
+    def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
+        """Copies of tables that are not there yet, or are there with other columns."""
+        for table, columns in tables.items():
+            if self._copies.get(table) == tuple(columns):
+                continue
+            if self._copies.pop(table, None) is not None:
+                connection.execute(f"DROP TABLE {table.sql}")
+            _create_copy(connection, table, columns)
+            connection.execute(f"INSERT INTO {table.sql} DEFAULT VALUES")
+            self._copies[table] = tuple(columns)
+
+
+def _shapes(tables: Tables) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:
+    return tuple((table, tuple(columns)) for table, columns in tables.items())
+
+
+@contextmanager
+def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A sandbox for one question."""
+    with Sandbox() as box, box.cursor() as connection:
+        yield connection
+
+
+def _bound(connection: duckdb.DuckDBPyConnection, select_sql: str) -> tuple[Column, ...]:
+    try:
+        if len(connection.extract_statements(select_sql)) != 1:
+            raise Refusal("DuckDB reads more than one statement in this", accepted="one SELECT")
+        rows = connection.execute(f"DESCRIBE {select_sql}").fetchall()
+        connection.execute(f"SELECT * FROM ({select_sql}) LIMIT 0").fetchall()
+    except duckdb.Error as error:
+        raise _complaint(error) from None
+    return tuple(Column(row[0], row[1]) for row in rows)
+
+
+def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: str) -> None:
+    try:
+        tree = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [row_sql]).fetchone()
+        check_tree(json.loads(tree[0]) if tree is not None else None)
+        connection.execute(f"SELECT * FROM ({row_sql}) LIMIT 0").fetchall()
+        connection.execute("PRAGMA disable_optimizer")  # it would fold what is always NULL, constants inside it too
+        connection.execute(once_sql).fetchall()
+    except duckdb.Error as error:
+        raise _complaint(error) from None
+
+
+def _complaint(error: duckdb.Error) -> Refusal:
+    return Refusal(f"DuckDB does not accept this: {_said(error)}", accepted="DuckDB's SQL")
+
+
+def _said(error: duckdb.Error) -> str:
+    """DuckDB's own words without their kind and without the aliases that tables have inside."""
+    said = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", first_line(error))
+    return re.sub(r'"?\b[rp]\d+"?\.', "", said)
+
+
+def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+    """A table of the same columns; those of types that a plain DuckDB does not know are left out."""
+    database, schema, _ = table.parts
+    if database.lower() not in _OWN_DATABASES:
+        attached = connection.execute("SELECT 1 FROM duckdb_databases() WHERE database_name = ?", [database]).fetchone()
+        if attached is None:
+            connection.execute(f"ATTACH ':memory:' AS {quote_identifier(database)}")
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(database)}.{quote_identifier(schema)}")
+    try:
+        _create(connection, table, columns)
+    except duckdb.Error:
+        _create(connection, table, [column for column in columns if _is_known(connection, column.type_name)])
+
+
+def _create(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+    listed = ", ".join(f"{quote_identifier(column.name)} {column.type_name}" for column in columns)
+    connection.execute(f"CREATE TABLE {table.sql} ({listed})")
+
+
+def _is_known(connection: duckdb.DuckDBPyConnection, type_name: str) -> bool:
+    try:
+        connection.execute(f"SELECT CAST(NULL AS {type_name})")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def _image(connection: duckdb.DuckDBPyConnection, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+    for number, column in enumerate(columns):
+        labels = pa.table({"code": pa.array(range(len(column.labels))), "label": pa.array(column.labels, pa.string())})
+        connection.register(f"labels_{number}", labels)
+    order = ", ".join(f"dpduck_code_{number}" for number in range(len(columns)))
+    try:
+        sql = f"SELECT {expression_sql} AS value, row_number() OVER (ORDER BY {order}) AS place"
+        sql = f"{sql} FROM {_aliased(columns)}"
+        type_name = str(connection.execute(f"DESCRIBE {sql}").fetchall()[0][1])
+        _require_plain(type_name)
+        connection.execute(f"CREATE TEMP TABLE image AS {sql}")
+        _require_text_form(connection, type_name)
+        labels_sql = "SELECT max(CAST(value AS VARCHAR)) FROM image GROUP BY value ORDER BY value NULLS LAST"
+        codes_sql = "SELECT dense_rank() OVER (ORDER BY value NULLS LAST) - 1 FROM image ORDER BY place"
+        found = tuple(row[0] for row in connection.execute(labels_sql).fetchall())
+        codes = tuple(row[0] for row in connection.execute(codes_sql).fetchall())
+    except duckdb.Error as error:
+        raise Refusal(
+            f"the expression fails on the public domain: {_said(error)}",
+            accepted="an expression that every declared value can go through",
+        ) from None
+    return Image(type_name, found, codes)
+
+
+def _require_plain(type_name: str) -> None:
+    if "[" in type_name or ("(" in type_name and not type_name.startswith("DECIMAL(")):
+        raise Refusal("a group of lists, structs or rows is refused", accepted="its parts one by one in GROUP BY")
+
+
+def _require_text_form(connection: duckdb.DuckDBPyConnection, type_name: str) -> None:
+    """Refuses values that are not the same after a cast to text and back: labels are kept as text."""
+    changed = connection.execute(
+        f"SELECT count(*) FROM image WHERE TRY_CAST(CAST(value AS VARCHAR) AS {type_name}) IS DISTINCT FROM value"
+    ).fetchone()
+    if changed is None or changed[0] > 0:
+        raise Refusal(
+            f"a group of type {type_name} cannot be released",
+            accepted="numbers, texts, BOOLEAN, dates and times",
+        )
+
+
+def _aliased(columns: Sequence[ImageInput]) -> str:
+    parts = []
+    for alias in dict.fromkeys(column.alias for column in columns):
+        inner = ", ".join(
+            f"(SELECT code AS dpduck_code_{number}, CAST(label AS {column.type_name}) AS "
+            f"{quote_identifier(column.name)} FROM labels_{number})"
+            for number, column in enumerate(columns)
+            if column.alias == alias
+        )
+        parts.append(f"(SELECT * FROM {inner}) AS {quote_identifier(alias)}")
+    return ", ".join(parts)
+
+
+def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
+    """Literals as canonical text of a type; Refusal where one does not cast."""
+    with sandbox() as connection:
+        connection.register("texts", pa.table({"place": np.arange(len(texts)), "value": pa.array(texts, pa.string())}))
+        try:
+            rows = connection.execute(
+                f"SELECT CAST(CAST(value AS {type_name}) AS VARCHAR) FROM texts ORDER BY place"
+            ).fetchall()
+        except duckdb.Error:
+            raise Refusal(
+                f"a value is not of type {type_name}", accepted=f"values of the column's type {type_name}"
+            ) from None
+    return tuple(row[0] for row in rows)
+
+
+def first_line(error: BaseException) -> str:
+    """DuckDB's own words without its drawing of the place."""
+    return str(error).strip().split("\n", 1)[0][:300]

@@ -1,0 +1,188 @@
+"""Small tables that dp_explain, dp_budget, dp_ledger and their kin answer with, as SQL over VALUES."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC
+from fractions import Fraction
+
+from dpduck.database.check import Finding
+from dpduck.database.cursors import Asker
+from dpduck.database.releases import StoredRelease
+from dpduck.frontend.rows.facts import Policy
+from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.trusted.ledger.entries import LedgerEntry
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.values.accounting import epsilon_of
+from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.privacy import Budget, Charge
+
+SMALLEST_RHO = Fraction(1, 10**12)
+"""What is left of a rho below this is shown as no epsilon at all."""
+
+Value = str | int | float | bool | Fraction | None
+EXPLAINED = (
+    ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
+    ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
+    ("note", "VARCHAR"), ("seconds", "DOUBLE"),
+)  # fmt: skip
+
+
+def rows_sql(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Value]]) -> str:
+    """A SELECT that yields the rows with these column names and types."""
+    casts = ", ".join(
+        f"CAST(column{number} AS {type_name}) AS {quote_identifier(name)}"
+        for number, (name, type_name) in enumerate(columns)
+    )
+    listed = ", ".join(f"({', '.join(_literal(value) for value in row)})" for row in rows)
+    nothing = f"({', '.join('NULL' for _ in columns)})"
+    names = ", ".join(f"column{number}" for number in range(len(columns)))
+    return f"SELECT {casts} FROM (VALUES {listed or nothing}) AS listed({names})" + ("" if rows else " WHERE false")
+
+
+def _literal(value: Value) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float, Fraction)):
+        return quote_text(repr(float(value)) if not isinstance(value, int) else str(value))
+    return quote_text(value)
+
+
+def status(text: str) -> str:
+    """One row that says what was done."""
+    return rows_sql([("status", "VARCHAR")], [[text]])
+
+
+def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, asker: Asker) -> str:
+    """dp_budget: a line per table and measure, of dropped policies too where their unit has spent something.
+
+    A principal with a share sees that share, what they have spent of it, and what they may still spend: no more than
+    everybody together has left. declared: the budget as its owner wrote it. epsilon_left: of a budget that adds up rho,
+    the largest epsilon that a statement may still ask for at the budget's own delta.
+    """
+    rows: list[list[Value]] = []
+    for policy, state in [*((one, "in force") for one in policies), *((one, "dropped") for one in dropped)]:
+        spent, budget = ledger.spent(policy.unit.key), policy.budget
+        if state == "dropped" and not (spent.rho or spent.delta):
+            continue
+        mine = spent if asker.share is None else ledger.spent(policy.unit.key, asker.name)
+        for measure, whole, used, own in _measures(budget, spent, mine):
+            total = whole if asker.share is None else whole * asker.share
+            left = max(Fraction(0), min(whole - used, total - own))
+            most = left if measure == "epsilon" else _epsilon_left(budget, left) if measure == "rho" else None
+            rows.append([policy.table.table, measure, total, own, left, asker.share, _declared(budget), most, state])
+    columns = [
+        ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
+        ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
+        ("policy", "VARCHAR"),
+    ]  # fmt: skip
+    return rows_sql(columns, rows)
+
+
+def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fraction, Fraction, Fraction]]:
+    """Of each measure that adds up: the budget, what everybody has spent of it, and what one has."""
+    none = Fraction(0)
+    if budget.pure:
+        return [("epsilon", budget.epsilon or none, spent.epsilon or none, mine.epsilon or none)]
+    rho = ("rho", budget.rho or none, spent.rho, mine.rho)
+    keys = ("delta", budget.delta_keys, spent.delta, mine.delta)
+    return [rho, keys] if budget.delta_keys > 0 else [rho]
+
+
+def _epsilon_left(budget: Budget, left: Fraction) -> Fraction | None:
+    """The largest epsilon at the budget's delta whose rho is left; None for a budget that was declared as rho."""
+    delta = budget.delta - budget.delta_keys
+    if budget.epsilon is None or delta <= 0 or left <= SMALLEST_RHO:
+        return None if budget.epsilon is None else Fraction(0)
+    return epsilon_of(left, delta) * (1 - Fraction(1, 10**9))  # so that it may be asked for as it is shown
+
+
+def _declared(budget: Budget) -> str:
+    if budget.epsilon is None:
+        return f"rho = {float(budget.rho or 0):g}"
+    parts = [("epsilon", budget.epsilon), ("delta", budget.delta), ("delta_keys", budget.delta_keys)]
+    return ", ".join(f"{name} = {float(amount):g}" for name, amount in parts if amount)
+
+
+def entries(listed: Sequence[LedgerEntry]) -> str:
+    """dp_ledger: every charge."""
+    columns = [
+        ("id", "BIGINT"), ("charged_at", "TIMESTAMP"), ("principal", "VARCHAR"), ("table_name", "VARCHAR"),
+        ("statement", "VARCHAR"), ("mechanism", "VARCHAR"), ("epsilon", "DOUBLE"), ("rho", "DOUBLE"),
+        ("delta", "DOUBLE"), ("privacy_unit", "VARCHAR"),
+    ]  # fmt: skip
+    rows: list[list[Value]] = [
+        [
+            entry.id, entry.at.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" "), entry.principal,
+            entry.table_name, entry.statement, entry.mechanism, entry.epsilon, entry.rho, entry.delta, entry.unit_key,
+        ]
+        for entry in listed
+    ]  # fmt: skip
+    return rows_sql(columns, rows)
+
+
+def policies(listed: Sequence[Policy]) -> str:
+    """dp_policies: what is public about each table."""
+    columns = [
+        ("table_name", "VARCHAR"), ("privacy_unit", "VARCHAR"), ("max_rows", "BIGINT"), ("domains", "VARCHAR"),
+        ("clamps", "VARCHAR"), ("expect_rows", "BIGINT"), ("revision", "BIGINT"), ("epoch", "BIGINT"),
+        ("min_epsilon", "DOUBLE"), ("max_epsilon", "DOUBLE"),
+    ]  # fmt: skip
+    rows: list[list[Value]] = [
+        [
+            str(policy.table),
+            policy.unit.key,
+            policy.unit.max_rows,
+            ", ".join(f"{column} ({_domain(domain)})" for column, domain in policy.domains),
+            ", ".join(f"{clamp.column} {clamp.low} to {clamp.high} step {clamp.step}" for clamp in policy.clamps),
+            policy.expect_rows,
+            policy.revision,
+            policy.epoch,
+            None if policy.min_epsilon is None else float(policy.min_epsilon),
+            None if policy.max_epsilon is None else float(policy.max_epsilon),
+        ]
+        for policy in listed
+    ]
+    return rows_sql(columns, rows)
+
+
+def _domain(domain: Domain) -> str:
+    extra = " and NULL" if domain.with_null else ""
+    if isinstance(domain, RangeDomain):
+        return f"{len(domain.edges)} bins{extra}"
+    return f"{len(domain.values)} values{extra}" + (" and others" if domain.other is not None else "")
+
+
+def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) -> str:
+    """dp_releases: every released table; of another's, a reader who is not the owner sees views and what they cost.
+
+    That much is in the comments of the views, which everybody reads; the statement and its time are the asker's own.
+    """
+    columns = [
+        ("name", "VARCHAR"), ("statement", "VARCHAR"), ("strategy", "VARCHAR"), ("epsilon", "DOUBLE"),
+        ("delta", "DOUBLE"),
+        ("rho", "DOUBLE"), ("released_at", "TIMESTAMP"), ("rows", "BIGINT"), ("kind", "VARCHAR"),
+        ("ledger_id", "BIGINT"),
+    ]  # fmt: skip
+    rows: list[list[Value]] = []
+    for release, at in listed:
+        if reader in (None, release.principal):
+            rows.append([
+                release.name, release.statement, release.strategy, release.epsilon, release.delta, release.rho, at,
+                release.rows, release.kind, release.ledger_id,
+            ])  # fmt: skip
+        elif release.kind == "view":
+            rows.append([
+                release.name, None, release.strategy, release.epsilon, release.delta, release.rho, None, release.rows,
+                release.kind, None,
+            ])  # fmt: skip
+    return rows_sql(columns, rows)
+
+
+def check(findings: Sequence[Finding]) -> str:
+    """dp_check: exact facts for the owner."""
+    columns = [("finding", "VARCHAR"), ("value", "DOUBLE"), ("advice", "VARCHAR"), ("percent", "DOUBLE")]
+    listed = [[finding.what, finding.value, finding.advice, finding.percent] for finding in findings]
+    return rows_sql(columns, listed)

@@ -1,0 +1,113 @@
+"""Private views: answers under a name of their own, made and dropped by whoever released them, or by the owner."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import duckdb
+
+from dpduck.database.cursors import Asker
+from dpduck.database.releases import ReleaseStore, StoredRelease, require_view_name
+from dpduck.frontend.statements.kinds import Ask, DropPrivateView
+from dpduck.values.errors import PermissionRefusal, Refusal
+
+
+class PrivateViews:
+    """Changes of views, one at a time; DuckDB binds a statement more than once, so that each may come again."""
+
+    def __init__(self, releases: ReleaseStore, store: str) -> None:
+        self._releases = releases
+        self._store = store
+        self._lock = threading.Lock()
+        self._last_drop: tuple[str, str, str] | None = None
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """For whoever gives a table a name of its own: from the look whether the name is free to the table in place.
+
+        One lock for all kinds of tables, since any of them may want the same name, and may be there to replace it.
+        """
+        with self._lock:
+            self._last_drop = None
+            yield
+
+    def ready(self, name: str) -> str:
+        """The word for a view that can be read."""
+        return f"{self._store}.{name} is ready"
+
+    def is_ready(self, statement: Ask, text: str, asker: Asker, digest: str) -> bool:
+        """Whether this very statement made the view already; Refusal where the name is not free for it."""
+        return self.is_made(statement.view or "", statement.replace, text, asker, digest)
+
+    def is_made(self, name: str, replaces: bool, text: str, asker: Asker, digest: str) -> bool:
+        """The same for any table that a statement makes under a name of its own."""
+        require_view_name(name)
+        existing = self._releases.view(name)
+        if existing is None:
+            if self._releases.means_something(name):
+                raise Refusal(f"the name {name!r} is one of DuckDB's own tables", accepted="another name")
+            if not self._releases.taken(name):
+                return False
+            existing = self._releases.view(name)  # it may have been made between the two looks
+            if existing is None:
+                raise Refusal(f"the name {name!r} is taken", accepted="another name")
+        if (existing.digest, existing.statement, existing.principal) == (digest, text, asker.name):
+            if self._releases.taken(name):
+                return True
+            self._releases.drop_view(name)  # the owner dropped its table by DuckDB's own DROP TABLE
+            return False
+        if not replaces:
+            raise Refusal(f"the private view {name!r} exists", accepted="CREATE OR REPLACE PRIVATE .., or another name")
+        _require_own(existing, asker, "another name")
+        return False
+
+    def put(self, statement: Ask, text: str, asker: Asker, release: StoredRelease, select_sql: str) -> str:
+        """Stores the view of a release that was made for it."""
+        return self.put_together([(statement, select_sql)], text, asker, release)
+
+    def put_together(
+        self, statements: Sequence[tuple[Ask, str]], text: str, asker: Asker, release: StoredRelease
+    ) -> str:
+        """Stores the views of a release, each with its SELECT, all of them or none; the word is about the first."""
+        name = statements[0][0].view or ""
+        with self.naming():
+            missing = [
+                (replace(release, name=one.view or "", statement=text, principal=asker.name, kind="view"), select_sql)
+                for one, select_sql in statements
+                if not self.is_ready(one, text, asker, release.digest)
+            ]
+            try:
+                self._releases.put_views(missing, statements[0][0].replace)
+            except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
+                raise Refusal(
+                    f"the SELECT of {name!r} fails or takes too long over the released answers, which are kept: asking "
+                    "for them again is free",
+                    accepted="expressions that every number can go through",
+                ) from None
+        return self.ready(name)
+
+    def drop(self, statement: DropPrivateView, text: str, asker: Asker) -> str:
+        """Drops a view; its release stays, so that asking again is free."""
+        with self._lock:
+            existing = self._releases.view(statement.name)
+            if existing is None:
+                if self._last_drop is not None and self._last_drop[:2] == (text, asker.name):
+                    return self._last_drop[2]
+                if statement.if_exists:
+                    return "there was no such view"
+                raise Refusal(
+                    f"there is no private view {statement.name!r}", accepted="a name of dp_releases(), or IF EXISTS"
+                )
+            _require_own(existing, asker, "one of your own")
+            self._releases.drop_view(statement.name)
+            done = f"{self._store}.{existing.name} is dropped; its budget stays spent"
+            self._last_drop = (text, asker.name, done)
+            return done
+
+
+def _require_own(view: StoredRelease, asker: Asker, accepted: str) -> None:
+    if not asker.owner and view.principal != asker.name:
+        raise PermissionRefusal(f"the private view {view.name!r} is another's", accepted=accepted)

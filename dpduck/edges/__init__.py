@@ -1,1 +1,0 @@
-"""Connections, functions, command line: no mathematics."""

@@ -1,0 +1,1 @@
+"""A connection, its functions, and the way from a statement to its mechanism."""

@@ -1,0 +1,106 @@
+"""load() and connect(): dpduck on a plain duckdb connection."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dpduck.database.cursors import OpenCursor, Roots
+from dpduck.database.store import STORE_NAME, StoreFiles, attach_store, database_file, detach_store, store_files
+from dpduck.engine.engine import Engine
+from dpduck.engine.functions import engine_of, install_macros, require_free_names, serve
+from dpduck.trusted.ledger.copies import state_directory
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.ledger.secrets import Steps, no_step
+from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.values.errors import Refusal, StoreError
+
+_LOADING = threading.Lock()
+
+
+def load(
+    connection: duckdb.DuckDBPyConnection, store: str | Path | None = None, *, steps: Steps = no_step
+) -> duckdb.DuckDBPyConnection:
+    """Registers dp() and its kin on a connection and attaches the store as `private`.
+
+    store: a file; by default <name>_private.duckdb beside a database file, in memory for a database in memory.
+    steps: called with the name of each step of a release; for tests that stop the process there.
+    Loading on a further connection of the same database keeps dpduck working there when the first one is closed. In a
+    read-only database the functions are temporary, so that each of its connections and cursors has to be loaded.
+    """
+    files = store_files(database_file(connection), store)
+    with _LOADING:
+        attached = attach_store(connection, files)
+        try:
+            require_free_names(connection)
+            engine = engine_of(connection)
+            if engine is None:
+                _begin(connection, files, steps)
+            else:
+                engine.roots.add(connection)
+            install_macros(connection)
+            with suppress(Refusal), connection.cursor() as cursor:  # where it is refused, so is every new release
+                keep_plans_plain(cursor)
+        except BaseException:
+            if attached:
+                with suppress(duckdb.Error):
+                    detach_store(connection)
+            raise
+    return connection
+
+
+def _begin(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Steps) -> None:
+    roots = Roots()
+    roots.add(connection)
+    ledger = _open_ledger(roots.cursor, files, steps)
+    serve(connection, Engine(roots, STORE_NAME, ledger, steps))
+
+
+def connect(
+    database: str | Path = ":memory:", store: str | Path | None = None, **options: Any
+) -> duckdb.DuckDBPyConnection:
+    """duckdb.connect plus load; returns the plain duckdb connection."""
+    connection = duckdb.connect(str(database), **options)
+    try:
+        return load(connection, store)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def verify_store(database: str | Path, store: str | Path | None = None, *, adopt: bool = False) -> int:
+    """Reads the whole ledger of a database's store again; StoreError where it is not what was written.
+
+    adopt: the owner's word that an older copy is the store from now on; whatever is known to have been spent stays
+    spent, and every other copy is refused. Returns the number of entries.
+    """
+    files = store_files(Path(database), store)
+    if files.store is None or not files.store.exists():
+        raise StoreError("this database has no store; accepted: a database that dpduck.load was called on")
+    with duckdb.connect(":memory:") as connection:
+        attach_store(connection, files)
+        if adopt:
+            ledger = Ledger.adopt(
+                connection.cursor,
+                STORE_NAME,
+                secrets_path=files.secrets,
+                witness_directory=state_directory(os.environ),
+                principal="owner",
+                statement="dpduck verify --adopt",
+            )
+        else:
+            ledger = _open_ledger(connection.cursor, files, no_step)
+        ledger.verify()
+        return len(ledger.entries())
+
+
+def _open_ledger(open_cursor: OpenCursor, files: StoreFiles, steps: Steps) -> Ledger:
+    witness_directory = None if files.store is None else state_directory(os.environ)
+    return Ledger.open(
+        open_cursor, STORE_NAME, secrets_path=files.secrets, witness_directory=witness_directory, steps=steps
+    )

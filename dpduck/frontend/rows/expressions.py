@@ -1,0 +1,122 @@
+"""Row expressions made unable to raise: what a private row holds must never decide whether a query fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date, datetime
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from dpduck.frontend.text.dialect import PrivateDuckDB
+from dpduck.frontend.text.positions import refusal
+
+_INTEGERS = frozenset(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"])
+_FLOATS = frozenset(("FLOAT", "DOUBLE"))
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_BOOLEAN = (
+    *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean,
+    exp.Like, exp.ILike, exp.Escape, exp.SimilarTo, exp.Glob, exp.RegexpLike,
+)  # fmt: skip
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"(\d+)(?:\.(\d+))?", re.ASCII)
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
+
+
+def sql_of(expression: exp.Expr) -> str:
+    """Canonical DuckDB SQL of an expression, comments dropped."""
+    try:
+        return expression.sql(
+            dialect=PrivateDuckDB,
+            identify=True,
+            comments=False,
+            normalize_functions="lower",
+            unsupported_level=ErrorLevel.RAISE,
+        )
+    except (SqlglotError, ValueError):
+        raise refusal(
+            expression, "DuckDB has no function of this form", "the arguments that DuckDB documents"
+        ) from None
+
+
+def safe_sql(expression: exp.Expr, types: Mapping[str, str]) -> str:
+    """SQL of the condition that yields NULL where it would have raised, its cast to BOOLEAN included.
+
+    types: DuckDB type of each column, by the SQL of the column. Shapes that cannot raise stay as they are, since DuckDB
+    can push them down; everything else is wrapped in TRY, which the binder refuses around volatile functions.
+    """
+    conjuncts = list(expression.flatten()) if isinstance(expression, exp.And) else [expression]
+    return " AND ".join(_safe_conjunct(part, types) for part in conjuncts)
+
+
+def _safe_conjunct(part: exp.Expr, types: Mapping[str, str]) -> str:
+    if _cannot_raise(part, types):
+        return f"({sql_of(part)})"
+    sql = sql_of(part) if isinstance(part.unnest(), _BOOLEAN) else f"CAST(({sql_of(part)}) AS BOOLEAN)"
+    return f"try({sql})"
+
+
+def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Whether the node is a condition, of BOOLEAN type, over columns and literals that are what they must be."""
+    if isinstance(node, exp.Boolean):
+        return True
+    if isinstance(node, exp.Column):
+        return types.get(sql_of(node)) == "BOOLEAN"
+    if isinstance(node, (exp.Paren, exp.Not)):
+        return _cannot_raise(node.this, types)
+    if isinstance(node, (exp.And, exp.Or)):
+        return all(_cannot_raise(part, types) for part in node.flatten())
+    if isinstance(node, exp.Is):
+        subject = node.this.unnest()
+        if not isinstance(subject, exp.Column):
+            return False
+        boolean = isinstance(node.expression, exp.Boolean) and types.get(sql_of(subject)) == "BOOLEAN"
+        return boolean or isinstance(node.expression, exp.Null)
+    if isinstance(node, exp.In):
+        return bool(node.expressions) and all(_same_family(node.this, value, types) for value in node.expressions)
+    if isinstance(node, exp.Between):
+        return all(_same_family(node.this, node.args[bound], types) for bound in ("low", "high"))
+    if isinstance(node, _COMPARISONS):
+        return _same_family(node.left, node.right, types) or _same_family(node.right, node.left, types)
+    return False
+
+
+def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Whether DuckDB compares the column with the literal without a cast that could fail, of either of them."""
+    if not isinstance(column, exp.Column):
+        return False
+    type_name = types.get(sql_of(column), "")
+    if isinstance(literal, exp.Cast) and isinstance(literal.this, exp.Literal):
+        named = literal.to.sql(dialect="duckdb")
+        return named == type_name and _is_moment(literal.this, type_name)
+    if isinstance(literal, exp.Neg) and isinstance(literal.this, exp.Literal) and not literal.this.is_string:
+        literal = literal.this
+    if not isinstance(literal, exp.Literal):
+        return False
+    if literal.is_string:
+        return type_name == "VARCHAR" or _is_moment(literal, type_name)
+    if type_name in _INTEGERS:
+        return literal.is_int and len(literal.name) <= 9
+    return type_name in _FLOATS or _fits_decimal(literal.name, type_name)
+
+
+def _fits_decimal(number: str, type_name: str) -> bool:
+    """Whether the type has a place for each digit of the number, so that the column is compared as it is."""
+    places = _DECIMAL.fullmatch(type_name)
+    digits = _PLAIN_NUMBER.fullmatch(number)
+    if not places or not digits:
+        return False
+    width, scale = int(places[1]), int(places[2])
+    return len(digits[2] or "") <= scale and len(digits[1]) <= width - scale
+
+
+def _is_moment(literal: exp.Literal, type_name: str) -> bool:
+    """Whether the text is a day, or a time of a day, that certainly converts to the type."""
+    if type_name not in ("DATE", "TIMESTAMP") or not literal.is_string or not _MOMENT.fullmatch(literal.name):
+        return False
+    try:
+        (date if type_name == "DATE" else datetime).fromisoformat(literal.name)
+    except ValueError:
+        return False
+    return True

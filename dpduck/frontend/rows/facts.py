@@ -1,0 +1,166 @@
+"""What a statement may be checked against: schemas, policies and declared public tables, never a private row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Protocol
+
+from dpduck.frontend.text.names import TableName, fold
+from dpduck.values.domain import Domain
+from dpduck.values.privacy import Budget, PrivacyUnit
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table as the catalog shows it."""
+
+    name: str
+    type_name: str
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """A column that an expression uses: its alias and name in the row source, its released type and its labels."""
+
+    alias: str
+    name: str
+    type_name: str
+    labels: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Image:
+    """An expression evaluated over every combination of some public domains.
+
+    labels: its distinct values in order, as text, None for NULL. codes: for each combination, in row-major order,
+    the position of its value in labels. type_name: the expression's type.
+    """
+
+    type_name: str
+    labels: tuple[str | None, ...]
+    codes: tuple[int, ...]
+
+
+class PublicFacts(Protocol):
+    """Answers from catalogs, policies, declared public tables and a data-free sandbox."""
+
+    def resolve(self, name: TableName) -> TableName | None:
+        """The three-part name of a table or view, None where there is none."""
+
+    def known_names(self) -> tuple[str, ...]:
+        """Names of the tables that whoever asks may know of: under a policy, or public."""
+
+    def is_view(self, table: TableName) -> bool:
+        """Whether a resolved name is a view."""
+
+    def columns(self, table: TableName) -> tuple[Column, ...]:
+        """The columns of a resolved table."""
+
+    def policy(self, table: TableName) -> Policy | None:
+        """The policy in force on a resolved table."""
+
+    def is_public(self, table: TableName) -> bool:
+        """Whether the owner has declared a resolved table public."""
+
+    def public_digest(self, table: TableName) -> str:
+        """A digest of a declared public table's content."""
+
+    def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
+        """Distinct values of a public column in order, as text, None last if there is a NULL."""
+
+    def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
+        """The most rows of a public table that share one non-NULL value of these columns; 0 where it is empty.
+
+        distinct: columns whose distinct combinations are the rows; none for the table's own rows.
+        """
+
+    def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
+        """The columns of each PRIMARY KEY and UNIQUE constraint of a resolved table, the primary key first."""
+
+    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
+        """Column types of a SELECT bound over empty copies of the tables; Refusal where DuckDB does not bind it."""
+
+    def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
+        """Binds row_sql over empty copies of the tables and runs once_sql over one row of NULLs in each of them.
+
+        Refusal where DuckDB complains, or where its own parse of row_sql holds what is not on the list of functions.
+        """
+
+    def has_collations(self, table: TableName) -> bool:
+        """Whether some column of a resolved table compares its texts by rules of its own."""
+
+    def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+        """The image of an expression over the public domains of the columns it uses."""
+
+    def shadowed_functions(self) -> frozenset[str]:
+        """Names of built-in functions that a user's macro or function hides."""
+
+
+# An owner's policy once it has been checked: what is public about a table and what is protected.
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """Bounds of a summed column, and the step that makes its sums integers; decimal texts."""
+
+    column: str
+    low: str
+    high: str
+    step: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The policy of one table.
+
+    revision: counts every change of the policy. epoch: moves only by NEW EPOCH; both are part of a release's key.
+    max_epsilon, min_epsilon: what one statement may cost at most, and must cost at least.
+    """
+
+    table: TableName
+    unit: PrivacyUnit
+    budget: Budget
+    domains: tuple[tuple[str, Domain], ...]
+    clamps: tuple[Clamp, ...]
+    expect_rows: int | None
+    max_epsilon: Fraction | None
+    revision: int
+    epoch: int
+    min_epsilon: Fraction | None = None
+
+    def domain(self, column: str) -> Domain | None:
+        """The domain of a column, by DuckDB's case-insensitive names."""
+        return next((domain for name, domain in self.domains if fold(name) == fold(column)), None)
+
+    def clamp(self, column: str) -> Clamp | None:
+        """The clamp of a column, by the same names."""
+        return next((clamp for clamp in self.clamps if fold(clamp.column) == fold(column)), None)
+
+
+@dataclass(frozen=True)
+class PrivateTable:
+    """A private table as a request reads it: its policy's revision and epoch, and columns each taken for a key.
+
+    hidden: whether it is read for nothing but the privacy unit of another table's rows.
+    """
+
+    table: TableName
+    revision: int
+    epoch: int
+    unique: tuple[str, ...] = ()
+    hidden: bool = False
+
+    def and_also(self, other: PrivateTable) -> PrivateTable:
+        """Both readings of one table as one."""
+        unique = tuple(dict.fromkeys((*self.unique, *other.unique)))
+        return replace(self, unique=unique, hidden=self.hidden and other.hidden)
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column of the row source that keys depend on, with its public domain."""
+
+    sql: str
+    domain: Domain

@@ -1,0 +1,224 @@
+"""What may be computed row by row: deterministic, row-local functions without side effects (DESIGN section 5).
+
+An allowlist over the parsed tree: a node of any other class is refused by name, so a function that nobody has looked
+at is never run over private rows.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.costs import MATCHES, REGULAR, check_pattern, check_size
+from dpduck.frontend.text.positions import refusal, word_of
+from dpduck.values.errors import Refusal
+
+STRUCTURE: tuple[type[exp.Expr], ...] = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Tuple, exp.Var, exp.Interval,
+    exp.DataType, exp.DataTypeParam, exp.Cast, exp.TryCast, exp.Case, exp.If,
+)  # fmt: skip
+OPERATORS: tuple[type[exp.Expr], ...] = (
+    exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.In, exp.Between,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.Escape, exp.SimilarTo, exp.Glob, exp.RegexpLike,
+    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.Pow, exp.DPipe, exp.BitwiseAnd,
+    exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift,
+)  # fmt: skip
+FUNCTIONS: tuple[type[exp.Expr], ...] = (
+    exp.Abs, exp.Ceil, exp.Floor, exp.Round, exp.Trunc, exp.Sign, exp.Sqrt, exp.Ln, exp.Log, exp.Exp, exp.Cbrt,
+    exp.Sin, exp.Cos, exp.Tan, exp.Asin, exp.Acos, exp.Atan, exp.Atan2, exp.IsNan, exp.IsInf,
+    exp.Upper, exp.Lower, exp.Length, exp.Substring, exp.Left, exp.Right, exp.Trim, exp.Concat, exp.Replace,
+    exp.Reverse, exp.StartsWith, exp.EndsWith, exp.Contains, exp.StrPosition, exp.Coalesce, exp.Nullif,
+    exp.Greatest, exp.Least, exp.Extract, exp.Year, exp.Month, exp.Day, exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear,
+    exp.Quarter, exp.Hour, exp.Minute, exp.Second, exp.DateTrunc, exp.TimestampTrunc, exp.DateDiff, exp.TsOrDsToDate,
+    exp.TimeToStr, exp.RegexpExtract, exp.RegexpReplace, exp.RegexpILike, exp.RegexpFullMatch,
+    exp.SplitPart, exp.Unicode, exp.Ascii, exp.Week, exp.Monthname, exp.Dayname, exp.DayOfWeekIso, exp.LastDay,
+    exp.DateFromParts, exp.DateAdd,
+)  # fmt: skip
+NAMED_FUNCTIONS = frozenset(
+    ("isfinite", "isnan", "isinf", "even", "gcd", "lcm", "strip_accents", "prefix", "suffix", "contains", "hour",
+     "minute", "second", "dayofweek", "isodow", "weekday", "week", "quarter", "decade", "century", "dayname",
+     "monthname", "date_part", "date_trunc", "date_diff", "make_date", "len", "strlen", "ltrim", "rtrim", "trim",
+     "log2", "log10", "ln", "signbit", "ifnull", "try")
+)  # fmt: skip
+VOLATILE = frozenset(
+    ("random", "uuid", "nextval", "currval", "now", "current_timestamp", "write_log", "sleep_ms", "getvariable",
+     "current_setting", "txid_current", "gen_random_uuid", "setseed", "pg_typeof")
+)  # fmt: skip
+_CAST_NAMES = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "UINT128",
+    "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "TEXT", "CHAR", "DATE", "TIMESTAMP", "TIMESTAMPNTZ", "DATETIME", "TIME",
+    "INTERVAL",
+)  # fmt: skip
+CAST_TYPES = frozenset(exp.DataType.Type[name] for name in _CAST_NAMES if name in exp.DataType.Type.__members__)
+ROW_LOCAL = STRUCTURE + OPERATORS + FUNCTIONS
+_SPECIFIC: tuple[tuple[type[exp.Expr], str, str], ...] = (
+    (exp.Dot, "a method call or a function of a schema is refused", "plain calls such as upper(ward)"),
+    (exp.Struct, "a struct is refused", "numbers, texts, BOOLEAN, dates and times"),
+    (exp.Array, "a list is refused", "numbers, texts, BOOLEAN, dates and times"),
+    (exp.Bracket, "indexing by [..] is refused", "substring or split_part"),
+    (exp.Any, "ANY is refused", "IN (literal, ..)"),
+    (exp.Collate, "COLLATE is refused", "upper or lower of both sides"),
+    (exp.Columns, "COLUMNS is refused", "a list of columns"),
+    (exp.Lateral, "LATERAL is refused", "plain subqueries"),
+    (exp.Pivot, "PIVOT is refused", "GROUP BY"),
+    (exp.TableSample, "SAMPLE is refused", "all rows"),
+    (exp.Unnest, "unnest is refused", "rows as they are"),
+    (exp.Window, "a window over private rows is refused", "a window over the answers: rank() OVER (ORDER BY count(*))"),
+    (exp.Exists, "EXISTS is refused", "a join with a declared public table"),
+    (exp.Subquery, "a subquery in an expression is refused", "a join with a declared public table, or literals"),
+    (exp.Query, "a subquery in an expression is refused", "a join with a declared public table, or literals"),
+    (exp.Star, "* inside an expression is refused", "count(*) or a column"),
+    (exp.Placeholder, "a placeholder is refused", "a literal: the statement itself may be a bound parameter of dp(?)"),
+    (exp.Parameter, "a parameter is refused", "a literal"),
+    (exp.CurrentDate, "current_date changes by itself", "a date literal"),
+    (exp.CurrentTimestamp, "the current time changes by itself", "a timestamp literal"),
+    (exp.Rand, "random() is not deterministic", "a deterministic expression"),
+    (exp.Lambda, "a lambda is refused", "an expression over columns"),
+    (exp.Distinct, "DISTINCT is refused", "count(*), count(column) and count(*) FILTER (WHERE ..)"),
+    (exp.AggFunc, "an aggregate inside a row expression is refused", "aggregates in the select list or HAVING"),
+)  # fmt: skip
+
+
+def check_row_local(expression: exp.Expr) -> None:
+    """Refuses the first node of the expression that is not on the list."""
+    check_size(expression)
+    for node in expression.walk(bfs=False):
+        check_arguments(node)
+        if isinstance(node, (exp.Cast, exp.TryCast)):
+            _check_cast(node)
+        if type(node) in ROW_LOCAL or (isinstance(node, exp.Anonymous) and _named(node) in NAMED_FUNCTIONS):
+            _check_in(node)
+            continue
+        for node_type, what, accepted in _SPECIFIC:
+            if isinstance(node, node_type):
+                raise refusal(node, what, accepted)
+        raise _unknown(node)
+
+
+def refuse_subqueries(expression: exp.Expr) -> None:
+    """Refuses a query inside an expression before its columns are looked for."""
+    for node in expression.walk(bfs=False):
+        _check_in(node)
+        if isinstance(node, (exp.Exists, exp.Subquery, exp.Query)):
+            check_row_local(node)
+
+
+def _check_in(node: exp.Expr) -> None:
+    if isinstance(node, exp.In) and (node.args.get("query") or node.args.get("unnest") or node.args.get("field")):
+        raise refusal(node, "IN over anything but a list is refused", "IN (literal, ..) or a join with a public table")
+
+
+def _named(node: exp.Anonymous) -> str:
+    return str(node.this).lower()
+
+
+def _check_cast(node: exp.Cast | exp.TryCast) -> None:
+    target = node.to
+    if not isinstance(target, exp.DataType) or target.this not in CAST_TYPES or target.args.get("nested"):
+        written = target.sql(dialect="duckdb") if isinstance(target, exp.Expr) else "this type"
+        raise refusal(node, f"a cast to {written} is refused", "numbers, BOOLEAN, VARCHAR, DATE, TIMESTAMP, INTERVAL")
+
+
+def _unknown(node: exp.Expr) -> Refusal:
+    name = _named(node) if isinstance(node, exp.Anonymous) else _function_name(node)
+    if name in VOLATILE:
+        return refusal(node, f"{name} is volatile or has side effects", "deterministic functions of the row alone")
+    return refusal(
+        node,
+        f"{name} is not on the list of deterministic row functions",
+        "arithmetic, comparison, CASE, CAST, coalesce, text and date functions such as upper, substring, date_trunc",
+    )
+
+
+def _function_name(node: exp.Expr) -> str:
+    if isinstance(node, exp.Func):
+        return word_of(node) or node.sql_name().lower()
+    return type(node).__name__.upper()
+
+
+# What a row function may be given, so that no private row decides how long a query takes or which error it
+# raises.
+#
+# Patterns and specifiers that were read from a row would decide that: they are literals. What they may cost
+# is in row_costs.
+
+_LITERAL_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Replace: ("expression", "replacement"),
+    exp.RegexpReplace: ("replacement", "modifiers"),
+    exp.RegexpLike: ("flag",),
+    exp.RegexpFullMatch: ("options",),
+    exp.RegexpExtract: ("group", "parameters"),
+    exp.TimeToStr: ("format",),
+}
+_SPECIFIED = frozenset(("date_part", "date_trunc", "date_diff"))
+DATE_PARTS = frozenset(
+    ("year", "month", "day", "decade", "century", "millennium", "quarter", "week", "dayofweek", "weekday", "dow",
+     "isodow", "dayofyear", "doy", "dayofmonth", "hour", "minute", "second", "millisecond", "microsecond", "epoch",
+     "isoyear", "yearweek", "weekofyear")
+)  # fmt: skip
+_TEMPORAL = (
+    exp.Extract, exp.DateTrunc, exp.TimestampTrunc, exp.DateDiff, exp.Year, exp.Month, exp.Day, exp.DayOfWeek,
+    exp.DayOfWeekIso, exp.DayOfYear, exp.WeekOfYear, exp.Week, exp.Quarter,
+)  # fmt: skip
+_NAMED_TEMPORAL = _SPECIFIED | {"decade", "century", "weekday"}
+
+
+def check_arguments(node: exp.Expr) -> None:
+    """Refuses a function or operator whose arguments could make a row expensive."""
+    if isinstance(node, (*MATCHES, *REGULAR)):
+        _require_literal(node, node.args.get("expression"), "the pattern")
+        check_pattern(node)
+    if isinstance(node, exp.Escape):
+        _check_escape(node)
+    for part in _LITERAL_PARTS.get(type(node), ()):
+        _require_literal(node, node.args.get(part), f"the {part}")
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _SPECIFIED:
+        _require_literal(node, node.expressions[0] if node.expressions else None, "the part of a date")
+        _check_part(node, node.expressions[0] if node.expressions else None)
+    if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc, exp.DateDiff)):
+        _check_part(node, node.args.get("unit"))
+    if isinstance(node, exp.Extract):
+        _check_part(node, node.this)
+
+
+def temporal_arguments(expression: exp.Expr) -> list[exp.Expr]:
+    """What functions of dates are applied to: for an INTERVAL or a TIME some of them raise what TRY does not catch."""
+    found: list[exp.Expr] = []
+    for node in expression.walk():
+        if isinstance(node, exp.Extract):
+            found.append(node.expression)
+        elif isinstance(node, _TEMPORAL):
+            found += [part for part in (node.this, node.args.get("expression")) if isinstance(part, exp.Expr)]
+        elif isinstance(node, exp.Anonymous) and str(node.this).lower() in _NAMED_TEMPORAL:
+            found += [part for part in node.expressions if not isinstance(part, exp.Literal)]
+    return found
+
+
+def _check_part(node: exp.Expr, part: exp.Expr | None) -> None:
+    """Other parts exist that DuckDB refuses for some types, but only when it meets a row."""
+    name = part.name.lower() if isinstance(part, (exp.Var, exp.Literal, exp.Column)) else ""
+    if name not in DATE_PARTS and name.removesuffix("s") not in DATE_PARTS:
+        raise refusal(node, "this part of a date is not on the list", ", ".join(sorted(DATE_PARTS)))
+
+
+def _require_literal(node: exp.Expr, part: exp.Expr | None, what: str) -> None:
+    if part is not None and not isinstance(part, exp.Literal):
+        raise refusal(node, f"{what} is not a literal: it would be read from private rows", "a quoted text")
+
+
+def _check_escape(node: exp.Escape) -> None:
+    """DuckDB raises what TRY does not catch where a text is matched up to an escape with nothing behind it.
+
+    So it does for each row with a text where the escape is longer than one byte.
+    """
+    escape, matched = node.expression, node.this
+    if not isinstance(escape, exp.Literal) or not escape.is_string or len(escape.name) != 1:
+        raise refusal(node, "ESCAPE takes one character", "LIKE 'pattern' ESCAPE '\\'")
+    if not escape.name.isascii():
+        raise refusal(node, "ESCAPE takes one ASCII character", "LIKE 'pattern' ESCAPE '\\'")
+    if not isinstance(matched, (exp.Like, exp.ILike)):
+        raise refusal(node, "ESCAPE belongs to LIKE and ILIKE", "LIKE 'pattern' ESCAPE '\\'")
+    pattern, place = matched.args["expression"].name, 0
+    while place < len(pattern):
+        place += 2 if pattern[place] == escape.name else 1
+    if place > len(pattern):
+        raise refusal(node, "the pattern ends with its ESCAPE", "a character behind it, or the escape twice")

@@ -1,0 +1,121 @@
+"""The rows of a statement as frozen parts: stored tables, how they are joined, and what was written about them.
+
+Trusted code renders them. Texts here are canonical SQL over the columns that `types` names: a condition, an equality
+or an output may be an analyst's expression, and trusted code finds out by itself which of them are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+_YEARS = ("0001-01-01", "9999-12-31")
+_MOMENTS = {
+    "TIMESTAMP": _YEARS, "TIMESTAMP_S": _YEARS, "TIMESTAMP_MS": _YEARS, "TIMESTAMP_NS": ("1678-01-01", "2262-01-01"),
+    "TIMESTAMP WITH TIME ZONE": ("0001-01-02 00:00:00+00", "9999-12-30 00:00:00+00"),
+    "TIME": ("00:00:00", "24:00:00"), "TIME_NS": ("00:00:00", "24:00:00"),
+}  # fmt: skip
+
+
+def text_sql(value: str, type_name: str) -> str:
+    """SQL of a stored value's text, total for every value of its type: NULL for moments that have no text.
+
+    DuckDB raises, or becomes invalid, where it writes a moment that no calendar has; a comparison never does.
+    """
+    if type_name not in _MOMENTS:
+        return f"CAST({value} AS VARCHAR)"
+    low, high = (f"CAST('{end}' AS {type_name})" for end in _MOMENTS[type_name])
+    ends = "" if "TIME_" in type_name or type_name == "TIME" else ("infinity", "-infinity")
+    endless = "".join(f" OR {value} = CAST('{end}' AS {type_name})" for end in ends)
+    return f"CASE WHEN {value} BETWEEN {low} AND {high}{endless} THEN CAST({value} AS VARCHAR) END"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A table under an alias. sql: its name, or a SELECT of its columns. numbered: whether rowid tells rows apart."""
+
+    sql: str
+    alias: str
+    numbered: bool = True
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """An equality of an expression, cast to a column's type where that is possible, with that column."""
+
+    value_sql: str
+    type_name: str
+    column_sql: str
+
+
+@dataclass(frozen=True)
+class Join:
+    """kind: JOIN, or LEFT, RIGHT, FULL, SEMI or ANTI before it. on: all of its conditions.
+
+    copies: of a public table that rows are repeated by, the most rows that it has for one key; else 0.
+    keys: its columns that rows are joined by.
+    """
+
+    kind: str
+    right: Source
+    on: tuple[str | Lookup, ...]
+    copies: int = 0
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A FROM with its WHERE. types: DuckDB's type of each column, by its SQL; of joined sources, too."""
+
+    first: Stored | Union | Units
+    joins: tuple[Join, ...] = ()
+    filters: tuple[str, ...] = ()
+    types: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One SELECT of a UNION ALL. outputs: SQL of stored columns or constants, with names."""
+
+    source: Source
+    outputs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Union:
+    """A UNION ALL under an alias."""
+
+    branches: tuple[Branch, ...]
+    alias: str
+
+
+@dataclass(frozen=True)
+class Units:
+    """One row for each privacy unit, under an alias. outputs: SQL and names; counts: conditions and names.
+
+    A condition "" counts every row.
+    """
+
+    source: Source
+    unit_sql: str
+    outputs: tuple[tuple[str, str], ...]
+    counts: tuple[tuple[str, str], ...]
+    alias: str
+
+
+# How rows that hold no privacy unit find it: by a reference, and joins that do nothing else.
+
+ROWS, REFERENCE = "dpduck_rows", "dpduck_reference"
+"""What joins_sql calls the rows, and the column of theirs that holds the reference."""
+
+
+@dataclass(frozen=True)
+class UnitLookup:
+    """A row source in two parts: its rows, and the hidden joins along the references of one of its relations.
+
+    rows_sql: what follows FROM without those joins. reference_sql: the first reference, an expression over the rows.
+    joins_sql: the joins of ROWS, by their REFERENCE. A parent's column is a key: a row finds one unit, or is dropped.
+    """
+
+    rows_sql: str
+    reference_sql: str
+    joins_sql: str

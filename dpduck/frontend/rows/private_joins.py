@@ -1,0 +1,169 @@
+"""A join of private rows with private rows of the same unit, proven by equal values of linked columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.facts import PublicFacts
+from dpduck.frontend.rows.functions import check_row_local
+from dpduck.frontend.rows.relation import PrivateRelation, comparable
+from dpduck.frontend.rows.scope import Scope, resolve
+from dpduck.frontend.rows.tree import PrivateJoin, RowSource
+from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.positions import copy_position, position_of, refusal
+from dpduck.values.errors import Refusal
+
+ACCEPTED = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of tables with one privacy unit ON equal units or references"
+_KINDS = {
+    ("", ""): "JOIN", ("", "INNER"): "JOIN", ("LEFT", ""): "LEFT JOIN", ("RIGHT", ""): "RIGHT JOIN",
+    ("FULL", ""): "FULL JOIN", ("", "SEMI"): "SEMI JOIN", ("", "ANTI"): "ANTI JOIN",
+}  # fmt: skip
+
+
+def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: PublicFacts) -> RowSource:
+    """Both sides as one source; a refusal where nothing proves that they are of one unit."""
+    kind = _kind(join)
+    _require_one_unit(left, right, join, facts)
+    conditions = _conditions(join, left, right)
+    if not any(_proves_one_unit(condition, left, right) for condition in conditions):
+        raise refusal(
+            join.args.get("on") or join,
+            "joins between tables containing private data must join on the privacy unit column in each table",
+            _links_of(left, right) + ", joined by AND with other conditions",
+        )
+    kept, moved, on = _placed_filters(kind, left, right, join)
+    merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
+    units, scope = _units(kind, left, right, join), _scope(kind, left, right, merged)
+    private = PrivateJoin(kind, replace(right, filters=()), (*conditions, *on))
+    return replace(left, joins=(*left.joins, private), scope=scope, filters=(*kept, *moved), units=units)
+
+
+def _kind(join: exp.Join) -> str:
+    side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
+    if kind == "CROSS" or not (join.args.get("on") or join.args.get("using") or method):
+        raise Refusal("a cross join is refused", accepted=ACCEPTED, position=position_of(join))
+    found = _KINDS.get((side, "" if kind == "OUTER" else kind))
+    if method or found is None:
+        words = " ".join(word for word in (method, side, kind) if word)
+        raise Refusal(f"{words} JOIN is refused", accepted=ACCEPTED, position=position_of(join))
+    return found
+
+
+def _require_one_unit(left: RowSource, right: RowSource, join: exp.Join, facts: PublicFacts) -> None:
+    units = [source.first.policy.unit for source in (left, right)]
+    for source in (left, right):
+        if source.first.policy.unit.column is None:
+            raise refusal(
+                join.this,
+                f"{source.table.table} protects single rows: a second reference to private rows is refused",
+                "one private table with public tables, or policies with PRIVACY UNIT column",
+            )
+    if units[0].key != units[1].key:
+        raise refusal(
+            join.this,
+            f"{left.table.table} and {right.table.table} do not share a privacy unit",
+            "policies whose PRIVACY UNIT is one column, or REFERENCES it",
+        )
+    if any(facts.has_collations(table) for table in (*left.tables, *right.tables)):
+        raise refusal(join, "a COLLATION makes keys equal that are different texts", "a join of tables without COLLATE")
+
+
+def _conditions(join: exp.Join, left: RowSource, right: RowSource) -> tuple[exp.Expr, ...]:
+    using = join.args.get("using")
+    if not using:
+        whole = Scope((*left.scope.relations, *right.scope.relations))
+        resolved = resolve(join.args["on"], whole)
+        check_row_local(resolved)
+        return tuple(resolved.flatten()) if isinstance(resolved, exp.And) else (resolved,)
+    found = []
+    for item in using:
+        column = exp.column(exp.to_identifier(item.name))
+        copy_position(item, column)
+        found.append(exp.EQ(this=resolve(column, left.scope), expression=resolve(column, right.scope)))
+        check_row_local(found[-1])
+    return tuple(found)
+
+
+def _proves_one_unit(condition: exp.Expr, left: RowSource, right: RowSource) -> bool:
+    """Whether equal values of columns of one link, one on each side."""
+    condition = condition.unnest()
+    if not isinstance(condition, exp.EQ):
+        return False
+    sides = (condition.left.unnest(), condition.right.unnest())
+    for one, other in (sides, sides[::-1]):
+        if not isinstance(one, exp.Column) or not isinstance(other, exp.Column):
+            return False
+        relation, partner = left.relation(one.table), right.relation(other.table)
+        if relation is None or partner is None:
+            continue
+        link = relation.link(one.name)
+        types = [_type(relation, one.name), _type(partner, other.name)]
+        if link is not None and link == partner.link(other.name) and comparable(*types):
+            return True
+    return False
+
+
+def _type(relation: PrivateRelation, column: str) -> str:
+    return next(item.type_name for item in relation.columns if fold(item.name) == fold(column))
+
+
+def _links_of(left: RowSource, right: RowSource) -> str:
+    """Equalities that would prove it, as far as the tables have any in common."""
+    found = [
+        f"{one.table.table}.{column} = {other.table.table}.{partner}"
+        for one in left.relations
+        for other in right.relations
+        for column, link in one.links
+        for partner, other_link in other.links
+        if link == other_link
+    ]
+    return "ON " + (" or ".join(dict.fromkeys(found)) or "columns that hold the privacy unit or refer to it")
+
+
+def _placed_filters(
+    kind: str, left: RowSource, right: RowSource, join: exp.Join
+) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
+    """Conditions of the left side and of the right side that stay conditions of the row, and those that go to ON.
+
+    A side that is kept without a partner keeps its conditions outside; the other side's hold before the join.
+    """
+    if kind == "JOIN":
+        return left.filters, right.filters, ()
+    if kind == "RIGHT JOIN":
+        return (), right.filters, left.filters
+    if kind == "FULL JOIN" and (left.filters or right.filters):
+        raise refusal(join, "a FULL JOIN of filtered subqueries is refused", "WHERE after the join, or a LEFT JOIN")
+    return left.filters, (), right.filters
+
+
+def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tuple[tuple[PrivateRelation, ...], ...]:
+    if kind == "JOIN":
+        return left.units + right.units
+    if kind == "RIGHT JOIN":
+        return right.units
+    if kind != "FULL JOIN":
+        return left.units
+    both = [one + other for one in left.units for other in right.units]
+    direct = tuple(
+        choice
+        for choice in both
+        if not any(relation.parents for relation in choice)
+        and all(comparable(choice[0].unit_type, relation.unit_type) for relation in choice)
+    )
+    if not direct:
+        raise refusal(join, "a FULL JOIN of tables without a column of the unit is refused", "LEFT JOIN or JOIN")
+    return direct
+
+
+def _scope(kind: str, left: RowSource, right: RowSource, merged: frozenset[str]) -> Scope:
+    """A column of USING is that of the side that keeps all its rows; of neither under FULL JOIN."""
+    if kind in ("SEMI JOIN", "ANTI JOIN"):
+        return left.scope
+    ours, theirs = left.scope.relations, right.scope.relations
+    if kind == "RIGHT JOIN":
+        ours = tuple(replace(relation, merged=relation.merged | merged) for relation in ours)
+    elif kind != "FULL JOIN":
+        theirs = tuple(replace(relation, merged=relation.merged | merged) for relation in theirs)
+    return Scope((*ours, *theirs))

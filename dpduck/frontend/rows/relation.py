@@ -1,0 +1,259 @@
+"""One reading of private rows: a table under a policy, what its rows' unit is, and which equal values prove it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import count
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.facts import Column, Policy, PrivateTable, PublicFacts
+from dpduck.frontend.rows.parts import Union, Units
+from dpduck.frontend.rows.subqueries import CommonTables
+from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.positions import refusal
+from dpduck.values.domain import Domain
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Reference
+
+PRIVATE_ALIAS = "r0"
+"""Alias of the first private relation of a statement."""
+_INTEGERS = frozenset(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"])
+CLOSE = 0.75
+"""The least similarity (difflib's ratio, from 0 to 1) of a table's name that may have been meant."""
+
+KNOWN_TABLE = "a table with a policy, or a declared public one"
+_CONVERTING = re.compile(
+    r"VARCHAR|BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|ENUM\(.*", re.DOTALL
+)
+"""Types whose values DuckDB's TRY_CAST takes to any type without raising; that of moments, bits and others raises."""
+_UNITS = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|UUID|DATE|TIME(_NS)?|"
+    r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|ENUM\(.*\)",
+    re.DOTALL,
+)
+"""Types of units: what is equal is grouped together, and the other way round (an INTERVAL or VARIANT has neither)."""
+_NO_KEYS = ("FLOAT", "DOUBLE", "REAL", "STRUCT", "MAP", "UNION", "VARIANT")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one reading of a statement needs: public facts, visible CTEs, and numbers for aliases."""
+
+    facts: PublicFacts
+    common: CommonTables
+    private: Iterator[int] = field(default_factory=count)
+    public: Iterator[int] = field(default_factory=lambda: count(1))
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A table that a reference leads to: the hidden join by which a row finds its unit."""
+
+    table: TableName
+    reference: Reference
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrivateRelation:
+    """Private rows in FROM: a table, or a UNION ALL of such.
+
+    sql: what stands before AS. policy: whose domains and clamps hold for these columns; of a union, all that its
+    tables' policies have in common. unit: the column that holds the unit; None for PRIVACY UNIT ROW, and where
+    `parents` lead to it, the last of which holds it in unit_of_parent.
+    links: (folded column, name): rows of any relations with equal values under one such name are of one unit.
+    unit_names: further columns that a statement may call its privacy_unit_column.
+    row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
+    nested: what `sql` is, taken apart; None for a stored table.
+    """
+
+    alias: str
+    table: TableName
+    sql: str
+    policy: Policy
+    columns: tuple[Column, ...]
+    unit: str | None
+    unit_type: str
+    links: tuple[tuple[str, str], ...]
+    row_key: tuple[str, ...]
+    reads: tuple[PrivateTable, ...]
+    parents: tuple[Parent, ...] = ()
+    unit_of_parent: str = ""
+    unit_names: tuple[str, ...] = ()
+    nested: Union | Units | None = None
+
+    def link(self, column: str) -> str | None:
+        """The name under which equal values of a column prove one unit."""
+        return next((link for name, link in self.links if name == fold(column)), None)
+
+    @property
+    def unit_columns(self) -> tuple[str, ...]:
+        """Columns that a statement may name as its privacy_unit_column: those of the policies."""
+        own = self.unit_names or (self.policy.unit.column,)
+        return tuple(name for name in own if name)
+
+    def domain(self, column: str) -> Domain | None:
+        """The public domain of a column; refused where the column is since of a type whose values may not convert."""
+        domain = self.policy.domain(column)
+        now = next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
+        if domain is not None and now != domain.type_name and not _CONVERTING.fullmatch(now):
+            raise Refusal(
+                f"{column!r} is {now.partition('(')[0] or 'gone'}, and its DOMAIN is of {domain.type_name}",
+                accepted="the type that the column had, or its DOMAIN declared anew",
+            )
+        return domain
+
+
+def table_name(node: exp.Table) -> TableName:
+    """The table as written."""
+    return TableName(tuple(part.name for part in node.parts))
+
+
+def meant(name: TableName, facts: PublicFacts) -> str:
+    """The table that may have been meant by a name without a schema, among those that whoever asks may know of."""
+    near = get_close_matches(fold(name.table), list(map(fold, facts.known_names())), n=1, cutoff=CLOSE)
+    found = next((one for one in facts.known_names() if near and fold(one) == near[0]), "")
+    return f"{found} (did you mean that?), or " if found and len(name.parts) == 1 else ""
+
+
+def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
+    """A table with a policy."""
+    facts, name = reading.facts, table_name(node)
+    resolved = facts.resolve(name)
+    if resolved is None:
+        raise refusal(node, f"there is no table {str(name)!r}", meant(name, facts) + KNOWN_TABLE)
+    policy = facts.policy(resolved)
+    if policy is None:
+        kind = "view" if facts.is_view(resolved) else "table"
+        raise refusal(
+            node,
+            f"the {kind} {str(name)!r} has no privacy policy, so nothing is answered from it",
+            "a table with a policy (CREATE PRIVACY POLICY ON ..), or DECLARE PUBLIC TABLE if it is public",
+        )
+    try:
+        return relation_of(resolved, policy, reading)
+    except Refusal as error:
+        raise refusal(node, error.what, error.accepted) from None
+
+
+def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> PrivateRelation:
+    """A table under its policy; refused where a reference no longer leads to a unit."""
+    facts = reading.facts
+    columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
+    own_keys = tuple(key[0] for key in keys if len(key) == 1)
+    parents, unit_of_parent = _parents(policy, facts)
+    holder, unit = (parents[-1].table, unit_of_parent) if parents else (resolved, policy.unit.column)
+    unit_types = [column.type_name for column in facts.columns(holder) if fold(column.name) == fold(unit or "")]
+    if unit is not None:
+        require_plain_unit(holder, unit, facts)
+    reads = [PrivateTable(resolved, policy.revision, policy.epoch, own_keys)]
+    for parent in parents:
+        found = facts.policy(parent.table)
+        if found is not None:
+            key = parent.reference.parent_column
+            reads.append(PrivateTable(parent.table, found.revision, found.epoch, (key,), hidden=True))
+    return PrivateRelation(
+        f"r{next(reading.private)}",
+        resolved,
+        resolved.sql,
+        policy,
+        columns,
+        None if parents else policy.unit.column,
+        "".join(unit_types),
+        _links(policy, own_keys),
+        keys[0] if keys else tuple(column.name for column in columns),
+        tuple(reads),
+        parents,
+        unit_of_parent,
+        (policy.unit.reference.column,) if policy.unit.reference is not None else (),
+    )
+
+
+def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """A unit's own column, a column that refers to a parent, and columns that are keys of this table."""
+    links = [(fold(column), f"{policy.table}.{column}") for column in own_keys]
+    reference = policy.unit.reference
+    if reference is not None:
+        links.insert(0, (fold(reference.column), f"{TableName(reference.parent)}.{reference.parent_column}"))
+    elif policy.unit.column is not None:
+        links.insert(0, (fold(policy.unit.column), policy.unit.key))
+    return tuple(links)
+
+
+def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], str]:
+    """The tables that references lead through, nearest first, and the last one's column that holds the unit."""
+    parents: list[Parent] = []
+    current = policy
+    while current.unit.reference is not None:
+        reference = current.unit.reference
+        table = TableName(reference.parent)
+        found = facts.policy(table)
+        if found is None or found.unit.key != policy.unit.key or any(table == parent.table for parent in parents):
+            raise Refusal(
+                f"the policy of {table} no longer says whose rows these are",
+                accepted=f"the policy of {policy.table} declared anew, after that of {table}",
+            )
+        require_key(table, reference.parent_column, facts)
+        require_plain_reference(current.table, reference.column, table, reference.parent_column, facts)
+        parents.append(Parent(table, reference, facts.columns(table)))
+        current = found
+    if parents and not current.unit.column:
+        raise Refusal(
+            f"the policy of {current.table} protects single rows", accepted="PRIVACY UNIT column in that policy"
+        )
+    return tuple(parents), current.unit.column or ""
+
+
+def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
+    """Refuses a parent whose key DuckDB does not keep unique: a row of another unit could claim the same key."""
+    if (column,) not in facts.unique_keys(table):
+        raise Refusal(
+            f"{table}.{column} is not a key: rows of two units could share one value",
+            accepted=f"a PRIMARY KEY or UNIQUE constraint on {column} alone (ALTER TABLE .. ADD PRIMARY KEY), or a "
+            "column with the unit itself",
+        )
+    if facts.has_collations(table):
+        raise Refusal("a COLLATION makes keys equal that are different texts", accepted=f"{table} without COLLATE")
+
+
+def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> None:
+    """Refuses units of types in which one unit has several values that are equal, or counts as several.
+
+    So it does texts under a COLLATION: rows of several units would be bounded as if they were one's.
+    """
+    types = {fold(item.name): item.type_name for item in facts.columns(table)}
+    type_name = types.get(fold(column), "")
+    if type_name and not _UNITS.fullmatch(type_name):
+        raise Refusal(
+            f"{column!r} is {type_name.partition('(')[0]}, of which equal values may be grouped apart: no privacy unit",
+            accepted="a unit of whole or decimal numbers, VARCHAR, UUID, dates, times, BOOLEAN, ENUM or BLOB",
+        )
+    if type_name == "VARCHAR" and facts.has_collations(table):
+        raise Refusal(
+            "a COLLATION makes privacy units equal that are different texts", accepted=f"{table} without COLLATE"
+        )
+
+
+def require_plain_reference(
+    table: TableName, column: str, parent: TableName, parent_column: str, facts: PublicFacts
+) -> None:
+    """Refuses a reference that could equal two keys, or fail to be compared with them: a row would have two units."""
+    types = [
+        next((item.type_name for item in facts.columns(holder) if fold(item.name) == fold(name)), "")
+        for holder, name in ((table, column), (parent, parent_column))
+    ]
+    if not all(types) or not comparable(*types) or facts.has_collations(table):
+        raise Refusal(
+            f"{table}.{column} does not compare with {parent}.{parent_column} as keys do",
+            accepted="a reference of the key's type, in a table without COLLATE",
+        )
+
+
+def comparable(first: str, second: str) -> bool:
+    """Whether values of two types are compared without a cast that could fail, and equality is that of keys."""
+    plain = not any(word in first for word in _NO_KEYS) and "[" not in first
+    return (bool(first) and first == second and plain) or (first in _INTEGERS and second in _INTEGERS)

@@ -1,0 +1,256 @@
+"""SQL of a row source: FROM with its joins, the privacy unit of a row, and what tells a unit's rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.expressions import safe_sql, sql_of
+from dpduck.frontend.rows.facts import Column, PublicFacts
+from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
+from dpduck.frontend.rows.parts import REFERENCE, ROWS, Join, Lookup, Source, Stored, Union, UnitLookup, Units
+from dpduck.frontend.rows.relation import PrivateRelation, comparable
+from dpduck.frontend.rows.tree import PrivateJoin, RowSource
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.text.names import fold, quote_identifier, quote_text
+from dpduck.frontend.text.positions import refusal
+
+MAX_ROW_BOUND = 10**9
+
+
+def column_types(source: RowSource) -> Mapping[str, str]:
+    """DuckDB type of each column of the row source, by its SQL."""
+    return {base(alias, column.name): column.type_name for alias, column in source.columns()}
+
+
+def base(alias: str, name: str) -> str:
+    """A column of the row source."""
+    return f"{quote_identifier(alias)}.{quote_identifier(name)}"
+
+
+def stored_sql(node: exp.Expr) -> str:
+    """A column of the row source, or a text, exactly: what the database reads itself."""
+    if isinstance(node, exp.Column):
+        return base(node.table, node.name)
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise refusal(node, "an expression is refused here", "a column or a text")
+    return quote_text(node.name)
+
+
+def from_sql(source: RowSource) -> str:
+    """What follows FROM, the hidden joins that find the unit included."""
+    types = column_types(source)
+    return " ".join((_tree_sql(source, types), *_parents_sql(source)))
+
+
+def _tree_sql(source: RowSource, types: Mapping[str, str]) -> str:
+    parts = [_named(source.first)]
+    for join in source.joins:
+        if isinstance(join, PublicJoin):
+            on = " AND ".join(_pair_sql(private, base(join.alias, public), types) for private, public in join.pairs)
+            parts.append(f"{join.kind} {join.sql} AS {quote_identifier(join.alias)} ON {on}")
+        else:
+            on = " AND ".join(_condition_sql(condition, types) for condition in join.conditions)
+            inner = _tree_sql(join.source, types)
+            parts.append(f"{join.kind} {f'({inner})' if join.source.joins else inner} ON {on}")
+    return " ".join(parts)
+
+
+def _named(relation: PrivateRelation) -> str:
+    return f"{relation.sql} AS {quote_identifier(relation.alias)}"
+
+
+def _pair_sql(private: exp.Expr, column: str, types: Mapping[str, str]) -> str:
+    """An equality that no private value makes raise: TRY is outermost, since some casts raise under TRY_CAST too."""
+    same_type = isinstance(private, exp.Column) and types.get(sql_of(private)) == types[column]
+    left = sql_of(private) if same_type else f"try(try_cast({sql_of(private)} AS {types[column]}))"
+    return f"{left} = {column}"
+
+
+def _condition_sql(condition: exp.Expr, types: Mapping[str, str]) -> str:
+    """A condition of ON: plain where it compares keys, so that DuckDB can hash them, and unable to raise."""
+    node = condition.unnest()
+    if isinstance(node, exp.EQ):
+        columns = [side.unnest() for side in (node.left, node.right)]
+        sides = [stored_sql(side) if isinstance(side, exp.Column) else "" for side in columns]
+        known = [types.get(side) for side in sides]
+        if known[0] is not None and known[1] is not None and comparable(known[0], known[1]):
+            return f"{sides[0]} = {sides[1]}"
+    return safe_sql(condition, types)
+
+
+def _chosen_unit(source: RowSource) -> tuple[PrivateRelation, ...]:
+    """The relations that the unit is taken from: those that hold it in a column, where there are such."""
+    direct = (choice for choice in source.units if not any(relation.parents for relation in choice))
+    return next(direct, source.units[0])
+
+
+def _parents_sql(source: RowSource) -> list[str]:
+    """The joins along the references of the relations that the unit is taken from; rows without a parent have none."""
+    chosen = [relation for relation in _chosen_unit(source) if relation.parents]
+    return [part for relation in chosen for part in _chain_sql(relation, _reference(relation))]
+
+
+def _chain_sql(relation: PrivateRelation, reference: str) -> list[str]:
+    """The joins along a relation's references, the first of which stands in `reference`."""
+    parts = []
+    for number, parent in enumerate(relation.parents, start=1):
+        alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
+        parts.append(f"JOIN {parent.table.sql} AS {quote_identifier(alias)} ON {reference} = {base(alias, key)}")
+        if number < len(relation.parents):
+            reference = base(alias, relation.parents[number].reference.column)
+    return parts
+
+
+def _reference(relation: PrivateRelation) -> str:
+    return base(relation.alias, relation.parents[0].reference.column)
+
+
+def source_of(source: RowSource, *, filtered: bool = False, parents: bool = True) -> Source:
+    """The row source taken apart. filtered: with its conditions; parents: with the joins that find the unit."""
+    types = dict(column_types(source))
+    hidden: list[Join] = []
+    for relation in _chosen_unit(source) if parents else ():
+        reference = _reference(relation) if relation.parents else ""
+        for number, parent in enumerate(relation.parents, start=1):
+            alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
+            types |= {base(alias, column.name): column.type_name for column in parent.columns}
+            stored = Source(Stored(parent.table.sql, alias, False))
+            hidden.append(Join("JOIN", stored, (f"{reference} = {base(alias, key)}",)))
+            if number < len(relation.parents):
+                reference = base(alias, relation.parents[number].reference.column)
+    conditions = sorted({safe_sql(condition, types) for condition in source.filters}) if filtered else ()
+    joined = _joined(source, types)
+    return Source(_first(source), (*joined, *hidden), tuple(conditions), tuple(types.items()))
+
+
+def _first(source: RowSource) -> Stored | Union | Units:
+    relation = source.first
+    return relation.nested or Stored(relation.sql, relation.alias, _numbered(relation.columns))
+
+
+def _numbered(columns: tuple[Column, ...]) -> bool:
+    """Whether rowid is the number of a row, and no column has that name or one of dpduck's own."""
+    return not any(fold(column.name) == "rowid" or fold(column.name).startswith("dpduck_") for column in columns)
+
+
+def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
+    joins = []
+    for join in source.joins:
+        if isinstance(join, PublicJoin):
+            stored = Stored(join.sql, join.alias, not join.names and _numbered(join.columns))
+            pairs = (_pair(private, base(join.alias, public), types) for private, public in join.pairs)
+            copies = 0 if join.kind in (SEMI, ANTI) else join.multiplicity
+            keys = tuple(base(join.alias, public) for _, public in join.pairs)
+            joins.append(Join(join.kind, Source(stored), tuple(pairs), copies, keys))
+        else:
+            right = Source(_first(join.source), _joined(join.source, types))
+            on = tuple(_condition_sql(condition, types) for condition in join.conditions)
+            joins.append(Join(join.kind, right, on))
+    return tuple(joins)
+
+
+def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Lookup:
+    """An equality of a public column with a stored one as such, or with what an expression is cast to."""
+    own = stored_sql(private) if isinstance(private, exp.Column) else sql_of(private)
+    known = types.get(own) if isinstance(private, exp.Column) else None
+    if known is not None and (known == types[column] or comparable(known, types[column])):
+        return f"{own} = {column}"
+    return Lookup(own, types[column], column)
+
+
+def unit_type(source: RowSource) -> str:
+    """DuckDB's type of the privacy unit, "" for PRIVACY UNIT ROW."""
+    chosen = _chosen_unit(source)[0]
+    return chosen.unit_type if chosen.parents or chosen.unit is not None else ""
+
+
+def unit_lookup(source: RowSource) -> UnitLookup | None:
+    """The row source in two parts, where one relation's references alone lead to the unit."""
+    chosen = _chosen_unit(source)
+    if len(chosen) != 1 or not chosen[0].parents:
+        return None
+    (relation,) = chosen
+    joins = " ".join(_chain_sql(relation, base(ROWS, REFERENCE)))
+    return UnitLookup(_tree_sql(source, column_types(source)), _reference(relation), joins)
+
+
+def unit_sql(source: RowSource) -> str | None:
+    """The privacy unit of a row; None for PRIVACY UNIT ROW."""
+    units = []
+    for relation in _chosen_unit(source):
+        if relation.parents:
+            units.append(base(f"{relation.alias}_{len(relation.parents)}", relation.unit_of_parent))
+        elif relation.unit is not None:
+            units.append(base(relation.alias, relation.unit))
+    if not units:
+        return None
+    return units[0] if len(units) == 1 else f"coalesce({', '.join(units)})"
+
+
+def content_sql(source: RowSource) -> tuple[str, ...]:
+    """Columns that tell the rows of a unit apart; every one of them is the row's own content.
+
+    A public row that is the only one for its key adds nothing; nor does what a SEMI or ANTI JOIN only looks at.
+    """
+    return tuple(sorted(_content(source)))
+
+
+def _content(source: RowSource) -> list[str]:
+    found = [base(source.first.alias, column) for column in source.first.row_key]
+    for join in source.joins:
+        if join.kind in (SEMI, ANTI):
+            continue
+        if isinstance(join, PrivateJoin):
+            found += _content(join.source)
+        elif join.multiplicity > 1:
+            found += [base(join.alias, column.name) for column in join.columns]
+    return found
+
+
+def places_sql(source: RowSource) -> list[str]:
+    """Every relation by itself, under its alias."""
+    named = [_named(relation) for relation in source.relations]
+    return named + [f"{join.sql} AS {quote_identifier(join.alias)}" for join in source.public_joins]
+
+
+def written_conditions(source: RowSource) -> list[exp.Expr]:
+    """Everything that the statement lets run over rows while they are joined, filtered and counted for each unit."""
+    found = [*source.filters, *source.counted]
+    for join in source.joins:
+        if isinstance(join, PublicJoin):
+            found += [private for private, _ in join.pairs]
+        else:
+            found += [*join.conditions, *written_conditions(join.source)]
+    return found
+
+
+def request_over(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> Request:
+    """A request that asks nothing yet: its rows, whose each of them is, and the public facts that this rests on."""
+    policy, lookup, types = source.policy, unit_lookup(source), column_types(source)
+    unit_bound = max_rows if policy.unit.column is not None else source.multiplicity
+    if unit_bound > MAX_ROW_BOUND:
+        raise refusal(
+            place, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
+        )
+    tables = dict.fromkeys((source.table, *(read.table for read in source.reads), *source.every_table))
+    public = sorted({join.table for join in source.every_public_join}, key=lambda table: table.parts)
+    return Request(
+        table=source.table,
+        revision=policy.revision,
+        epoch=policy.epoch,
+        from_sql=from_sql(source),
+        filters=tuple(sorted({safe_sql(condition, types) for condition in source.filters})),
+        unit_key=policy.unit.key,
+        unit_sql=unit_sql(source),
+        max_rows=max_rows,
+        unit_bound=unit_bound,
+        content_sql=content_sql(source),
+        public_digests=tuple((table, facts.public_digest(table)) for table in public),
+        reads=source.reads,
+        lookup=lookup,
+        shapes=tuple((table, facts.columns(table), facts.has_collations(table)) for table in tables),
+        rows=source_of(source, parents=lookup is None),
+        unit_type=unit_type(source),
+    )

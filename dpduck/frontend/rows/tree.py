@@ -1,0 +1,161 @@
+"""The rows that a statement reads, as a frozen tree: private relations, their joins, and the conditions of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.facts import Column, Policy, PrivateTable
+from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
+from dpduck.frontend.rows.relation import PrivateRelation
+from dpduck.frontend.rows.scope import Relation, Scope, base_column
+from dpduck.frontend.text.names import TableName
+from dpduck.values.domain import Domain
+
+
+@dataclass(frozen=True)
+class PrivateJoin:
+    """A join of private rows with private rows of the same unit.
+
+    kind: INNER is JOIN; LEFT, RIGHT, FULL, SEMI or ANTI before it. source: what is joined; its own filters have been
+    moved, so it has none. conditions: all of ON; one of them at least proves that both sides are of one unit.
+    """
+
+    kind: str
+    source: RowSource
+    conditions: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Private rows with their joins, scope and conditions (resolved, not yet made safe).
+
+    Of every row, each private relation is absent (all NULL) or belongs to the row's unit: removing a unit removes
+    its rows of this source and changes no other.
+    units: choices of relations to take the unit from; of a choice, the first one that is not NULL.
+    branches: the tables of a UNION ALL, where `first` is one, or the rows that `first` counts for each unit.
+    counted: what is counted of these rows for each unit, where they are such a branch.
+    """
+
+    first: PrivateRelation
+    joins: tuple[PublicJoin | PrivateJoin, ...]
+    scope: Scope
+    filters: tuple[exp.Expr, ...]
+    units: tuple[tuple[PrivateRelation, ...], ...]
+    branches: tuple[RowSource, ...] = ()
+    counted: tuple[exp.Expr, ...] = ()
+
+    @property
+    def table(self) -> TableName:
+        """The first private table, under whose name the charge is booked."""
+        return self.first.table
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the first relation, with the narrowest limits of a price of all that are joined."""
+        largest = [one for one in (relation.policy.max_epsilon for relation in self.relations) if one is not None]
+        smallest = [one for one in (relation.policy.min_epsilon for relation in self.relations) if one is not None]
+        return replace(
+            self.first.policy, max_epsilon=min(largest, default=None), min_epsilon=max(smallest, default=None)
+        )
+
+    @property
+    def relations(self) -> tuple[PrivateRelation, ...]:
+        """Every private relation, in the order of the statement."""
+        inner = (join.source.relations for join in self.joins if isinstance(join, PrivateJoin))
+        return (self.first, *(relation for relations in inner for relation in relations))
+
+    @property
+    def public_joins(self) -> tuple[PublicJoin, ...]:
+        """Every join with a public table, those of joined sources included."""
+        found: list[PublicJoin] = []
+        for join in self.joins:
+            found += join.source.public_joins if isinstance(join, PrivateJoin) else (join,)
+        return tuple(found)
+
+    @property
+    def all_branches(self) -> tuple[RowSource, ...]:
+        """The sources that subqueries with SQL of their own were made of, theirs included, and of what is joined."""
+        found: list[RowSource] = []
+        for branch in self.branches:
+            found += (branch, *branch.all_branches)
+        for join in self.joins:
+            found += join.source.all_branches if isinstance(join, PrivateJoin) else ()
+        return tuple(found)
+
+    @property
+    def reads(self) -> tuple[PrivateTable, ...]:
+        """Every private table that is read, once."""
+        found: dict[TableName, PrivateTable] = {}
+        for read in (read for relation in self.relations for read in relation.reads):
+            known = found.get(read.table)
+            found[read.table] = read if known is None else known.and_also(read)
+        return tuple(found.values())
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """Names of the private tables that are read."""
+        return tuple(read.table for read in self.reads)
+
+    @property
+    def every_public_join(self) -> tuple[PublicJoin, ...]:
+        """Joins with public tables, those inside branches of a UNION ALL included."""
+        inside = (join for branch in self.all_branches for join in branch.public_joins)
+        return (*self.public_joins, *inside)
+
+    @property
+    def every_table(self) -> tuple[TableName, ...]:
+        """Every table that is read, private or public, once."""
+        return tuple(dict.fromkeys((*self.tables, *(join.table for join in self.every_public_join))))
+
+    @property
+    def multiplicity(self) -> int:
+        """The most rows that the joins with public tables make of one row."""
+        return prod(join.multiplicity for join in self.public_joins)
+
+    @property
+    def usual_rows(self) -> int:
+        """m where the statement does not say: the largest MAX ROWS of the relations."""
+        return max(self._row_bounds())
+
+    @property
+    def most_rows(self) -> int:
+        """The largest m that may be asked for: a unit's rows within MAX ROWS, each joined with each."""
+        return prod(self._row_bounds())
+
+    def _row_bounds(self) -> list[int]:
+        """MAX ROWS of the relations whose rows are kept: those that SEMI and ANTI JOIN look at add none."""
+        found = [self.first.policy.unit.max_rows]
+        for join in self.joins:
+            if isinstance(join, PrivateJoin) and join.kind not in (SEMI, ANTI):
+                found += join.source._row_bounds()
+        return found
+
+    def relation(self, alias: str) -> PrivateRelation | None:
+        """The private relation of an alias."""
+        return next((relation for relation in self.relations if relation.alias == alias), None)
+
+    def public_join(self, alias: str) -> PublicJoin:
+        """The public join of an alias."""
+        return next(join for join in self.public_joins if join.alias == alias)
+
+    def domain(self, column: exp.Column) -> Domain | None:
+        """The public domain that a policy gives to a column of a private relation."""
+        relation = self.relation(column.table)
+        return None if relation is None else relation.domain(column.name)
+
+    def columns(self) -> Iterator[tuple[str, Column]]:
+        """Aliases and columns of every relation, public ones included."""
+        for relation in self.relations:
+            yield from ((relation.alias, column) for column in relation.columns)
+        for join in self.public_joins:
+            yield from ((join.alias, column) for column in join.columns)
+
+
+def of_relation(relation: PrivateRelation) -> RowSource:
+    """A relation alone."""
+    columns = tuple((column.name, base_column(relation.alias, column.name)) for column in relation.columns)
+    return RowSource(relation, (), Scope((Relation("", columns),)), (), ((relation,),))

@@ -1,0 +1,214 @@
+"""UNION ALL of private rows that share a privacy unit, as one relation with the unit beside its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.expressions import safe_sql, sql_of
+from dpduck.frontend.rows.facts import Clamp, Column, Policy
+from dpduck.frontend.rows.parts import Branch, Union
+from dpduck.frontend.rows.relation import PrivateRelation, Reading, comparable
+from dpduck.frontend.rows.scope import Relation, Scope, base_column
+from dpduck.frontend.rows.sql import column_types, from_sql, source_of, stored_sql, unit_sql
+from dpduck.frontend.rows.tree import RowSource
+from dpduck.frontend.text.names import fold, quote_identifier
+from dpduck.frontend.text.positions import refusal
+from dpduck.values.domain import Domain, ValueDomain
+from dpduck.values.privacy import PrivacyUnit
+
+UNION_UNIT = "dpduck_unit"
+_ACCEPTED = "UNION ALL of SELECTs over tables with one privacy unit"
+ReadBranch = Callable[[exp.Expr, Reading], RowSource]
+
+
+def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranch) -> RowSource:
+    """The source of a UNION ALL; the rows of a unit in it are its rows in all branches."""
+    nodes = _branches(query)
+    branches = [read_branch(node, Reading(reading.facts, reading.common)) for node in nodes]
+    _require_one_unit(branches, nodes)
+    columns = _columns(branches, nodes)
+    unit_type = _unit_type(branches, query)
+    alias, first = f"r{next(reading.private)}", branches[0]
+    unit = PrivacyUnit(first.policy.unit.key, UNION_UNIT, sum(branch.usual_rows for branch in branches))
+    reads = tuple(dict.fromkeys(read for branch in branches for read in branch.reads))
+    relation = PrivateRelation(
+        alias,
+        first.table,
+        "(" + " UNION ALL ".join(_branch_sql(branch, columns) for branch in branches) + ")",
+        _policy(branches, columns, unit),
+        (*columns, Column(UNION_UNIT, unit_type)),
+        UNION_UNIT,
+        unit_type,
+        _links(branches, columns),
+        tuple(column.name for column in columns),
+        reads,
+        unit_names=tuple(name for branch in branches for one in branch.relations for name in one.unit_columns),
+        nested=Union(tuple(_branch(branch, columns) for branch in branches), alias),
+    )
+    scope = Scope((Relation("", tuple((column.name, base_column(alias, column.name)) for column in columns)),))
+    return RowSource(relation, (), scope, (), ((relation,),), tuple(branches))
+
+
+def _branches(query: exp.Expr) -> list[exp.Expr]:
+    if not isinstance(query, exp.SetOperation):
+        return [query]
+    plain = {"this", "expression", "distinct", "with_"}
+    other = {part for part, value in query.args.items() if value} - plain
+    if not isinstance(query, exp.Union) or query.args.get("distinct") or other or query.args.get("with_"):
+        words = query.key.upper() + (" BY NAME" if "by_name" in other else "")
+        raise refusal(query, f"{words} over private rows is refused", _ACCEPTED)
+    return [*_branches(query.this), *_branches(query.expression)]
+
+
+def _require_one_unit(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> None:
+    units = [branch.first.policy.unit for branch in branches]
+    for unit, branch, node in zip(units, branches, nodes, strict=True):
+        if unit.column is None:
+            raise refusal(
+                node,
+                f"{branch.table.table} protects single rows: UNION ALL of it is refused",
+                "policies with PRIVACY UNIT column",
+            )
+        if unit.key != units[0].key:
+            raise refusal(
+                node,
+                f"{branches[0].table.table} and {branch.table.table} do not share a privacy unit",
+                "policies whose PRIVACY UNIT is one column, or REFERENCES it",
+            )
+
+
+def _outputs(branch: RowSource) -> list[tuple[str, exp.Expr]]:
+    return list(branch.scope.columns())
+
+
+def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[Column, ...]:
+    """Names of the first branch; every branch has the same number of columns, of the same types."""
+    columns: list[Column] = []
+    for branch, node in zip(branches, nodes, strict=True):
+        outputs, types = _outputs(branch), column_types(branch)
+        found = [Column(name, _type(expression, types, node)) for name, expression in outputs]
+        columns = columns or found
+        if [column.type_name for column in found] != [column.type_name for column in columns]:
+            raise refusal(node, "the columns of UNION ALL differ in number or type", "the same types in every branch")
+    names = [fold(column.name) for column in columns]
+    if len(set(names)) < len(names) or UNION_UNIT in names:
+        raise refusal(nodes[0], "two columns of UNION ALL have one name", "a name for each column")
+    return tuple(columns)
+
+
+def _type(expression: exp.Expr, types: Mapping[str, str], node: exp.Expr) -> str:
+    plain = expression.unnest()
+    if isinstance(plain, exp.Column):
+        return types[sql_of(plain)]
+    if isinstance(plain, exp.Literal) and plain.is_string:
+        return "VARCHAR"
+    raise refusal(node, "an expression inside UNION ALL is refused", "columns and texts; expressions around UNION ALL")
+
+
+def _branch_sql(branch: RowSource, columns: Sequence[Column]) -> str:
+    listed = [
+        f"{sql_of(expression.unnest())} AS {quote_identifier(column.name)}"
+        for (_, expression), column in zip(_outputs(branch), columns, strict=True)
+    ]
+    types = column_types(branch)
+    where = " AND ".join(sorted({f"({safe_sql(condition, types)})" for condition in branch.filters}))
+    sql = f"SELECT {', '.join((*listed, f'{unit_sql(branch)} AS {UNION_UNIT}'))} FROM {from_sql(branch)}"
+    return f"{sql} WHERE {where}" if where else sql
+
+
+def _branch(branch: RowSource, columns: Sequence[Column]) -> Branch:
+    outputs = [
+        (stored_sql(expression.unnest()), quote_identifier(column.name))
+        for (_, expression), column in zip(_outputs(branch), columns, strict=True)
+    ]
+    return Branch(source_of(branch, filtered=True), (*outputs, (str(unit_sql(branch)), UNION_UNIT)))
+
+
+def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
+    """The type of the first branch's unit; those of the others compare with it as keys do."""
+    found = [branch.units[0][0].unit_type for branch in branches]
+    if not all(comparable(found[0], other) for other in found):
+        raise refusal(query, "the privacy units of UNION ALL differ in type", "units of one type")
+    return found[0]
+
+
+def _links(branches: Sequence[RowSource], columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:
+    """Columns that are linked alike in every branch."""
+    found = []
+    for position, column in enumerate(columns):
+        links = {_link(branch, position) for branch in branches}
+        link = links.pop()
+        if not links and link is not None:
+            found.append((fold(column.name), link))
+    return tuple(found)
+
+
+def _source_column(branch: RowSource, position: int) -> exp.Column | None:
+    expression = _outputs(branch)[position][1].unnest()
+    return expression if isinstance(expression, exp.Column) else None
+
+
+def _link(branch: RowSource, position: int) -> str | None:
+    column = _source_column(branch, position)
+    relation = None if column is None else branch.relation(column.table)
+    return None if column is None or relation is None else relation.link(column.name)
+
+
+def _policy(branches: Sequence[RowSource], columns: Sequence[Column], unit: PrivacyUnit) -> Policy:
+    """What the policies of all branches say of the columns."""
+    domains = [(column.name, _domain(branches, position)) for position, column in enumerate(columns)]
+    clamps = [_clamp(branches, position, column.name) for position, column in enumerate(columns)]
+    limits = [branch.policy.max_epsilon for branch in branches]
+    least = [branch.policy.min_epsilon for branch in branches]
+    expected = [branch.policy.expect_rows for branch in branches]
+    known = [number for number in expected if number is not None]
+    return replace(
+        branches[0].policy,
+        unit=unit,
+        domains=tuple((name, domain) for name, domain in domains if domain is not None),
+        clamps=tuple(clamp for clamp in clamps if clamp is not None),
+        max_epsilon=min((limit for limit in limits if limit is not None), default=None),
+        min_epsilon=max((limit for limit in least if limit is not None), default=None),
+        expect_rows=sum(known) if len(known) == len(expected) else None,
+    )
+
+
+def _domain(branches: Sequence[RowSource], position: int) -> Domain | None:
+    """The domain that all branches have, or the values of all where they are listed."""
+    found = [_own_domain(branch, position) for branch in branches]
+    first = found[0]
+    if first is None or all(domain == first for domain in found):
+        return first
+    listed = [domain for domain in found if isinstance(domain, ValueDomain) and domain.other is None]
+    if len(listed) < len(found) or len({domain.type_name for domain in listed}) != 1:
+        return None
+    values = tuple(dict.fromkeys(value for domain in listed for value in domain.values))
+    return ValueDomain(listed[0].type_name, values, any(domain.with_null for domain in listed))
+
+
+def _own_domain(branch: RowSource, position: int) -> Domain | None:
+    expression = _outputs(branch)[position][1].unnest()
+    if isinstance(expression, exp.Literal):
+        return ValueDomain("VARCHAR", (expression.name,))
+    column = _source_column(branch, position)
+    return None if column is None else branch.domain(column)
+
+
+def _clamp(branches: Sequence[RowSource], position: int, name: str) -> Clamp | None:
+    found = [_own_clamp(branch, position) for branch in branches]
+    first = found[0]
+    if first is None:
+        return None
+    alike = all(clamp is not None and replace(clamp, column=first.column) == first for clamp in found)
+    return replace(first, column=name) if alike else None
+
+
+def _own_clamp(branch: RowSource, position: int) -> Clamp | None:
+    column = _source_column(branch, position)
+    relation = None if column is None else branch.relation(column.table)
+    if column is None or relation is None:
+        return None
+    return next((clamp for clamp in relation.policy.clamps if fold(clamp.column) == fold(column.name)), None)

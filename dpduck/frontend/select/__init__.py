@@ -1,0 +1,1 @@
+"""The annotated SELECT: keys, aggregates, prices, answers."""

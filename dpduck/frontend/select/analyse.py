@@ -1,0 +1,341 @@
+"""An annotated SELECT, checked against public facts alone, as a frozen Request and the SQL around its release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.facts import Policy, PublicFacts, SourceColumn
+from dpduck.frontend.rows.relation import PRIVATE_ALIAS
+from dpduck.frontend.rows.scope import resolve
+from dpduck.frontend.rows.source import read_row_source
+from dpduck.frontend.rows.sql import column_types, request_over
+from dpduck.frontend.rows.tree import RowSource
+from dpduck.frontend.select.aggregates import AggregateReader, check_groups, check_treatment
+from dpduck.frontend.select.answers import AnswerReader, has_aggregate
+from dpduck.frontend.select.binding import check_binding, check_shadowing
+from dpduck.frontend.select.excluded_cells import possible_cells
+from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, read_grouping
+from dpduck.frontend.select.keys import KeyBuilder
+from dpduck.frontend.select.options import Options, read_options, require_confidence, row_bound
+from dpduck.frontend.select.outer import OuterQuery, SelectItem, find_annotated, released_select, select_items, surround
+from dpduck.frontend.select.price import charge_of, least_rho, target_of
+from dpduck.frontend.select.private_keys import require_counts, require_selectable, selection_of
+from dpduck.frontend.select.request import Aggregate, Key, Request, Treatment
+from dpduck.frontend.select.summary_checks import summarised, with_summary_columns
+from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.statements.parse import parse_expression
+from dpduck.frontend.text.dialect import DifferentialPrivacy
+from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.positions import refusal
+from dpduck.values.domain import RangeDomain
+from dpduck.values.errors import Refusal
+
+MAX_RELEASED_CELLS = 50_000_000
+MAX_AGGREGATES = 100
+_REFUSED_CLAUSES = {
+    "distinct": ("SELECT DISTINCT is refused", "GROUP BY"),
+    "sample": ("SAMPLE is refused: sampling is not a guarantee", "the statement without it"),
+    "windows": ("a WINDOW clause is refused", "OVER (..) in place"),
+    "into": ("INTO is refused", "CREATE TABLE x AS FROM dp(..)"),
+    "laterals": ("LATERAL is refused", "a join with a declared public table"),
+    "exclude": ("EXCLUDE is refused", "a list of columns"),
+    "pivots": ("PIVOT is refused", "GROUP BY"),
+    "locks": ("FOR UPDATE is refused", "the statement without it"),
+}
+_ACCEPTED_CLAUSES = {
+    "hint", "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "offset", "with_",
+    "kind",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What to release, the SQL to read it with, and the confidence of its intervals.
+
+    shown: the names under which aggregates are shown as they are, and which these are.
+    """
+
+    request: Request
+    outer: OuterQuery
+    confidence: Fraction
+    shown: tuple[tuple[str, int], ...] = ()
+
+
+def analyse(ask: Ask, facts: PublicFacts) -> Analysis:
+    """The request of a statement; every refusal comes from here, before anything is charged."""
+    try:
+        return _analyse(ask, facts)
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+
+
+def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
+    select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
+    _check_clauses(select)
+    clause = select.args.get("hint")
+    given = (
+        ask.options if ask.view is not None else (clause.expressions if isinstance(clause, DifferentialPrivacy) else ())
+    )
+    options = read_options(given, clause if isinstance(clause, exp.Expr) else select)
+    source = read_row_source(select, facts, common)
+    items = select_items(select, source.scope)
+    grouping = _grouping(select, items, source)
+    builder = KeyBuilder(source, facts, selecting=options.selection is not None, nodes=options.summary is not None)
+    keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
+    answers = AnswerReader(
+        source.scope,
+        _released_names(keys),
+        tuple(key.name for key in keys),
+        AggregateReader(
+            source, column_types(source), shared=options.selection is None and options.target_stderr is None
+        ),
+        {fold(item.name): item.expression for item in items},
+        enums=_enums(keys, builder.sources),
+        moved=options.treatment.moves or options.summary is not None,
+    )
+    sets, repeated = _grouping_sets(grouping, keys)
+    if options.selection is not None:
+        require_selectable(keys, sets, clause or select)
+    plain = options.summary is None and options.selection is None
+    possible = _possible_cells(select, keys, builder.sources, source, facts) if plain else None
+    around = released_select(select, items, answers, repeated, possible)
+    released = with_summary_columns(around, items, keys, options.summary)
+    if not answers.aggregates:
+        raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
+    check_treatment(options, answers.aggregates, keys, clause or select)
+    if options.selection is None:
+        check_groups(answers.aggregates, keys, sets, clause or select)
+    options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
+    request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
+    if options.selection is not None:
+        require_counts(request, clause or select)
+    request = with_intervals(request, source.policy)
+    request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
+    check_shadowing(select, facts)
+    check_binding(request, source, answers.reader.expressions, builder.written, facts)
+    outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
+    numbers = ((item.name, answers.number_of(item.expression)) for item in items)
+    shown = tuple((name, number) for name, number in numbers if number is not None)
+    return Analysis(request, outer, require_confidence(options), shown)
+
+
+def _possible_cells(
+    select: exp.Select,
+    keys: tuple[Key, ...],
+    columns: tuple[SourceColumn, ...],
+    source: RowSource,
+    facts: PublicFacts,
+) -> exp.Expr | None:
+    where = select.args.get("where")
+    collated = any(facts.has_collations(table) for table in source.every_table)
+    return possible_cells(None if where is None else where.this, keys, columns, source.scope, collated)
+
+
+def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
+    """The ENUM types of keys that are columns."""
+    domains = {
+        key.name: sources[key.sources[0]].domain
+        for key in keys
+        if key.sources and key.expression == sources[key.sources[0]].sql
+    }
+    return {name: domain.type_name for name, domain in domains.items() if domain.type_name.startswith("ENUM")}
+
+
+def _view_select(ask: Ask) -> exp.Select:
+    if not isinstance(ask.query, exp.Select):
+        raise refusal(ask.query, "a private view takes one SELECT", "SELECT .. FROM .. GROUP BY ..")
+    return ask.query
+
+
+def _check_clauses(select: exp.Select) -> None:
+    for part, value in select.args.items():
+        if value and part not in _ACCEPTED_CLAUSES:
+            what, accepted = _REFUSED_CLAUSES.get(
+                part, (f"{part.strip('_').upper()} is refused", "the statement without it")
+            )
+            first = value[0] if isinstance(value, list) else value
+            raise refusal(first if isinstance(first, exp.Expr) else select, what, accepted)
+    if select.args.get("kind"):
+        raise refusal(select, "SELECT AS STRUCT or VALUE is refused", "a list of columns")
+
+
+def _grouping(select: exp.Select, items: tuple[SelectItem, ...], source: RowSource) -> Grouping:
+    aliases = {fold(item.name): item.expression for item in items}
+
+    def key_of(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Literal):
+            if not node.is_int or not 1 <= int(node.name[:6]) <= len(items):
+                raise refusal(node, "GROUP BY has no such position", f"1 .. {len(items)}, or a column")
+            node = items[int(node.name[:6]) - 1].expression
+        elif isinstance(node, exp.Column) and not node.table and fold(node.name) in aliases:
+            in_scope = any(fold(name) == fold(node.name) for name, _ in source.scope.columns())
+            node = node if in_scope else aliases[fold(node.name)]
+        if has_aggregate(node):
+            raise refusal(node, "an aggregate in GROUP BY", "columns and expressions over them")
+        return resolve(node, source.scope)
+
+    plain = [item.expression for item in items if not has_aggregate(item.expression)]
+    return read_grouping(select.args.get("group"), [node for node in plain if node.find(exp.Column)], key_of)
+
+
+def _released_names(keys: tuple[Key, ...]) -> dict[str, str]:
+    """Released columns by canonical SQL: of the key, and for ranges of its column and of range_end(column)."""
+    names = {key.expression: key.name for key in keys}
+    for key in keys:
+        if key.shape:
+            column = key.expression[len(range_text(key.shape, "")) - 1 : -1]
+            names |= {column: key.name, range_text(RANGE_END, column): key.end_name}
+    return names
+
+
+def _grouping_sets(
+    grouping: Grouping, keys: tuple[Key, ...]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...] | None]:
+    """Distinct sets as key positions, and the list of set numbers to answer where some set is repeated."""
+    order = {key.expression: position for position, key in enumerate(keys)}
+    written = [tuple(sorted(order[text] for text in grouping_set)) for grouping_set in grouping.sets]
+    distinct = tuple(dict.fromkeys(written))
+    if len(distinct) == len(written):
+        return distinct, None
+    numbers = {grouping_set: number for number, grouping_set in enumerate(distinct)}
+    return distinct, tuple(numbers[grouping_set] for grouping_set in written)
+
+
+def _weighted(
+    treatment: Treatment, sets: tuple[tuple[int, ...], ...], repeated: tuple[int, ...] | None, place: exp.Expr
+) -> Treatment:
+    """Weights by distinct grouping set: those of a set that is repeated add up."""
+    if not treatment.weights:
+        return treatment
+    numbers = repeated if repeated is not None else tuple(range(len(sets)))
+    if len(treatment.weights) != len(numbers):
+        raise refusal(
+            place,
+            f"{len(treatment.weights)} weights for {len(numbers)} grouping sets",
+            f"weights = ({', '.join(['1'] * min(len(numbers), 3))}{', ..' if len(numbers) > 3 else ''}): "
+            f"{len(numbers)} of them, in the order of the grouping sets",
+        )
+    weights = [Fraction(0)] * len(sets)
+    for number, weight in zip(numbers, treatment.weights, strict=True):
+        weights[number] += weight
+    return replace(treatment, weights=tuple(weights))
+
+
+def _check_size(
+    select: exp.Select,
+    keys: tuple[Key, ...],
+    sets: tuple[tuple[int, ...], ...],
+    aggregates: tuple[Aggregate, ...],
+    selecting: bool,
+) -> None:
+    sizes = [key.released_size for key in keys]
+    cells = sum(prod(sizes[position] for position in grouping_set) for grouping_set in sets) * len(aggregates)
+    if cells > MAX_RELEASED_CELLS and not selecting:
+        raise refusal(
+            select,
+            f"the answer would have {cells} cells",
+            f"at most {MAX_RELEASED_CELLS}: fewer columns or grouping sets, or a summary",
+        )
+    if len(aggregates) > MAX_AGGREGATES:
+        raise refusal(select, f"{len(aggregates)} different aggregates", f"at most {MAX_AGGREGATES}")
+
+
+def _request(
+    options: Options,
+    select: exp.Select,
+    source: RowSource,
+    columns: tuple[SourceColumn, ...],
+    keys: tuple[Key, ...],
+    sets: tuple[tuple[int, ...], ...],
+    aggregates: tuple[Aggregate, ...],
+    facts: PublicFacts,
+) -> Request:
+    place = select.args.get("hint") or select
+    if options.summary is None:
+        _check_size(select, keys, sets, aggregates, options.selection is not None)
+    policy = source.policy
+    request = request_over(source, facts, row_bound(options, source, place), select)
+    return replace(
+        request,
+        sources=columns,
+        keys=keys,
+        grouping_sets=sets,
+        aggregates=aggregates,
+        charge=charge_of(options, policy, place),
+        stated_epsilon=options.epsilon,
+        stated_delta=options.delta,
+        treatment=options.treatment,
+        refresh=options.refresh,
+        target=target_of(options, policy, place),
+        selection=selection_of(options, policy, request.unit_bound, place),
+        least_rho=Fraction(0) if policy.min_epsilon is None else least_rho(policy.min_epsilon),
+    )
+
+
+# count(*) FILTER (WHERE age BETWEEN a AND b), several of them: intervals of bins, planned together as one
+# workload.
+
+_INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
+_STRATEGIES = ("auto", "hierarchy", "haar", "p_identity", "gaussian_optimum")
+
+
+def with_intervals(request: Request, policy: Policy) -> Request:
+    """The request with its aggregates as intervals, where all of them are; as it is otherwise.
+
+    That takes at least two aggregates without GROUP BY, over one integer column with bins that every BETWEEN meets
+    (age BETWEEN 10 AND 19, or age >= 10 AND age < 20, with edges at 10 and 20), and options that ranges can serve.
+    """
+    treatment = request.treatment
+    plain = treatment.consistency == "l2" and not treatment.nonnegative and treatment.strategy in _STRATEGIES
+    if request.keys or request.grouping_sets != ((),) or len(request.aggregates) < 2 or not plain:
+        return request
+    if any(aggregate.function != "count" or aggregate.operand is not None for aggregate in request.aggregates):
+        return request
+    found = [_bounds(aggregate.condition) for aggregate in request.aggregates]
+    known = [bounds for bounds in found if bounds is not None]
+    if len(known) < len(found) or len({column.sql() for column, _, _ in known}) != 1:
+        return request
+    column = known[0][0]
+    domain = policy.domain(column.name) if column.table == PRIVATE_ALIAS else None
+    if not isinstance(domain, RangeDomain) or domain.with_edges or domain.type_name not in _INTEGERS:
+        return request
+    edges = {int(edge): number for number, edge in enumerate((*domain.edges, domain.upper))}
+    intervals = tuple((edges.get(low, -1), edges.get(high, -1)) for _, low, high in known)
+    if any(not 0 <= start < stop for start, stop in intervals):
+        return request
+    return replace(request, sources=(SourceColumn(column.sql(dialect="duckdb"), domain),), intervals=intervals)
+
+
+def _bounds(condition: str) -> tuple[exp.Column, int, int] | None:
+    """The column, the first value and the first value after, of one BETWEEN or one pair of comparisons."""
+    try:
+        node = parse_expression(condition).unnest() if condition else None
+    except Refusal:
+        return None
+    if isinstance(node, exp.Between) and not any(node.args.get(part) for part in ("symmetric",)):
+        low, high = _whole(node.args["low"]), _whole(node.args["high"])
+        column, beyond = node.this, None if high is None else high + 1
+    elif isinstance(node, exp.And):
+        first, second = node.left.unnest(), node.right.unnest()
+        if not isinstance(first, exp.GTE) or not isinstance(second, exp.LT) or first.this != second.this:
+            return None
+        column, low, beyond = first.this, _whole(first.expression), _whole(second.expression)
+    else:
+        return None
+    if not isinstance(column, exp.Column) or low is None or beyond is None:
+        return None
+    return column, low, beyond
+
+
+def _whole(node: exp.Expr) -> int | None:
+    """The value of a short whole number."""
+    negative = isinstance(node, exp.Neg)
+    literal = node.this if negative else node
+    if not isinstance(literal, exp.Literal) or not literal.is_int or len(literal.name) > 18:
+        return None
+    return -int(literal.name) if negative else int(literal.name)

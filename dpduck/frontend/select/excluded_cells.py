@@ -1,0 +1,223 @@
+"""Cells that WHERE rules out by public facts: no row can be in them, so that they are left out of the answer.
+
+Only conditions on one key column are read, comparisons of it with literals, joined by AND and OR. What they say of a
+label is decided by the declared domain: a value is itself, a bin is every value between its edges, OTHER is anything.
+The release itself has all cells of the domain, whatever WHERE says of them, and keeps its name and its price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from itertools import pairwise
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.facts import SourceColumn
+from dpduck.frontend.rows.scope import Scope, resolve
+from dpduck.frontend.select.answers import released
+from dpduck.frontend.select.request import Key
+from dpduck.frontend.select.value_ranges import literal
+from dpduck.frontend.text.names import GROUPING_ID
+from dpduck.frontend.text.tokens import exact_number
+from dpduck.values.domain import Domain, RangeDomain
+
+MOST_LISTED = 1_000
+"""Labels that are named in the answer's SQL at most; where both kept and left out are more, all are shown."""
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DECIMAL")
+_INTEGERS = frozenset(_NUMBERS[:-1])
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+_TEMPORAL = (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP)
+Value = Fraction | str | datetime | bool
+Reader = Callable[[exp.Expr], Value | None]
+
+
+@dataclass(frozen=True)
+class _Span:
+    """What a label stands for: low <= value < high; no high: the value low alone, and no low: NULL.
+
+    anything: all values, or those besides some.
+    """
+
+    low: Value | None
+    high: Value | None = None
+    anything: bool = False
+    besides: frozenset[str] = frozenset()
+
+
+def possible_cells(
+    where: exp.Expr | None, keys: Sequence[Key], sources: Sequence[SourceColumn], scope: Scope, collated: bool
+) -> exp.Expr | None:
+    """A condition on released cells that those meet in which there may be rows; None where that is all of them."""
+    if where is None:
+        return None
+    conjuncts = list(where.flatten()) if isinstance(where, exp.And) else [where]
+    found: exp.Expr | None = None
+    for position, key in enumerate(keys):
+        if key.shape or len(key.sources) != 1 or key.expression != sources[key.sources[0]].sql:
+            continue
+        domain = sources[key.sources[0]].domain
+        read = _reader(domain, collated)
+        mine = [part for part in conjuncts if _columns(part, scope) == {key.expression}]
+        if read is None or not mine:
+            continue
+        spans = _spans(domain, read)
+        kept = [all(_may(part, span, read) for part in mine) for span in spans]
+        condition = _shown(key, position, kept)
+        if condition is not None:
+            found = condition if found is None else exp.And(this=found, expression=condition)
+    return found
+
+
+def _columns(part: exp.Expr, scope: Scope) -> set[str]:
+    columns = list(part.find_all(exp.Column))
+    if any(len(scope.find(column)) != 1 for column in columns):
+        return set()
+    return {sql_of(resolve(column, scope)) for column in columns}
+
+
+def _reader(domain: Domain, collated: bool) -> Reader | None:
+    """How literals that a column of this type is compared with are read; None for types that are left alone."""
+    type_name = domain.type_name
+    if type_name.partition("(")[0] in _NUMBERS:
+        return _number
+    known: dict[str, Reader] = {"DATE": _day, "TIMESTAMP": _moment, "BOOLEAN": _flag}
+    return _text if type_name == "VARCHAR" and not collated else known.get(type_name)
+
+
+def _number(node: exp.Expr) -> Fraction | None:
+    """A decimal literal; one with an exponent is a DOUBLE, which may be compared inexactly."""
+    found = literal(node)
+    return None if any("e" in one.name.lower() for one in node.find_all(exp.Literal)) else found
+
+
+def _text(node: exp.Expr) -> str | None:
+    node = node.unnest()
+    return node.name if isinstance(node, exp.Literal) and node.is_string else None
+
+
+def _flag(node: exp.Expr) -> bool | None:
+    node = node.unnest()
+    return bool(node.this) if isinstance(node, exp.Boolean) else None
+
+
+def _moment(node: exp.Expr) -> datetime | None:
+    node = node.unnest()
+    if isinstance(node, (exp.Cast, exp.TryCast)) and node.to.this in _TEMPORAL:
+        node = node.this
+    return None if not isinstance(node, exp.Literal) or not node.is_string else _parsed(node.name)
+
+
+def _day(node: exp.Expr) -> datetime | None:
+    found = _moment(node)
+    return found if found is not None and found == datetime(found.year, found.month, found.day) else None
+
+
+def _parsed(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is None else None
+
+
+def _spans(domain: Domain, read: Reader) -> list[_Span]:
+    """What each code of the domain stands for, in order."""
+    parsers: dict[Reader, Callable[[str], Value | None]] = {
+        _number: exact_number, _day: _parsed, _moment: _parsed, _text: str, _flag: "true".__eq__,
+    }  # fmt: skip
+    value, anything, nothing = parsers[read], _Span(None, anything=True), _Span(None)
+    if not isinstance(domain, RangeDomain):
+        found = [value(text) for text in domain.values]
+        listed = [anything if one is None else _Span(one) for one in found]
+        other = _Span(None, anything=True, besides=frozenset(domain.values))
+        return [*listed, *[nothing] * domain.with_null, *[other] * (domain.other is not None)]
+    edges = [value(text) for text in (*domain.edges, domain.upper)]
+    single = domain.type_name in _INTEGERS and domain.step == "1"
+    spans = [
+        anything if low is None or high is None else _Span(low) if single else _Span(low, high)
+        for low, high in pairwise(edges)
+    ]
+    if domain.with_edges:
+        spans[0] = spans[-1] = anything
+    return [*spans, *[nothing] * domain.with_null]
+
+
+def _may(node: exp.Expr, span: _Span, read: Reader) -> bool:
+    """Whether some value that a label stands for can meet the condition; True where that is not known."""
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        return all(_may(part, span, read) for part in (node.this, node.expression))
+    if isinstance(node, exp.Or):
+        return any(_may(part, span, read) for part in (node.this, node.expression))
+    if isinstance(node, exp.Between) and isinstance(node.this.unnest(), exp.Column):
+        low, high = read(node.args["low"]), read(node.args["high"])
+        return low is None or high is None or (_compare(exp.GTE, span, low) and _compare(exp.LTE, span, high))
+    if isinstance(node, exp.In) and isinstance(node.this.unnest(), exp.Column) and node.expressions:
+        listed = [read(one) for one in node.expressions]
+        return any(one is None or _compare(exp.EQ, span, one) for one in listed)
+    if isinstance(node, exp.Column):
+        return _compare(exp.EQ, span, True)
+    if isinstance(node, exp.Not) and isinstance(node.this.unnest(), exp.Column):
+        return _compare(exp.EQ, span, False)
+    if type(node) not in (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE):
+        return True
+    left, right, kind = node.this, node.args["expression"], type(node)
+    if isinstance(right.unnest(), exp.Column):
+        left, right, kind = right, left, _FLIPPED.get(kind, kind)
+    value = read(right) if isinstance(left.unnest(), exp.Column) else None
+    return value is None or _compare(kind, span, value)
+
+
+def _compare(kind: type[exp.Expr], span: _Span, value: Value) -> bool:
+    """Whether a value of the span can be so compared with this one; NULL compares with nothing."""
+    low, high = span.low, span.high
+    if span.anything:
+        return kind is not exp.EQ or value not in span.besides
+    if low is None:
+        return False
+    if isinstance(low, str):  # texts have an order of their own: only equality is read
+        return low == value if kind is exp.EQ else low != value if kind is exp.NEQ else True
+    below, above = low < value, low > value  # type: ignore[operator]
+    reaches = above or low == value if high is None else high > value  # type: ignore[operator]
+    decided: Mapping[type[exp.Expr], bool] = {
+        exp.EQ: not above and reaches,
+        exp.NEQ: high is not None or low != value,
+        exp.GTE: reaches,
+        exp.GT: above if high is None else reaches,
+        exp.LTE: not above,
+        exp.LT: below,
+    }
+    return decided[kind]
+
+
+def _shown(key: Key, position: int, kept: Sequence[bool]) -> exp.Expr | None:
+    """That the key is rolled up, or has a label that is kept."""
+    if all(kept):
+        return None
+    pairs = list(zip(key.labels, kept, strict=True))
+    shown = [label for label, keep in pairs if keep]
+    hidden = [label for label, keep in pairs if not keep]
+    listed = shown if len(shown) <= len(hidden) else hidden
+    if len(listed) > MOST_LISTED:
+        return None
+    values = [
+        exp.cast(exp.Literal.string(label), key.type_name, dialect="duckdb") for label in listed if label is not None
+    ]
+    column = released(key.name)
+    held: exp.Expr = exp.In(this=column, expressions=values) if values else exp.Boolean(this=False)
+    if None in listed:
+        held = exp.Paren(this=exp.Or(this=held, expression=exp.Is(this=column.copy(), expression=exp.Null())))
+    held = exp.Is(this=exp.Paren(this=held), expression=exp.Boolean(this=True))
+    if listed is hidden:
+        held = exp.Not(this=exp.Paren(this=held))
+    bit = exp.Paren(this=exp.BitwiseRightShift(this=released(GROUPING_ID), expression=exp.Literal.number(position)))
+    rolled_up = exp.EQ(
+        this=exp.Paren(this=exp.BitwiseAnd(this=bit, expression=exp.Literal.number(1))),
+        expression=exp.Literal.number(1),
+    )
+    return exp.Paren(this=exp.Or(this=rolled_up, expression=held))

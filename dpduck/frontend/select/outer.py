@@ -1,0 +1,288 @@
+"""The statement around the released table: SQL with one hole, the table itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.facts import PublicFacts
+from dpduck.frontend.rows.functions import FUNCTIONS, NAMED_FUNCTIONS, OPERATORS, STRUCTURE, check_row_local
+from dpduck.frontend.rows.scope import Scope
+from dpduck.frontend.rows.subqueries import CommonTables, tables_around
+from dpduck.frontend.select.answers import ERROR_BARS, AnswerReader, released
+from dpduck.frontend.text.dialect import DifferentialPrivacy, PrivateDuckDB
+from dpduck.frontend.text.names import GROUPING_SET, HOLE, RELEASED, TableName, fold, quote_identifier
+from dpduck.frontend.text.positions import refusal
+
+
+@dataclass(frozen=True)
+class OuterQuery:
+    """sql: the whole statement over a table named HOLE. columns: output names. tables: public ones that it reads."""
+
+    sql: str
+    columns: tuple[str, ...]
+    tables: tuple[TableName, ...] = ()
+
+    def over(self, table_sql: str) -> str:
+        """The statement over a table, subquery or carrier."""
+        return self.sql.replace(quote_identifier(HOLE), table_sql)
+
+
+@dataclass(frozen=True)
+class SelectItem:
+    """An item of the select list with its output name."""
+
+    name: str
+    expression: exp.Expr
+
+
+def select_items(select: exp.Select, scope: Scope) -> tuple[SelectItem, ...]:
+    """The items of an annotated SELECT; stars are refused, since rows are not released."""
+    items = []
+    for item in select.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            raise refusal(item, "* is refused: rows are not released", "columns of GROUP BY and count(*)")
+        expression = item.unalias()
+        items.append(
+            SelectItem(item.alias if isinstance(item, exp.Alias) else _default_name(expression, scope), expression)
+        )
+    _check_aliases(items, scope)
+    return tuple(items)
+
+
+def _check_aliases(items: Sequence[SelectItem], scope: Scope) -> None:
+    """Refuses an item that reads another one's alias like a column; dp_stderr(n) and its kin do take aliases."""
+    written = {fold(item.name): item.expression for item in items}
+    for column in (column for item in items for column in item.expression.find_all(exp.Column)):
+        meant = written.get(fold(column.name))
+        if column.table or meant is None or scope.find(column):
+            continue
+        holder = column.parent
+        while isinstance(holder, exp.Paren):
+            holder = holder.parent
+        error_bar = isinstance(holder, exp.Anonymous) and holder.name.lower() in ERROR_BARS
+        if not error_bar and not (isinstance(meant, exp.Column) and fold(meant.name) == fold(column.name)):
+            raise refusal(
+                column,
+                f"{column.name!r} is an alias of this SELECT, not a column",
+                "what it stands for, written again; or a SELECT around this one",
+            )
+
+
+def _default_name(expression: exp.Expr, scope: Scope) -> str:
+    if isinstance(expression, exp.Column):
+        return scope.name_of(expression)
+    if isinstance(expression, exp.Count) and isinstance(expression.this, (exp.Star, type(None))):
+        return "count_star()"
+    return expression.sql(dialect=PrivateDuckDB, comments=False, normalize_functions="lower")
+
+
+def released_select(
+    select: exp.Select,
+    items: Sequence[SelectItem],
+    answers: AnswerReader,
+    repeated_sets: Sequence[int] | None,
+    possible: exp.Expr | None = None,
+) -> exp.Select:
+    """The annotated SELECT over the released table. repeated_sets: where a grouping set is listed more than once.
+
+    possible: what cells meet that WHERE does not rule out, where it rules out some.
+    """
+    outer = exp.Select()
+    outer.set(
+        "expressions",
+        [exp.alias_(answers.rewrite(item.expression), exp.to_identifier(item.name, quoted=True)) for item in items],
+    )
+    hole = exp.alias_(exp.table_(exp.to_identifier(HOLE, quoted=True)), RELEASED, table=True, quoted=True)
+    outer.set("from_", exp.From(this=hole))
+    if repeated_sets is not None:
+        _repeat(outer, repeated_sets)
+    having = select.args.get("having")
+    conditions = [] if possible is None else [possible]
+    if having is not None:
+        conditions.append(exp.Paren(this=answers.rewrite(having.this, use_aliases=True)))
+    if conditions:
+        outer.set("where", exp.Where(this=exp.and_(*conditions, wrap=False)))
+    qualify = select.args.get("qualify")
+    if qualify is not None:
+        outer.set("qualify", exp.Qualify(this=answers.rewrite(qualify.this, use_aliases=True)))
+    order = select.args.get("order")
+    if order is not None:
+        outer.set("order", _order(order, items, answers))
+    for part in ("limit", "offset"):
+        _add_bound(outer, select, part)
+    return outer
+
+
+def _repeat(outer: exp.Select, repeated_sets: Sequence[int]) -> None:
+    rows = ", ".join(f"({number})" for number in repeated_sets)
+    condition = exp.EQ(this=released(GROUPING_SET), expression=exp.column("number", table="repeated"))
+    outer.join(f"(VALUES {rows}) AS repeated(number)", on=condition, dialect="duckdb", copy=False)
+
+
+def _order(order: exp.Order, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Order:
+    """ORDER BY over the released table; positions of ENUM keys are spelled out: they have an order of their own."""
+    elements: list[exp.Expr] = []
+    for element in order.expressions:
+        target = element.this
+        if isinstance(target, exp.Var) and target.name.upper() == "ALL":
+            chosen = list(items) if any(answers.is_enum(item.expression) for item in items) else []
+        elif isinstance(target, exp.Literal):
+            if not target.is_int or not 1 <= int(target.name[:6]) <= len(items):
+                raise refusal(target, "ORDER BY has no such position", f"1 .. {len(items)}")
+            item = items[int(target.name[:6]) - 1]
+            chosen = [item] if answers.is_enum(item.expression) else []
+        else:
+            elements.append(answers.rewrite(element, use_aliases=True))
+            continue
+        elements += [_ordered_by(element, item, answers) for item in chosen] or [element.copy()]
+    rewritten = order.copy()
+    rewritten.set("expressions", elements)
+    return rewritten
+
+
+def _ordered_by(element: exp.Expr, item: SelectItem, answers: AnswerReader) -> exp.Expr:
+    """The element with an item's expression in place of ALL or a position."""
+    spelled = element.copy()
+    spelled.set("this", item.expression.copy())
+    return answers.rewrite(spelled)
+
+
+def _add_bound(outer: exp.Select, select: exp.Select, part: str) -> None:
+    node = select.args.get(part)
+    if node is None:
+        return
+    value = node.expression
+    if not isinstance(value, exp.Literal) or not value.is_int or node.args.get("limit_options"):
+        raise refusal(node, f"{part.upper()} takes a whole number", f"{part.upper()} 10")
+    outer.set(part, node.copy())
+
+
+# Plain SQL around an annotated SELECT: an outer query, or CTEs, over noisy answers and public tables only.
+
+_QUERIES = (
+    exp.Select, exp.Union, exp.Except, exp.Intersect, exp.Subquery, exp.With, exp.CTE, exp.From, exp.Join,
+    exp.Where,
+    exp.Group, exp.Having, exp.Qualify, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Star,
+    exp.Alias, exp.TableAlias, exp.Table,
+    exp.Window, exp.WindowSpec, exp.Cube, exp.Rollup, exp.GroupingSets, exp.Grouping,
+    exp.Filter, exp.Values, exp.Exists,
+)  # fmt: skip
+_AGGREGATES = (
+    exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Stddev, exp.StddevPop, exp.StddevSamp,
+    exp.Variance, exp.VariancePop, exp.ArgMax, exp.ArgMin, exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank,
+    exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue,
+)  # fmt: skip
+_AROUND = STRUCTURE + OPERATORS + FUNCTIONS + _QUERIES + _AGGREGATES
+
+
+def find_annotated(query: exp.Query) -> tuple[exp.Select, CommonTables]:
+    """The one annotated SELECT of a statement, and the CTEs around it that it may read."""
+    annotated = [
+        select for select in query.find_all(exp.Select) if isinstance(select.args.get("hint"), DifferentialPrivacy)
+    ]
+    if len(annotated) != 1:
+        place = annotated[1] if len(annotated) > 1 else query
+        raise refusal(
+            place, f"{len(annotated)} annotated SELECTs in one statement", "one; two calls of dp() can be joined"
+        )
+    return annotated[0], tables_around(annotated[0])
+
+
+def surround(
+    query: exp.Query, select: exp.Select, released: exp.Select, columns: tuple[str, ...], facts: PublicFacts
+) -> OuterQuery:
+    """The statement with the annotated SELECT replaced by a SELECT over the released table."""
+    if query is select:
+        return OuterQuery(sql_of(released), columns)
+    whole = exp.Subquery(this=query.copy())
+    place = next(node for node in whole.find_all(exp.Select) if isinstance(node.args.get("hint"), DifferentialPrivacy))
+    private = _drop_private_ctes(whole, place, facts)
+    tables = _check_around(whole, place, private, facts)
+    place.replace(released)
+    inner = whole.this
+    names = tuple(inner.named_selects) if isinstance(inner, exp.Query) else columns
+    return OuterQuery(sql_of(inner), names, tuple(sorted(tables, key=str)))
+
+
+def _drop_private_ctes(whole: exp.Expr, place: exp.Select, facts: PublicFacts) -> set[str]:
+    """Removes the CTEs that only the annotated SELECT may read; returns their names."""
+    dropped: set[str] = set()
+    for with_ in list(whole.find_all(exp.With)):
+        kept = []
+        for cte in with_.expressions:
+            if _reads_private(cte.this, place, dropped, facts):
+                dropped.add(fold(cte.alias))
+            else:
+                kept.append(cte)
+        if not kept:
+            with_.pop()
+        else:
+            with_.set("expressions", kept)
+    return dropped
+
+
+def _reads_private(query: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> bool:
+    if any(node is place for node in query.walk()):
+        return False
+    for table in query.find_all(exp.Table):
+        name = TableName(tuple(part.name for part in table.parts))
+        resolved = facts.resolve(name)
+        if fold(name.table) in dropped or (resolved is not None and not facts.is_public(resolved)):
+            return True
+    return False
+
+
+def _check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> set[TableName]:
+    """Refuses what may not stand around; gives public tables their full names, and returns them."""
+    inside = {id(node) for node in place.walk()}
+    tables: set[TableName] = set()
+    for node in list(whole.walk()):
+        if id(node) in inside:
+            continue
+        if isinstance(node, exp.Table):
+            if not _is_common_table(node):
+                tables.add(_name_public_table(node, dropped, facts))
+        elif type(node) not in _AROUND and not (
+            isinstance(node, exp.Anonymous) and str(node.this).lower() in NAMED_FUNCTIONS
+        ):
+            check_row_local(node)
+    return tables
+
+
+def _is_common_table(node: exp.Table) -> bool:
+    """Whether a CTE of this name is visible here: of a query around it, or an earlier one of the same WITH."""
+    if len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
+        return False
+    child: exp.Expr = node
+    parent = node.parent
+    while parent is not None:
+        if isinstance(parent, exp.With):
+            visible = parent.expressions[: next(at for at, cte in enumerate(parent.expressions) if cte is child)]
+        else:
+            with_ = parent.args.get("with_")
+            visible = [] if with_ is None or with_ is child else with_.expressions
+        if any(fold(cte.alias) == fold(node.name) for cte in visible):
+            return True
+        child, parent = parent, parent.parent
+    return False
+
+
+def _name_public_table(node: exp.Table, dropped: set[str], facts: PublicFacts) -> TableName:
+    """A public table by its full name: what DuckDB reads is what was checked, whatever hides the short name."""
+    if not isinstance(node.this, exp.Identifier):
+        raise refusal(node, "a table function around the annotated SELECT is refused", "its answers and public tables")
+    name = TableName(tuple(part.name for part in node.parts))
+    resolved = None if len(name.parts) == 1 and fold(name.table) in dropped else facts.resolve(name)
+    if resolved is None or not facts.is_public(resolved):
+        raise refusal(
+            node,
+            f"{str(name)!r} outside the annotated SELECT is a second reference to what is not public",
+            "the annotated SELECT, its CTEs and declared public tables",
+        )
+    for place, part in zip(("catalog", "db", "this"), resolved.parts, strict=True):
+        node.set(place, exp.to_identifier(part, quoted=True))
+    return resolved

@@ -1,0 +1,121 @@
+"""Keys whose values are private: which columns and expressions may be selected by a threshold, and how they are read.
+
+Their values leave as text that is cast to the key's type, so a type must have one text for all values that are equal:
+otherwise what is shown of a group would be one person's way of writing it.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.facts import Policy, PublicFacts
+from dpduck.frontend.rows.functions import check_row_local
+from dpduck.frontend.rows.sql import places_sql
+from dpduck.frontend.rows.tree import RowSource
+from dpduck.frontend.select.options import Options
+from dpduck.frontend.select.request import Aggregate, Key, KeySelection, Operand, Request
+from dpduck.frontend.text.positions import position_of, refusal
+from dpduck.values.errors import Refusal
+
+COUNTED = ("keys are selected for counts alone", "count(*), count(*) FILTER (WHERE ..), count(DISTINCT unit)")
+_ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
+SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
+_SELECTABLE = re.compile(
+    r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|DATE|TIMESTAMP(_S|_MS)?|TIME|UUID|DECIMAL\(\d+,\d+\)|ENUM\(.*",
+    re.DOTALL,
+)
+
+
+def selection_of(options: Options, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection | None:
+    """How groups are selected, with the bound on a unit's groups; None where they are public.
+
+    A unit of m rows is in at most m groups; of a single row that joins multiply, groups cannot be told apart.
+    """
+    asked = options.selection
+    if asked is None:
+        return None
+    if policy.unit.column is None and unit_bound > 1:
+        if asked.max_groups is not None and asked.max_groups < unit_bound:
+            raise refusal(
+                place,
+                f"one row is in up to {unit_bound} groups through the joins, and PRIVACY UNIT ROW cannot bound them",
+                f"max_groups_contributed of at least {unit_bound}, or none",
+            )
+        if asked.least_units > 1:
+            raise refusal(
+                place,
+                "min_privacy_units_per_group needs rows that joins do not multiply, or a unit's column",
+                "the statement without it",
+            )
+    groups = unit_bound if asked.max_groups is None else min(asked.max_groups, unit_bound)
+    return KeySelection(asked.laplace, groups, asked.least_units, asked.other)
+
+
+def require_selectable(keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...], place: exp.Expr) -> None:
+    """Selected keys are those of one plain GROUP BY."""
+    if not keys:
+        raise refusal(place, "there are no groups to select", "GROUP BY, or the statement without a threshold")
+    if len(sets) != 1 or len(sets[0]) != len(keys):
+        raise refusal(place, "grouping sets of selected keys are refused", "one plain GROUP BY with a threshold")
+    if any(key.shape for key in keys):
+        raise refusal(place, "PREFIXES and RANGES of selected keys are refused", "one plain GROUP BY with a threshold")
+
+
+def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
+    """Whether it is the number of units in a group: count(DISTINCT unit), or a count that takes one row of each."""
+    every = ("", f"(NOT {unit_sql} IS NULL)")  # rows without a unit are not counted at all
+    return unit_sql is not None and aggregate.operand == _ONE_PER_GROUP and aggregate.condition in every
+
+
+def require_counts(request: Request, place: exp.Expr) -> None:
+    """Selected keys come with counts of rows, and with the number of units, which is what selects them."""
+    units = [counts_units(aggregate, request.unit_sql) for aggregate in request.aggregates]
+    if any(aggregate.operand and not unit for aggregate, unit in zip(request.aggregates, units, strict=True)):
+        raise refusal(place, *COUNTED)
+    if request.selection is not None and request.selection.other and any(units) and request.max_rows > 1:
+        raise refusal(place, "units of several groups do not add up to units", "count(*) beside other = TRUE")
+
+
+def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, facts: PublicFacts) -> Key:
+    """The key for a column without a domain, or for an expression over such columns."""
+    if not isinstance(expression, exp.Column):
+        check_row_local(expression)
+        _require_free_columns(expression, source)
+    type_name = _type_of(expression, source, facts)
+    if not _SELECTABLE.fullmatch(type_name):
+        raise refusal(
+            expression,
+            f"a key of type {type_name.split('(')[0]} has several texts for one value, or parts, and is not selected",
+            "VARCHAR, whole numbers, DECIMAL, BOOLEAN, DATE, TIMESTAMP, TIME or UUID; or a CAST to one of them",
+        )
+    released = "VARCHAR" if type_name.startswith("ENUM") else type_name
+    row_sql = f"CAST({text} AS VARCHAR)"
+    return Key(name, text, released, (), (), (), row_sql=row_sql if _is_column(expression) else f"try({row_sql})")
+
+
+def _is_column(expression: exp.Expr) -> bool:
+    return isinstance(expression, exp.Column)
+
+
+def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:
+    """An expression has either an image of public domains or private values: what a domain drops would be unclear."""
+    for column in expression.find_all(exp.Column):
+        if source.relation(column.table) is None or source.domain(column) is not None:
+            raise refusal(
+                column,
+                f"an expression over {column.name!r}, which is public or has a domain, and columns without one",
+                "keys over columns with a domain, and others over columns without",
+            )
+
+
+def _type_of(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
+    rows = ", ".join(places_sql(source))
+    try:
+        found = facts.bind(f"SELECT ({sql_of(expression)}) AS value FROM {rows}", source.every_table)
+    except Refusal as error:
+        raise error.at(position_of(expression)) from None
+    return found[0].type_name

@@ -1,0 +1,233 @@
+"""A frozen, canonical description of what is asked and at what price; equal requests are the same release."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
+from math import prod
+
+from dpduck.frontend.rows.facts import Column, PrivateTable, SourceColumn
+from dpduck.frontend.rows.parts import Source, UnitLookup
+from dpduck.frontend.select.summary import Summary
+from dpduck.frontend.text.names import TableName
+from dpduck.values.privacy import Charge
+
+NO_CHARGE = Charge(None, Fraction(0))
+
+
+@dataclass(frozen=True)
+class Key:
+    """A released grouping column: a source column, or the image of several under an expression.
+
+    name: as the released table shows it. expression: canonical SQL. sources: positions in Request.sources.
+    codes: row-major over the sources' domains, the label's position for each combination, -1 where it is dropped.
+    shape: '' for a plain key; 'prefixes' or 'ranges' for sums over intervals of its labels, in their order.
+    ends, end_name: of such a key, what range_end(column) shows for an interval whose last label is i.
+    row_sql: of a key whose values are private: a VARCHAR of every row, unable to raise; it has no labels.
+    """
+
+    name: str
+    expression: str
+    type_name: str
+    labels: tuple[str | None, ...]
+    sources: tuple[int, ...]
+    codes: tuple[int, ...]
+    shape: str = ""
+    ends: tuple[str, ...] = ()
+    end_name: str = ""
+    row_sql: str = ""
+
+    @property
+    def released_size(self) -> int:
+        """How many labels or intervals are released: n, or n(n+1)/2 for all ranges."""
+        size = len(self.labels)
+        return size * (size + 1) // 2 if self.shape == "ranges" else size
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A number that a row has, clamped to [low, high] and rounded to a multiple of step, which divides both.
+
+    sql: a DOUBLE, row-local and unable to raise, NULL where the row has no value; "" counts rows by group.
+    per_group: '' for rows; 'sum' or 'average' where a unit's rows in a group are made one that is then clamped.
+    certain: whether it has a value exactly where the column is not NULL.
+    """
+
+    sql: str
+    low: Fraction
+    high: Fraction
+    step: Fraction
+    per_group: str = ""
+    certain: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A released aggregate over the rows for which `condition` is true; "" is every row.
+
+    text: how the analyst wrote it, for explanations; not part of the canonical form.
+    function: 'count', 'sum', 'avg', 'var_pop', 'var_samp', 'stddev_pop', 'stddev_samp', 'quantile' or 'distinct'.
+    operand: of what; a count has one where rows with a value are counted, or units by group.
+    fraction: of a quantile. distinct: the column whose values are counted.
+    """
+
+    condition: str
+    text: str = field(compare=False)
+    function: str = "count"
+    operand: Operand | None = None
+    fraction: Fraction | None = None
+    distinct: SourceColumn | None = None
+
+    @property
+    def curved(self) -> bool:
+        """Whether its error depends on the answer: its intervals are then stored, not computed from noise alone."""
+        return self.function not in ("count", "sum", "distinct")
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """How answers are planned and post-processed; all of it public.
+
+    weights: one per grouping set, the vector a of the paper; none for all alike. planning_seconds: for searches.
+    strategy_table: a declared public table that holds the strategy's matrix.
+    aggregate_weights: one per aggregate, in the order in which they are first written; none for all alike.
+    """
+
+    strategy: str = "auto"
+    budgets: str = "optimal"
+    consistency: str = "l2"
+    nonnegative: bool = False
+    integer: bool = False
+    weights: tuple[Fraction, ...] = ()
+    planning_seconds: Fraction = Fraction(2)
+    strategy_table: str = ""
+    aggregate_weights: tuple[Fraction, ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Whether answers are moved as no formula describes: their intervals are about what was measured."""
+        return self.nonnegative or self.consistency in ("l1", "linf")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A standard error in place of a price: the smallest price that reaches it is found by planning.
+
+    pure: the price is an epsilon (Laplace), else a rho (Gaussian). limit: the most that it may be.
+    least: the least, which also buys a smaller error; no part of the digest, as the policy's revision is.
+    """
+
+    stderr: Fraction
+    pure: bool
+    limit: Fraction
+    least: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class KeySelection:
+    """Groups are published where their noisy number of privacy units is above a threshold.
+
+    laplace: the noise, else Gaussian. groups: C, the most of one unit. least_units: fewer are never published.
+    other: a row more, for all groups that are not published.
+    """
+
+    laplace: bool
+    groups: int
+    least_units: int
+    other: bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """One private release.
+
+    from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see trusted.counting_job).
+    unit_bound: the most rows of one privacy unit in the row source after bounding.
+    grouping_sets: positions in keys, increasing within a set; no set twice.
+    intervals: where every aggregate is an interval of bins of the one source: its first bin and the one after.
+    summary: where a noisy summary is asked for in place of every cell.
+    matrix: an analyst's own strategy, as (row, column, value), rows and columns from 0.
+    selection: where groups are selected from the data; there is one grouping set then.
+    reads: every private table that is read, where there is more than `table` or a key is relied on.
+    lookup: from_sql in two parts, where its last joins do nothing but find the unit; no part of the digest.
+    shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
+        collation; no part of the digest.
+    rows: from_sql taken apart, without the joins that find the unit where there is a lookup; unit_type: DuckDB's type
+        of the unit; no part of the digest.
+    least_rho: what MIN EPSILON asks of every price in rho; no part of the digest.
+    target: where it is given, charge is empty until planning has found the price, and no part of the digest.
+    """
+
+    table: TableName
+    revision: int
+    epoch: int
+    from_sql: str
+    filters: tuple[str, ...]
+    unit_key: str
+    unit_sql: str | None
+    max_rows: int
+    unit_bound: int
+    content_sql: tuple[str, ...]
+    public_digests: tuple[tuple[TableName, str], ...]
+    sources: tuple[SourceColumn, ...] = ()
+    keys: tuple[Key, ...] = ()
+    grouping_sets: tuple[tuple[int, ...], ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    charge: Charge = NO_CHARGE
+    stated_epsilon: Fraction | None = None
+    stated_delta: Fraction | None = None
+    treatment: Treatment = Treatment()
+    refresh: str = ""
+    target: Target | None = None
+    matrix: tuple[tuple[int, int, int], ...] = ()
+    intervals: tuple[tuple[int, int], ...] = ()
+    selection: KeySelection | None = None
+    reads: tuple[PrivateTable, ...] = ()
+    summary: Summary | None = None
+    lookup: UnitLookup | None = None
+    shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...] = ()
+    rows: Source | None = None
+    unit_type: str = ""
+    least_rho: Fraction = Fraction(0)
+
+    @property
+    def asked_tables(self) -> tuple[TableName, ...]:
+        """The private tables that a statement names: whoever asks must be allowed to ask about each of them."""
+        named = (read.table for read in self.reads if not read.hidden)
+        return tuple(dict.fromkeys((self.table, *named)))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes n_1..n_d of the released attributes."""
+        return tuple(len(key.labels) for key in self.keys)
+
+    @property
+    def released_sizes(self) -> tuple[int, ...]:
+        """The same after keys over ranges have become their intervals."""
+        return tuple(key.released_size for key in self.keys)
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether it is planned as ranges: every cell then has an error of its own."""
+        return any(key.shape for key in self.keys) or bool(self.matrix) or bool(self.intervals)
+
+    @property
+    def base_cells(self) -> int:
+        """Cells of the finest table that rows fall into, an upper bound of the groups that a unit is in."""
+        return prod(source.domain.size for source in self.sources)
+
+    def digest(self) -> str:
+        """A name for this request: equal for statements that ask for the same release."""
+        fields = asdict(replace(self, rows=None))
+        for aside in ("lookup", "shapes", "rows", "unit_type", "least_rho"):
+            del fields[aside]
+        for aggregate in fields["aggregates"]:
+            del aggregate["text"]
+        if self.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
+            for found in ("charge", "stated_epsilon", "stated_delta"):
+                del fields[found]
+            del fields["target"]["least"]
+        canonical = json.dumps(fields, sort_keys=True, default=str, ensure_ascii=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Every kind of statement, from text to a frozen value."""

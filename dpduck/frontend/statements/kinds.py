@@ -1,0 +1,173 @@
+"""Every statement that dp() takes, as frozen values; nothing here has been checked against a database yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpduck.frontend.text.names import TableName
+from dpduck.values.errors import Position
+
+# Statements of sparse queries, as frozen values; nothing here has been checked against a database yet.
+
+PROJECTION, HISTOGRAM, SESSION = "projection", "histogram", "session"
+KINDS = (PROJECTION, HISTOGRAM, SESSION)
+
+
+@dataclass(frozen=True)
+class CreateSparse:
+    """CREATE PRIVATE PROJECTION | HISTOGRAM | SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..].
+
+    query: a SELECT of the key's columns, also where it was written ON table (columns).
+    """
+
+    kind: str
+    name: str
+    query: exp.Query
+    text: str
+    options: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True)
+class DropSparse:
+    """DROP PRIVATE PROJECTION | HISTOGRAM | SESSION [IF EXISTS] name."""
+
+    kind: str
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class UnitClause:
+    """PRIVACY UNIT ROW, or PRIVACY UNIT column [REFERENCES table.column] MAX ROWS m."""
+
+    column: str | None
+    references: tuple[TableName, str] | None
+    max_rows: int
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True)
+class BudgetClause:
+    """BUDGET (epsilon = .. [, delta = .. [, delta_keys = ..]]) or BUDGET (rho = ..)."""
+
+    epsilon: Fraction | None
+    delta: Fraction
+    delta_keys: Fraction
+    rho: Fraction | None
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True)
+class DomainClause:
+    """DOMAIN column IN (..) | RANGE .. | FROM table.column | BOOLEAN | ENUM, WITH NULL | OTHER | EDGES.
+
+    kind: 'values', 'range', 'public', 'boolean' or 'enum'.
+    """
+
+    column: str
+    kind: str
+    values: tuple[str, ...]
+    low: str
+    high: str
+    step: str
+    unit: str
+    source: tuple[TableName, str] | None
+    with_null: bool
+    other: str | None
+    with_edges: bool
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True)
+class ClampClause:
+    """CLAMP column BETWEEN low AND high [STEP step]: decimal texts, an empty one where no step is given."""
+
+    column: str
+    low: str
+    high: str
+    step: str
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True)
+class PolicyClauses:
+    """The items between the parentheses of a policy; None or empty where an item is absent."""
+
+    unit: UnitClause | None = None
+    budget: BudgetClause | None = None
+    domains: tuple[DomainClause, ...] = ()
+    clamps: tuple[ClampClause, ...] = ()
+    expect_rows: int | None = None
+    max_epsilon: Fraction | None = None
+    min_epsilon: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class DeclarePublicTable:
+    """DECLARE PUBLIC TABLE t, or its withdrawal."""
+
+    table: TableName
+    withdraw: bool
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class CreatePolicy:
+    """CREATE [OR REPLACE] PRIVACY POLICY ON t (..)."""
+
+    table: TableName
+    replace: bool
+    clauses: PolicyClauses
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class AlterPolicy:
+    """ALTER PRIVACY POLICY ON t NEW EPOCH | SET item | DROP DOMAIN column | DROP CLAMP column."""
+
+    table: TableName
+    new_epoch: bool
+    changes: PolicyClauses
+    drop_domain: str | None
+    drop_clamp: str | None
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class DropPolicy:
+    """DROP PRIVACY POLICY [IF EXISTS] ON t."""
+
+    table: TableName
+    if_exists: bool
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class DropPrivateView:
+    """DROP PRIVATE VIEW [IF EXISTS] name."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class Ask:
+    """An annotated SELECT. view: the name to release it under, None for a plain question.
+
+    options: those of CREATE PRIVATE VIEW .. OPTIONS (..), empty for a plain question.
+    offset: where the SELECT starts in the statement's text.
+    """
+
+    query: exp.Query
+    text: str
+    offset: int
+    view: str | None
+    replace: bool
+    options: tuple[exp.Expr, ...]
+
+
+OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | DropPolicy
+Statement = OwnerStatement | DropPrivateView | CreateSparse | DropSparse | Ask

@@ -1,0 +1,240 @@
+"""The grammar of privacy policies (DESIGN 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from sqlglot.tokens import TokenType
+
+from dpduck.frontend.statements.kinds import (
+    AlterPolicy,
+    BudgetClause,
+    ClampClause,
+    CreatePolicy,
+    DomainClause,
+    DropPolicy,
+    PolicyClauses,
+    UnitClause,
+)
+from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.tokens import TokenReader
+
+MAX_ROWS_LIMIT = 1_000_000
+ITEMS = "PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
+ZERO = Fraction(0)
+
+
+def read_create_policy(reader: TokenReader, replace_existing: bool) -> CreatePolicy:
+    """CREATE [OR REPLACE] PRIVACY POLICY has been read."""
+    reader.expect_words("ON")
+    position, table = reader.position, reader.table_name()
+    reader.expect(TokenType.L_PAREN, "( and the policy's items")
+    clauses = _read_item(reader, PolicyClauses())
+    while reader.take(TokenType.COMMA):
+        clauses = _read_item(reader, clauses)
+    reader.expect(TokenType.R_PAREN, ") or , and " + ITEMS)
+    reader.expect_end()
+    return CreatePolicy(table, replace_existing, clauses, position)
+
+
+def read_alter_policy(reader: TokenReader) -> AlterPolicy:
+    """ALTER PRIVACY POLICY has been read."""
+    reader.expect_words("ON")
+    position, table = reader.position, reader.table_name()
+    changes, new_epoch = PolicyClauses(), False
+    drop_domain = drop_clamp = None
+    if reader.take_words("NEW", "EPOCH"):
+        new_epoch = True
+    elif reader.take_words("SET"):
+        changes = _read_item(reader, changes)
+    elif reader.take_words("DROP", "DOMAIN"):
+        drop_domain = reader.name("a column with a domain")
+    elif reader.take_words("DROP", "CLAMP"):
+        drop_clamp = reader.name("a column with a clamp")
+    else:
+        raise reader.unexpected("NEW EPOCH, SET BUDGET (..), SET DOMAIN .., DROP DOMAIN column, DROP CLAMP column")
+    reader.expect_end()
+    return AlterPolicy(table, new_epoch, changes, drop_domain, drop_clamp, position)
+
+
+def read_drop_policy(reader: TokenReader) -> DropPolicy:
+    """DROP PRIVACY POLICY has been read."""
+    if_exists = reader.take_words("IF", "EXISTS")
+    reader.expect_words("ON")
+    position, table = reader.position, reader.table_name()
+    reader.expect_end()
+    return DropPolicy(table, if_exists, position)
+
+
+def _read_item(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    for words, read in _ITEM_READERS:
+        if reader.at_words(*words):
+            return read(reader, clauses)
+    raise reader.unexpected(ITEMS)
+
+
+def _once(reader: TokenReader, present: object, what: str) -> None:
+    if present:
+        raise reader.refuse(f"{what} is given twice", "each item once")
+
+
+def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.unit, "PRIVACY UNIT")
+    reader.expect_words("PRIVACY", "UNIT")
+    position = reader.position
+    if reader.take_words("ROW"):
+        return replace(clauses, unit=UnitClause(None, None, 1, position))
+    column = reader.name("ROW or a column")
+    references = _table_and_column(reader) if reader.take_words("REFERENCES") else None
+    if not reader.take_words("MAX", "ROWS"):
+        raise reader.unexpected("MAX ROWS and the most rows of one unit that an answer may see")
+    return replace(clauses, unit=UnitClause(column, references, reader.count("MAX ROWS", MAX_ROWS_LIMIT), position))
+
+
+def _table_and_column(reader: TokenReader) -> tuple[TableName, str]:
+    name = reader.table_name()
+    if len(name.parts) < 2:
+        raise reader.refuse("a column is named with its table", "table.column")
+    return TableName(name.parts[:-1]), name.parts[-1]
+
+
+def _read_budget(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.budget, "BUDGET")
+    reader.expect_words("BUDGET")
+    position = reader.position
+    reader.expect(TokenType.L_PAREN, "(epsilon = ..), (epsilon = .., delta = ..) or (rho = ..)")
+    amounts: dict[str, Fraction] = {}
+    while True:
+        name = reader.name("epsilon, delta, delta_keys or rho").lower()
+        if name not in ("epsilon", "delta", "delta_keys", "rho") or name in amounts:
+            raise reader.refuse(f"{name} is unknown or given twice", "epsilon, delta, delta_keys or rho, each once")
+        reader.expect(TokenType.EQ, "=")
+        amounts[name] = reader.amount(name)
+        if not reader.take(TokenType.COMMA):
+            break
+    reader.expect(TokenType.R_PAREN, ")")
+    shapes = ({"epsilon"}, {"epsilon", "delta"}, {"epsilon", "delta", "delta_keys"}, {"rho"})
+    if set(amounts) not in shapes:
+        raise reader.refuse(
+            "these parts make no budget", "(epsilon = ..), (epsilon = .., delta = ..) or (rho = ..)", position
+        )
+    delta, delta_keys = amounts.get("delta", ZERO), amounts.get("delta_keys", ZERO)
+    if delta >= Fraction(1, 100) or ("delta" in amounts and delta_keys >= delta):
+        raise reader.refuse("delta is out of range", "delta below 0.01 and delta_keys below delta", position)
+    budget = BudgetClause(amounts.get("epsilon"), delta, delta_keys, amounts.get("rho"), position)
+    return replace(clauses, budget=budget)
+
+
+def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    reader.expect_words("DOMAIN")
+    position = reader.position
+    column = reader.name("a column")
+    if any(fold(domain.column) == fold(column) for domain in clauses.domains):
+        raise reader.refuse(f"the domain of {column} is given twice", "one domain for each column", position)
+    values: tuple[str, ...] = ()
+    low = high = step = unit = ""
+    source = None
+    if reader.take_words("IN"):
+        kind, values = "values", _read_values(reader)
+    elif reader.take_words("RANGE"):
+        kind, (low, high, step, unit) = "range", _read_range(reader)
+    elif reader.take_words("FROM"):
+        kind, source = "public", _table_and_column(reader)
+    elif reader.take_words("BOOLEAN"):
+        kind = "boolean"
+    elif reader.take_words("ENUM"):
+        kind = "enum"
+    else:
+        raise reader.unexpected("IN (..), RANGE .. TO .. STEP .., FROM table.column, BOOLEAN or ENUM")
+    with_null, other, with_edges = _read_withs(reader, kind)
+    domain = DomainClause(column, kind, values, low, high, step, unit, source, with_null, other, with_edges, position)
+    return replace(clauses, domains=(*clauses.domains, domain))
+
+
+def _read_values(reader: TokenReader) -> tuple[str, ...]:
+    reader.expect(TokenType.L_PAREN, "( and the values")
+    if reader.at_words("SELECT") or reader.at_words("FROM") or reader.at_words("WITH"):
+        raise reader.refuse(
+            "a domain is declared, never read from data", "a list of literals, or FROM public_table.column"
+        )
+    values = [reader.literal()]
+    while reader.take(TokenType.COMMA):
+        values.append(reader.literal())
+    reader.expect(TokenType.R_PAREN, ") or , and a value")
+    return tuple(values)
+
+
+def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
+    low = reader.literal()
+    reader.expect_words("TO")
+    high = reader.literal()
+    reader.expect_words("STEP")
+    unit = ""
+    if reader.take_words("INTERVAL"):
+        quoted = reader.at(TokenType.STRING)
+        step = reader.string("a number") if quoted else reader.number_text("a number")
+        unit = reader.name("a unit such as DAY, HOUR or MONTH").lower().rstrip("s")
+    else:
+        step = reader.number_text("a step")
+    return low, high, step, unit
+
+
+def _read_withs(reader: TokenReader, kind: str) -> tuple[bool, str | None, bool]:
+    with_null, other, with_edges = False, None, False
+    while reader.take_words("WITH"):
+        if not with_null and reader.take_words("NULL"):
+            with_null = True
+        elif kind != "range" and other is None and reader.take_words("OTHER"):
+            other = reader.string("a label") if reader.at(TokenType.STRING) else "OTHER"
+        elif kind == "range" and reader.take_words("EDGES"):
+            with_edges = True
+        else:
+            raise reader.unexpected("NULL or EDGES, each once" if kind == "range" else "NULL or OTHER, each once")
+    return with_null, other, with_edges
+
+
+def _read_clamp(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    reader.expect_words("CLAMP")
+    position = reader.position
+    column = reader.name("a column")
+    if any(fold(clamp.column) == fold(column) for clamp in clauses.clamps):
+        raise reader.refuse(f"the clamp of {column} is given twice", "one clamp for each column", position)
+    reader.expect_words("BETWEEN")
+    low = reader.number_text("a number")
+    reader.expect_words("AND")
+    high = reader.number_text("a number")
+    step = reader.number_text("a step") if reader.take_words("STEP") else ""
+    return replace(clauses, clamps=(*clauses.clamps, ClampClause(column, low, high, step, position)))
+
+
+def _read_expect(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.expect_rows, "EXPECT ROWS")
+    reader.expect_words("EXPECT", "ROWS")
+    return replace(clauses, expect_rows=reader.count("EXPECT ROWS", 10**15))
+
+
+def _read_max_epsilon(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.max_epsilon, "MAX EPSILON")
+    reader.expect_words("MAX", "EPSILON")
+    amount = reader.amount("MAX EPSILON")
+    reader.take_words("PER", "QUERY")
+    return replace(clauses, max_epsilon=amount)
+
+
+def _read_min_epsilon(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.min_epsilon, "MIN EPSILON")
+    reader.expect_words("MIN", "EPSILON")
+    return replace(clauses, min_epsilon=reader.amount("MIN EPSILON"))
+
+
+_ITEM_READERS: tuple[tuple[tuple[str, ...], Callable[[TokenReader, PolicyClauses], PolicyClauses]], ...] = (
+    (("PRIVACY", "UNIT"), _read_unit),
+    (("BUDGET",), _read_budget),
+    (("DOMAIN",), _read_domain),
+    (("CLAMP",), _read_clamp),
+    (("EXPECT", "ROWS"), _read_expect),
+    (("MAX", "EPSILON"), _read_max_epsilon),
+    (("MIN", "EPSILON"), _read_min_epsilon),
+)

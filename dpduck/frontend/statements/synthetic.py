@@ -1,0 +1,257 @@
+"""CREATE PRIVATE TABLE: synthetic rows from private ones, or from a release that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from dpduck.frontend.text.dialect import DifferentialPrivacy, PrivateDuckDB
+from dpduck.frontend.text.friendly import unknown_option
+from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.positions import refusal
+from dpduck.frontend.text.tokens import TokenReader, exact_number
+from dpduck.values.errors import Position
+
+WORKLOADS = "WORKLOAD MARGINALS (k), PARITIES (k), RANGES, GROUPING SETS (..) or (count(*) FILTER (WHERE ..), ..)"
+LARGEST_ORDER = 20
+LARGEST_SAMPLE = 10_000_000
+ParseQuery = Callable[[str, list[Token]], exp.Query]
+
+
+@dataclass(frozen=True)
+class WorkloadClause:
+    """What the synthetic rows are to answer well. kind: 'marginals', 'parities', 'ranges', 'sets' or 'predicates'.
+
+    order: k, the number of columns at a time. nodes: the elements of GROUPING SETS, or the conditions.
+    """
+
+    kind: str
+    order: int = 0
+    nodes: tuple[exp.Expr, ...] = ()
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateSynthetic:
+    """CREATE [OR REPLACE] PRIVATE TABLE name OPTIONS (..) AS SELECT columns FROM t WORKLOAD .."""
+
+    name: str
+    replace: bool
+    options: tuple[exp.Expr, ...]
+    query: exp.Query
+    workload: WorkloadClause
+
+
+@dataclass(frozen=True)
+class SampleRelease:
+    """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM a release: post-processing."""
+
+    name: str
+    replace: bool
+    rows: int
+    source: TableName
+
+
+def read_private_table(
+    reader: TokenReader,
+    replace: bool,
+    parse_query: ParseQuery,
+    read_options: Callable[[TokenReader], tuple[exp.Expr, ...]],
+) -> CreateSynthetic | SampleRelease:
+    """What follows CREATE PRIVATE TABLE."""
+    if reader.at_words("IF"):
+        raise reader.unexpected("a name (CREATE OR REPLACE PRIVATE TABLE replaces)")
+    name = reader.name("a name for the table")
+    if reader.at(TokenType.DOT):
+        raise reader.refuse("a private table has a name of one part", "a name without dots")
+    options = read_options(reader) if reader.at_words("OPTIONS") else ()
+    if not reader.take(TokenType.ALIAS):
+        raise reader.unexpected("OPTIONS (..) or AS SELECT ..")
+    if reader.take_words("SAMPLE"):
+        if options:
+            raise reader.refuse("a sample of a release costs nothing and has no options", "AS SAMPLE n FROM release")
+        rows = reader.count("the number of rows", LARGEST_SAMPLE)
+        reader.expect_words("FROM")
+        source = reader.table_name()
+        reader.expect_end()
+        return SampleRelease(name, replace, rows, source)
+    end = _workload_at(reader)
+    select = reader.tokens[reader.index : end]
+    query = parse_query(reader.text, select) if select else None
+    if query is None or query.find(DifferentialPrivacy) is not None:
+        raise reader.refuse("a private table has its options after its name", "OPTIONS (..) AS SELECT columns FROM ..")
+    reader.index = end + 1
+    return CreateSynthetic(name, replace, options, query, _workload(reader, parse_query))
+
+
+def _workload_at(reader: TokenReader) -> int:
+    depth = 0
+    for index in range(reader.index, len(reader.tokens)):
+        token = reader.tokens[index]
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        if depth == 0 and not quoted and token.text.upper() == "WORKLOAD":
+            return index
+    reader.index = len(reader.tokens)
+    raise reader.unexpected(WORKLOADS)
+
+
+def _workload(reader: TokenReader, parse_query: ParseQuery) -> WorkloadClause:
+    position = reader.position
+    for kind in ("MARGINALS", "PARITIES", "RANGES"):
+        if reader.take_words(kind):
+            order = 1
+            if kind != "RANGES" or reader.at(TokenType.L_PAREN):
+                reader.expect(TokenType.L_PAREN, f"{kind} (k)")
+                order = reader.count("the number of columns at a time", LARGEST_ORDER)
+                reader.expect(TokenType.R_PAREN, ")")
+            reader.expect_end()
+            return WorkloadClause(kind.lower(), order, position=position)
+    rest = reader.tokens[reader.index :]
+    if reader.at_words("GROUPING", "SETS") or (rest and rest[0].text.upper() == "GROUPING SETS"):
+        query = parse_query(reader.text, [*PrivateDuckDB().tokenize("SELECT 1 GROUP BY"), *rest])
+        group = query.args.get("group")
+        if _given(query) == {"expressions", "group"} and group is not None:
+            return WorkloadClause("sets", nodes=tuple(group.expressions), position=position)
+        raise reader.unexpected(WORKLOADS)
+    if len(rest) < 3 or not reader.at(TokenType.L_PAREN) or rest[-1].token_type != TokenType.R_PAREN:
+        raise reader.unexpected(WORKLOADS)
+    query = parse_query(reader.text, [*PrivateDuckDB().tokenize("SELECT"), *rest[1:-1]])
+    conditions = tuple(_condition(item) for item in query.expressions)
+    if _given(query) != {"expressions"} or not all(conditions):
+        raise reader.refuse("a workload lists counts with conditions", WORKLOADS, position)
+    return WorkloadClause("predicates", nodes=tuple(node for node in conditions if node is not None), position=position)
+
+
+def _given(query: exp.Expr) -> set[str]:
+    return {name for name, value in query.args.items() if value}
+
+
+def _condition(item: exp.Expr) -> exp.Expr | None:
+    """The condition of count(*) FILTER (WHERE ..), None where it is something else."""
+    if not isinstance(item, exp.Filter) or not isinstance(item.this, exp.Count):
+        return None
+    counted = item.this.this
+    where = item.expression
+    if not isinstance(counted, (exp.Star, type(None))) or not isinstance(where, exp.Where):
+        return None
+    condition: exp.Expr = where.this
+    return condition
+
+
+# Options of CREATE PRIVATE TABLE; those of the price and of the privacy unit are read as everywhere.
+
+MECHANISMS = ("auto", "mwem", "cube", "barak")
+SHARED = ("epsilon", "delta", "rho", "privacy_unit_column", "max_rows_contributed", "refresh", "planning_seconds")
+OWN = (
+    "mechanism", "rows", "weights", "rounds", "ask", "update", "replays", "keep", "first", "first_share",
+    "choice_share", "adaptive",
+)  # fmt: skip
+LARGEST_ROWS = 10_000_000
+LARGEST_ROUNDS = 10_000
+
+
+@dataclass(frozen=True)
+class SyntheticOptions:
+    """rows: of the table, None for the noisy number of records. weights: also the table of probabilities.
+
+    rounds, ask: None and '' for the rule. ask: 'marginals' as a whole or single 'queries'. update: 'fit' or 'paper'.
+    first: what is asked before the rounds, 'nothing', 'marginals' (1-way) or 'histogram', for first_share of the price.
+    keep: the 'last' distribution or the 'average'. adaptive: rounds whose price doubles when noise drowns an answer.
+    """
+
+    mechanism: str = "auto"
+    rows: int | None = None
+    weights: bool = False
+    rounds: int | None = None
+    ask: str = ""
+    update: str = "fit"
+    replays: int = 20
+    keep: str = "last"
+    first: str = "nothing"
+    first_share: Fraction = Fraction(1, 5)
+    choice_share: Fraction | None = None
+    adaptive: bool = False
+
+
+def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
+    """Our options, and those that every statement has."""
+    known = (*SHARED, *OWN)
+    given: dict[str, exp.Expr] = {}
+    shared: list[exp.Expr] = []
+    for expression in expressions:
+        if not isinstance(expression, exp.EQ) or not isinstance(expression.left, exp.Column):
+            raise refusal(expression, "an option is written name = value", ", ".join(known))
+        name = expression.left.name.lower()
+        if name in SHARED:
+            shared.append(expression)
+        elif name not in OWN:
+            raise unknown_option(expression, name, known, " for a private table")
+        elif name in given:
+            raise refusal(expression, f"the option {name} is given twice", "each option once")
+        else:
+            given[name] = expression.right
+    default = SyntheticOptions()
+    options = SyntheticOptions(
+        mechanism=_choice(given, "mechanism", MECHANISMS),
+        rows=_whole(given, "rows", LARGEST_ROWS),
+        weights=_flag(given, "weights"),
+        rounds=_whole(given, "rounds", LARGEST_ROUNDS),
+        ask=_choice(given, "ask", ("", "marginals", "queries")),
+        update=_choice(given, "update", ("fit", "paper")),
+        replays=_whole(given, "replays", 1000) or default.replays,
+        keep=_choice(given, "keep", ("last", "average")),
+        first=_choice(given, "first", ("nothing", "marginals", "histogram")),
+        first_share=_share(given, "first_share") or default.first_share,
+        choice_share=_share(given, "choice_share"),
+        adaptive=_flag(given, "adaptive"),
+    )
+    return options, tuple(shared)
+
+
+def _whole(given: dict[str, exp.Expr], name: str, largest: int) -> int | None:
+    node = given.get(name)
+    if node is None:
+        return None
+    if not isinstance(node, exp.Literal) or not node.is_int or not 1 <= int(node.name[:12]) <= largest:
+        raise refusal(node, f"{name} is out of range", f"a whole number from 1 to {largest}")
+    return int(node.name)
+
+
+def _share(given: dict[str, exp.Expr], name: str) -> Fraction | None:
+    node = given.get(name)
+    if node is None:
+        return None
+    wanted = f"{name} from 0.01 to 0.9"
+    if not isinstance(node, exp.Literal) or node.is_string:
+        raise refusal(node, f"{name} is not a number", wanted)
+    try:
+        value = exact_number(node.name)
+    except (ValueError, ZeroDivisionError):
+        raise refusal(node, f"{name} is not a plain number", wanted) from None
+    if not Fraction(1, 100) <= value <= Fraction(9, 10):
+        raise refusal(node, f"{name} is out of range", wanted)
+    return value
+
+
+def _choice(given: dict[str, exp.Expr], name: str, allowed: tuple[str, ...]) -> str:
+    node = given.get(name)
+    if node is None:
+        return allowed[0]
+    value = str(node.name).lower() if isinstance(node, (exp.Literal, exp.Column)) else ""
+    if not value or value not in allowed:
+        raise refusal(node, f"{name} has no such value", ", ".join(repr(choice) for choice in allowed if choice))
+    return value
+
+
+def _flag(given: dict[str, exp.Expr], name: str) -> bool:
+    node = given.get(name)
+    if node is None:
+        return False
+    if not isinstance(node, exp.Boolean):
+        raise refusal(node, f"{name} is TRUE or FALSE", "TRUE or FALSE")
+    return bool(node.this)

@@ -1,0 +1,1 @@
+"""SQL text, its tokens, names and positions."""

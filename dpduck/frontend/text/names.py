@@ -1,0 +1,127 @@
+"""Names of tables, and the one way to quote an identifier or a text into SQL."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+def quote_identifier(name: str) -> str:
+    """The name as a quoted SQL identifier.
+
+    >>> quote_identifier('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """The text as an SQL string literal.
+
+    >>> quote_text("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def fold(name: str) -> str:
+    """The name as DuckDB compares names: capitals of ASCII alone are folded.
+
+    >>> fold("Visits"), fold("\u212a") == "k"
+    ('visits', False)
+    """
+    return "".join(character.lower() if character.isascii() else character for character in name)
+
+
+@dataclass(frozen=True)
+class TableName:
+    """A table as written, one to three parts; `resolved` names have all three.
+
+    >>> TableName(("clinic", "main", "visits")).sql
+    '"clinic"."main"."visits"'
+    """
+
+    parts: tuple[str, ...]
+
+    @property
+    def sql(self) -> str:
+        return ".".join(quote_identifier(part) for part in self.parts)
+
+    @property
+    def table(self) -> str:
+        return self.parts[-1]
+
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
+
+# Names of a released table's columns, shared by the SQL that reads it and by the code that writes it.
+
+PRICE_EPSILON, PRICE_RHO = "price_epsilon", "price_rho"
+HOLE = "dpduck_released_table"
+RELEASED = "released"
+GROUPING_ID = "grouping_id"
+GROUPING_SET = "grouping_set"
+_RESERVED = re.compile(
+    r"grouping_(id|set)|price_(epsilon|rho)|(answer|stderr|margin|raw|variance|chance|lows?|highs?)_\d+",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def answer_column(aggregate: int) -> str:
+    """The noisy answer of an aggregate, counted from 0."""
+    return f"answer_{aggregate + 1}"
+
+
+def stderr_column(aggregate: int) -> str:
+    """Its standard error."""
+    return f"stderr_{aggregate + 1}"
+
+
+def margin_column(aggregate: int) -> str:
+    """Half the width of its interval; computed when the release is read, for the confidence that was asked."""
+    return f"margin_{aggregate + 1}"
+
+
+def lows_column(aggregate: int) -> str:
+    """Lower ends of its intervals, where they depend on the answer: one for each of LEVELS."""
+    return f"lows_{aggregate + 1}"
+
+
+def highs_column(aggregate: int) -> str:
+    """Upper ends of the same."""
+    return f"highs_{aggregate + 1}"
+
+
+def low_column(aggregate: int) -> str:
+    """The lower end for the confidence that was asked."""
+    return f"low_{aggregate + 1}"
+
+
+def high_column(aggregate: int) -> str:
+    """The upper end of the same."""
+    return f"high_{aggregate + 1}"
+
+
+def raw_column(aggregate: int) -> str:
+    """The noisy count before it was moved: by a summary's estimator, or by the option nonnegative."""
+    return f"raw_{aggregate + 1}"
+
+
+def variance_column(aggregate: int) -> str:
+    """Of a summary, what a row adds to the variance of a sum."""
+    return f"variance_{aggregate + 1}"
+
+
+def chance_column(aggregate: int) -> str:
+    """Of a summary, the chance that a row of an empty cell is as far from 0."""
+    return f"chance_{aggregate + 1}"
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a key of this name would be taken for one of the columns above.
+
+    >>> is_reserved("Answer_1"), is_reserved("answer")
+    (True, False)
+    """
+    return _RESERVED.fullmatch(name) is not None

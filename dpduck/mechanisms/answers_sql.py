@@ -1,0 +1,157 @@
+"""SQL over a released table: half-widths of intervals, and a copy without rows to bind the analyst's SQL against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dpduck.frontend.rows.facts import Column
+from dpduck.frontend.select.analyse import Analysis
+from dpduck.frontend.text.names import (
+    GROUPING_SET,
+    PRICE_EPSILON,
+    PRICE_RHO,
+    answer_column,
+    chance_column,
+    high_column,
+    highs_column,
+    low_column,
+    lows_column,
+    margin_column,
+    quote_identifier,
+    raw_column,
+    stderr_column,
+)
+from dpduck.mechanisms.cubes.plan import Planned
+from dpduck.mechanisms.cubes.recover import error_laws, wholes
+from dpduck.mechanisms.keys.measure import key_laws, planned_keys
+from dpduck.mechanisms.released_rows import released_columns
+from dpduck.mechanisms.summaries.recover import summary_columns
+from dpduck.mechanisms.summaries.sketch import SKETCH_COLUMNS
+from dpduck.planning.recovery.curved import LEVELS
+from dpduck.planning.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.privacy import Charge
+
+
+def margins_sql(
+    table_sql: str,
+    laws: Sequence[Sequence[ErrorLaw]],
+    analysis: Analysis,
+    known: Sequence[str] | None = None,
+    price: Charge | None = None,
+) -> str:
+    """The released table with half-widths or ends of intervals for the confidence that was asked, where they are.
+
+    known: the names of the table's columns, of a release that may be older than some. price: what the release cost.
+    """
+    rounded = analysis.request.treatment.integer
+    half_width = rounded_margin if rounded else margin
+    asked = analysis.outer.sql
+    amounts = (None, None) if price is None else (price.epsilon, price.rho)
+    columns = [
+        f"CAST({'NULL' if amount is None else repr(float(amount))} AS DOUBLE) AS {name}"
+        for name, amount in zip((PRICE_EPSILON, PRICE_RHO), amounts, strict=True)
+        if f'"{name}"' in asked
+    ]
+    for number, of_aggregate in enumerate(laws):
+        if analysis.request.treatment.moves and of_aggregate:
+            columns += _about_measured(of_aggregate, number, analysis, known=known)
+            continue
+        if analysis.request.summary is not None:
+            columns += _of_summary(of_aggregate[0], number, analysis, known)
+            continue
+        for stored, shown in ((lows_column, low_column), (highs_column, high_column)):
+            if f'"{shown(number)}"' in asked:
+                columns.append(f"{stored(number)}[{_level(analysis.confidence)}] AS {shown(number)}")
+        if f'"{margin_column(number)}"' in asked:
+            if analysis.request.has_ranges:
+                columns.append(f"{_by_cell(of_aggregate[0], number, analysis)} AS {margin_column(number)}")
+                continue
+            widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in of_aggregate)
+            columns.append(f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1] AS {margin_column(number)}")
+    return f"(SELECT *, {', '.join(columns)} FROM {table_sql})" if columns else table_sql
+
+
+def _about_measured(
+    laws: Sequence[ErrorLaw], number: int, analysis: Analysis, known: Sequence[str] | None
+) -> list[str]:
+    """Ends of the intervals of answers that options have moved: about what was measured; of `nonnegative` at least 0.
+
+    An interval is stretched to its answer where that lies outside. Releases that were made without what was measured
+    have no interval: about the moved answers it would cover too seldom.
+    """
+    raw, answer = raw_column(number), answer_column(number)
+    widths = ", ".join(repr(margin(law, analysis.confidence)) for law in laws)
+    half_width = f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
+    ends = {
+        low_column(number): f"least({answer}, {raw} - {half_width})",
+        high_column(number): f"greatest({answer}, {raw} + {half_width})",
+    }
+    if analysis.request.treatment.nonnegative:
+        ends[low_column(number)] = f"least({answer}, greatest(0, {raw} - {half_width}))"
+    measured = known is None or raw in known
+    return [
+        f"CAST({end if measured else 'NULL'} AS DOUBLE) AS {name}"
+        for name, end in ends.items()
+        if f'"{name}"' in analysis.outer.sql
+    ]
+
+
+def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, known: Sequence[str] | None) -> list[str]:
+    """Ends of the intervals of a summary's rows; 0 is in them where a row of an empty cell may well be as large.
+
+    Releases that were made without that chance have the interval of the noise before it was selected.
+    """
+    answer, half_width = answer_column(number), _by_cell(law, number, analysis)
+    ends = {low_column(number): f"{answer} - {half_width}", high_column(number): f"{answer} + {half_width}"}
+    if known is None or chance_column(number) in known:
+        likely = f"{chance_column(number)} >= {float(1 - analysis.confidence)!r}"
+        ends = {
+            name: f"CASE WHEN {likely} THEN {nearer}(0, {end}) ELSE {end} END"
+            for (name, end), nearer in zip(ends.items(), ("least", "greatest"), strict=True)
+        }
+    return [f"{end} AS {name}" for name, end in ends.items() if f'"{name}"' in analysis.outer.sql]
+
+
+def _level(confidence: Fraction) -> int:
+    """The place, from 1, of the stored intervals that cover at least as often."""
+    return next((place for place, level in enumerate(LEVELS, 1) if level >= confidence), len(LEVELS))
+
+
+def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
+    """The margin of cells whose standard errors differ, as SumMargin.of gives it."""
+    of_sum, stderr = sum_margin(law.noise, analysis.confidence), stderr_column(number)
+    jump = f"CASE WHEN {stderr} < {JUMPY * law.step!r} THEN {law.step!r} ELSE {law.step / 2!r} END"
+    width = f"least({of_sum.farthest!r} * {stderr}, {of_sum.usual!r} * {stderr} + {jump})"
+    return f"ceil({width} + 0.5)" if analysis.request.treatment.integer else width
+
+
+def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLaw]], analysis: Analysis) -> str:
+    """The whole statement over a release of these columns without rows."""
+    nothing = ", ".join(f"CAST(NULL AS {column.type_name}) AS {quote_identifier(column.name)}" for column in columns)
+    return analysis.outer.over(
+        margins_sql(f"(SELECT {nothing} WHERE false)", laws, analysis, [column.name for column in columns])
+    )
+
+
+def summary_check_sql(analysis: Analysis) -> str:
+    """The same for a summary."""
+    summary = analysis.request.summary
+    sketch = summary is not None and summary.method == "sketch"
+    named = SKETCH_COLUMNS if sketch else summary_columns(analysis.request)
+    columns = [Column(name, type_name) for name, type_name in named]
+    return empty_release_sql(columns, ((ErrorLaw(NoiseKind.LAPLACE, None, 1.0),),), analysis)
+
+
+def outer_check_sql(analysis: Analysis, found: Planned) -> str:
+    """The whole statement over an empty release: DuckDB binds it as it will bind the answer, before the charge."""
+    columns = [Column(name, type_name) for name, type_name in released_columns(found.request, wholes(found))]
+    return empty_release_sql(columns, error_laws(found), analysis)
+
+
+def selected_check_sql(analysis: Analysis) -> str:
+    """The same for a release of selected keys."""
+    columns = released_columns(analysis.request, [True] * len(analysis.request.aggregates))
+    laws = key_laws(planned_keys(analysis.request))
+    return empty_release_sql([Column(name, type_name) for name, type_name in columns], laws, analysis)

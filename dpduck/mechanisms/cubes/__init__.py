@@ -1,0 +1,1 @@
+"""Counts, sums and other aggregates by declared keys."""

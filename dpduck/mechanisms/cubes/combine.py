@@ -1,0 +1,182 @@
+"""dp_stderr_of and dp_ratio_of: weighted sums of released cells with their standard errors, free of charge.
+
+Weights are expressions over the key columns alone. They work on the release itself, never on the rows of a private
+view, which may be any post-processing of it; and they run in a database that holds nothing but the release's keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from math import inf, isfinite, prod, sqrt
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from dpduck.database.cursors import Asker
+from dpduck.database.releases import ReleaseStore, StoredRelease
+from dpduck.database.sandbox import first_line, sandbox
+from dpduck.database.tables import rows_sql
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.functions import check_row_local
+from dpduck.frontend.statements.parse import parse_expression
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, fold, quote_identifier
+from dpduck.planning.recovery.combination import (
+    Covariances,
+    covariances_from_text,
+    ratio_interval,
+    ratio_weights,
+    variance_of_sum,
+)
+from dpduck.planning.recovery.intervals import ErrorLaw, SumMargin, margin, sum_margin
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import Refusal
+
+Weights = dict[tuple[int, ...], FloatArray]
+_COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUBLE"), ("interval_high", "DOUBLE"))
+
+
+def combined(releases: ReleaseStore, text: str, asker: Asker) -> str:
+    """One row for a JSON list: release, confidence, aggregate, one expression of weights (a sum) or two (a ratio)."""
+    name, confidence, aggregate, *expressions = json.loads(text)
+    if not all(isinstance(item, str) for item in (name, *expressions)):
+        raise Refusal("a name or an expression is missing", accepted="dp_stderr_of('ward_cube', 'expression')")
+    level = _confidence(confidence)
+    release = base_release(releases, name, asker)
+    covariances = _covariances(releases, release)
+    answers, weights = _evaluated(releases, release, aggregate, expressions)
+    sums = [_total(answers, weight) for weight in weights]
+    noise = NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE
+    if len(sums) == 2:
+        return rows_sql(_COLUMNS, [_ratio(covariances, sums, weights, sum_margin(noise, level))])
+    variance = variance_of_sum(covariances, weights[0])
+    largest = max(float(np.abs(table).max(initial=0.0)) for table in weights[0].values())
+    half = margin(ErrorLaw(noise, None, variance, largest), level)
+    return rows_sql(_COLUMNS, [[sums[0], sqrt(variance), sums[0] - half, sums[0] + half]])
+
+
+def _ratio(
+    covariances: Covariances, sums: Sequence[float], weights: Sequence[Weights], margins: SumMargin
+) -> list[float | None]:
+    """A ratio, its standard error to first order in the noise, and its interval.
+
+    Where the denominator may be 0 the interval is everything, and there is no standard error.
+    """
+    if sums[1] == 0:
+        return [None, None, -inf, inf]
+    low, high = ratio_interval(covariances, (sums[0], weights[0]), (sums[1], weights[1]), margins)
+    ratio = sums[0] / sums[1]
+    variance = variance_of_sum(covariances, ratio_weights(weights[0], weights[1], ratio, sums[1]))
+    return [ratio, sqrt(variance) if isfinite(high) else None, low, high]
+
+
+def _confidence(value: object) -> Fraction:
+    if not isinstance(value, (int, float)) or not 0.5 <= value <= 0.999999:
+        raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
+    return Fraction(str(value))
+
+
+def base_release(releases: ReleaseStore, name: str, asker: Asker) -> StoredRelease:
+    """The release under a name, or behind a private view of that name, as far as the asker may see it."""
+    found = releases.named(name)
+    if found is not None and found.kind != "view" and not asker.owner and found.principal != asker.name:
+        found = None  # another's answers are not listed for this reader either
+    base = None if found is None else releases.by_digest(found.digest)
+    if base is None:
+        raise Refusal(f"there is no release {name[:100]!r}", accepted="a name of dp_releases()")
+    return base
+
+
+def _covariances(releases: ReleaseStore, release: StoredRelease) -> Covariances:
+    kept = releases.covariances(release.digest)
+    if kept is None or not release.laws:
+        raise Refusal(
+            "no covariances are kept for this release",
+            accepted="a release by consistency 'l2' or 'none', without nonnegative, integer, PREFIXES and RANGES, of "
+            "at most 20000 grouping sets",
+        )
+    return covariances_from_text(kept)
+
+
+def _evaluated(
+    releases: ReleaseStore, release: StoredRelease, aggregate: object, expressions: Sequence[str]
+) -> tuple[Weights, list[Weights]]:
+    """The answers and each expression's weights, as one array per grouping set."""
+    if not isinstance(aggregate, int) or not 1 <= aggregate <= len(release.laws):
+        raise Refusal("there is no such aggregate", accepted=f"aggregate from 1 to {len(release.laws)}")
+    rows = releases.rows(release.name)
+    keys = tuple(rows.column_names[: rows.column_names.index(GROUPING_ID)])
+    columns = [_weight_sql(text, keys) for text in expressions]
+    with sandbox() as connection:
+        connection.register("cells", rows.select([*keys, GROUPING_ID, GROUPING_SET, answer_column(aggregate - 1)]))
+        found = _run(connection, keys, answer_column(aggregate - 1), columns)
+    tables = [_by_set(found, len(keys), column) for column in range(len(columns) + 1)]
+    return tables[0], tables[1:]
+
+
+def _weight_sql(text: str, keys: Sequence[str]) -> str:
+    expression = parse_expression(text)
+    check_row_local(expression)
+    known = {fold(name) for name in (*keys, GROUPING_ID)}
+    for column in expression.find_all(exp.Column):
+        if column.table or fold(column.name) not in known:
+            raise Refusal(
+                f"a weight may not use {column.sql()!r}",
+                accepted=f"the key columns of the release: {', '.join(keys) or 'it has none'}",
+            )
+    return f"coalesce(try(CAST(({sql_of(expression)}) AS DOUBLE)), 0)"
+
+
+def _run(
+    connection: duckdb.DuckDBPyConnection, keys: Sequence[str], answer: str, weights: Sequence[str]
+) -> dict[str, NDArray[np.float64]]:
+    """Columns set, id, code_0.., value_0 (the answer), value_1.. (the weights) of every cell."""
+    named = ", ".join([*map(quote_identifier, keys), GROUPING_ID])
+    codes = [
+        f"dense_rank() OVER (PARTITION BY {GROUPING_SET} ORDER BY {name} NULLS FIRST) - 1 AS code_{number}"
+        for number, name in enumerate(map(quote_identifier, keys))
+    ]
+    listed = ", ".join(f"{sql} AS value_{number}" for number, sql in enumerate(weights, 1))
+    try:
+        connection.execute("CREATE TABLE numbered AS SELECT *, row_number() OVER () AS dpduck_row FROM cells")
+        connection.execute(
+            f"CREATE TABLE weighted AS SELECT dpduck_row, {listed} FROM (SELECT {named}, dpduck_row FROM numbered)"
+        )
+        return connection.execute(
+            f"SELECT {', '.join([f'{GROUPING_SET} AS dpduck_set', f'{GROUPING_ID} AS dpduck_id', *codes])}, "
+            f"CAST({answer} AS DOUBLE) AS value_0, weighted.* EXCLUDE (dpduck_row) "
+            "FROM numbered JOIN weighted USING (dpduck_row)"
+        ).fetchnumpy()
+    except duckdb.Error as error:
+        raise Refusal(
+            f"DuckDB does not accept this weight: {first_line(error)}", accepted="an expression over key columns"
+        ) from None
+
+
+def _by_set(found: dict[str, NDArray[np.float64]], keys: int, column: int) -> Weights:
+    """One array per grouping set; which code a label has does not matter, since covariances see only agreement."""
+    values = np.asarray(found[f"value_{column}"], np.float64)
+    if not np.isfinite(values).all():
+        raise Refusal("a weight is not a finite number", accepted="finite weights; NULL counts as 0")
+    tables: Weights = {}
+    for number in np.unique(found["dpduck_set"]):
+        chosen = found["dpduck_set"] == number
+        rolled_up = int(found["dpduck_id"][chosen][0])
+        members = tuple(position for position in range(keys) if not rolled_up >> position & 1)
+        codes = tuple(np.asarray(found[f"code_{position}"][chosen], np.intp) for position in members)
+        sizes = tuple(int(code.max()) + 1 for code in codes)
+        table = np.zeros(prod(sizes))
+        table[np.ravel_multi_index(codes, sizes) if codes else [0]] = values[chosen]
+        tables[members] = table.reshape(sizes)
+    return tables
+
+
+def _total(answers: Weights, weights: Weights) -> float:
+    total = sum(float((answers[members] * table).sum()) for members, table in weights.items())
+    if not isfinite(total):
+        raise Refusal("the sum is not a finite number", accepted="smaller weights")
+    return total

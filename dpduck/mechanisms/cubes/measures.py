@@ -1,0 +1,265 @@
+"""Which tables of integers answer a statement's aggregates, and what part of the price each of them gets.
+
+Aggregates share a measurement wherever one gives what they need: sum, avg and count of a column come from the two
+tables of distances from its bounds, variances from three (trusted/private/contributions.py), all quantiles of a column
+from one tree. Squares are taken of at most MOST_SQUARED_STEPS steps: where bounds have more, variances get tables of
+their own, since averages and sums from theirs would be those of rounded values. A part of the price for every measure
+is least error for the statement: with D_j the summed weighted relative variances that the aggregates take from measure
+j at the whole price, shares are proportional to D_j^(1/3) (Laplace, error D_j / share^2) or D_j^(1/2) (Gaussian, D_j /
+share). Everything here is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from math import log2
+
+from dpduck.frontend.rows.facts import SourceColumn
+from dpduck.frontend.select.request import Aggregate, Operand
+from dpduck.trusted.noise.law import NoiseKind
+
+SHARES = 1 << 24
+"""Parts of the price are multiples of one over this."""
+
+MOST_CHOICES = 4
+"""Up to so many operands are tried in every way; of more, sums are measured alone unless something needs counts."""
+
+MOST_SQUARED_STEPS = 1 << 13
+"""Noise for squares of more would not fit its samplers where units have many rows."""
+
+AVERAGE_ERROR = {1: 2 / 3, 2: 3 / 4}
+"""Relative variance of an average from moments of a degree, a mean over all averages between the bounds."""
+VARIANCE_ERROR = 1 / 2
+TREE_ERROR = 3 / 4
+"""Of a quantile's rank, times the squared number of levels."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One or more tables of integers that are measured alike, for one price (see trusted.contribution.Contribution).
+
+    form: also 'tree' (rows by key and by bucket of the value) or 'distinct' (values present).
+    share: its part of the statement's price.
+    """
+
+    form: str
+    condition: str
+    operand: Operand | None = None
+    degree: int = 0
+    rest: bool = False
+    distinct: SourceColumn | None = None
+    share: Fraction = Fraction(1)
+
+    @property
+    def added(self) -> bool:
+        """Whether it is a sum over rows, so that margins are sums of cells."""
+        return self.form not in ("tree", "distinct")
+
+    @property
+    def steps(self) -> int:
+        """K, steps between the operand's bounds."""
+        if self.operand is None:
+            return 1
+        steps = int((self.operand.high - self.operand.low) / self.operand.step)
+        return min(steps, MOST_SQUARED_STEPS) if self.degree == 2 else steps
+
+    @property
+    def bound(self) -> int:
+        """The most that one row, or one unit in one group, adds to its tables together."""
+        if self.form == "sum" and self.operand is not None:
+            return int(max(abs(self.operand.low), abs(self.operand.high)) / self.operand.step)
+        return int(self.steps**self.degree)
+
+    def unit_bound(self, rows: int, cells: int) -> int:
+        """The most that one unit with so many rows, in a table of so many cells, adds to its tables together.
+
+        Of values present, in the largest of the tables: no unit changes more of them than there are.
+        """
+        if self.distinct is not None:
+            return min(rows, self.distinct.domain.size * cells)
+        if self.operand is None or not self.operand.per_group:
+            return rows * self.bound
+        groups = min(rows, cells) * self.bound
+        return min(groups, rows) if not self.operand.sql and self.operand.low <= 0 else groups
+
+    @property
+    def tables(self) -> int:
+        """How many tables it has."""
+        return self.degree + 1 + self.rest if self.form == "moments" else 1
+
+
+@dataclass(frozen=True)
+class Use:
+    """What an aggregate takes from a measure: weights of its tables where the answer is their sum, else none."""
+
+    measure: int
+    weights: tuple[Fraction, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The measures of a statement, and for each aggregate, in order, what it takes."""
+
+    measures: tuple[Measure, ...]
+    uses: tuple[Use, ...]
+
+
+def choose_measures(aggregates: Sequence[Aggregate], weights: Sequence[Fraction], noise: NoiseKind) -> Measures:
+    """The measures with the least predicted error, with their shares; weights: of the aggregates, none for all alike.
+
+    A sum alone has the smaller bound max(|low|, |high|); moments give counts too, of rows without a value as well.
+    """
+    given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
+    summed = list(dict.fromkeys((one.condition, one.operand) for one in aggregates if one.function == "sum"))
+    free = [key for key in summed if key[1] is not None and not _wanted(aggregates, key) & _serving(key[1])]
+    choices: list[Measures] = []
+    for moments in product((False, True), repeat=len(free)) if len(free) <= MOST_CHOICES else [(False,) * len(free)]:
+        chosen = {key for key, flag in zip(free, moments, strict=True) if flag}
+        counted = {key[0] for key in [*chosen, *_moment_keys(aggregates)]}
+        rests = counted & {one.condition for one in aggregates if _is_row_count(one)}
+        choices += [_built(aggregates, chosen, rest) for rest in ([set(), rests] if rests else [set()])]
+    priced = [_priced(one, aggregates, given, noise) for one in choices]
+    return min(priced, key=lambda pair: pair[0])[1]
+
+
+def _is_row_count(aggregate: Aggregate) -> bool:
+    return aggregate.function == "count" and aggregate.operand is None
+
+
+def _wanted(aggregates: Sequence[Aggregate], key: tuple[str, Operand | None]) -> set[int]:
+    """The degrees of moments that averages and variances need of an operand."""
+    return {
+        _DEGREES[one.function] for one in aggregates if one.function in _DEGREES and (one.condition, one.operand) == key
+    }
+
+
+def _serving(operand: Operand) -> set[int]:
+    """The degrees of moments whose tables hold sums as finely as the bounds' steps are."""
+    return {1} if is_coarse(operand) else {1, 2}
+
+
+def is_coarse(operand: Operand) -> bool:
+    """Whether squares are taken of coarser steps than the operand has: nothing but variances is answered from them."""
+    return (operand.high - operand.low) / operand.step > MOST_SQUARED_STEPS
+
+
+def _moment_keys(aggregates: Sequence[Aggregate]) -> list[tuple[str, Operand | None]]:
+    """Operands whose rows are counted for an average or a variance."""
+    return [(one.condition, one.operand) for one in aggregates if one.function in _DEGREES]
+
+
+_DEGREES = {"avg": 1, "var_pop": 2, "var_samp": 2, "stddev_pop": 2, "stddev_samp": 2}
+
+
+def _built(aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str]) -> Measures:
+    """Measures where these sums are taken from moments, and counts of rows with these conditions from their rest."""
+    measures: list[Measure] = []
+    blocks: dict[tuple[str, Operand | None, int], int] = {}
+    holders: dict[str, int] = {}
+    for condition, operand in dict.fromkeys([*as_moments, *_moment_keys(aggregates)]):
+        degrees = _wanted(aggregates, (condition, operand)) | ({1} if (condition, operand) in as_moments else set())
+        if operand is None or not is_coarse(operand):
+            degrees = {max(degrees)}
+        for degree in sorted(degrees):
+            rest = condition in rests and condition not in holders and operand is not None and not operand.per_group
+            if rest:
+                holders[condition] = len(measures)
+            blocks[(condition, operand, degree)] = len(measures)
+            measures.append(Measure("moments", condition, operand, degree, rest))
+    uses = []
+    for one in aggregates:
+        block = _block(one, blocks)
+        if _is_row_count(one) and one.condition in holders:
+            number = holders[one.condition]
+        elif block is not None:
+            number = block
+        else:
+            measure = _own(one)
+            if measure not in measures:
+                measures.append(measure)
+            number = measures.index(measure)
+        uses.append(Use(number, linear_weights(one, measures[number])))
+    return Measures(tuple(measures), tuple(uses))
+
+
+def _block(one: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]) -> int | None:
+    """The moments that answer an aggregate: those of its own degree, or of a higher one whose steps are as fine."""
+    if one.function in ("quantile", "distinct") or one.operand is None:
+        return None
+    first = _DEGREES.get(one.function, 1)
+    found = [blocks.get((one.condition, one.operand, degree)) for degree in range(first, 3)]
+    if first == 1 and one.function != "count" and is_coarse(one.operand):
+        found = found[:1]
+    return next((number for number in found if number is not None), None)
+
+
+def _own(one: Aggregate) -> Measure:
+    """The measure that serves this aggregate alone, or others like it."""
+    if one.function == "quantile":
+        return Measure("tree", one.condition, one.operand)
+    if one.function == "distinct":
+        return Measure("distinct", one.condition, distinct=one.distinct)
+    if one.function == "sum" or (one.operand is not None and one.operand.per_group):
+        return Measure("sum", one.condition, one.operand)
+    if one.operand is not None:  # rows with a value, and nothing else is asked of it
+        present = f"{one.operand.sql} IS NOT NULL"
+        return Measure("count", f"({one.condition}) AND {present}" if one.condition else present)
+    return Measure("count", one.condition)
+
+
+def linear_weights(one: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
+    """Weights of the measure's tables whose sum is the aggregate; () where it is no sum of them."""
+    if one.curved:
+        return ()
+    if measure.form == "sum" and measure.operand is not None:
+        return (measure.operand.step,)
+    if measure.form != "moments" or measure.operand is None:
+        return (Fraction(1),)
+    whole = Fraction(1, measure.steps**measure.degree)
+    rest = (whole,) if measure.rest else ()
+    if one.function == "sum":
+        low, width = measure.operand.low, measure.operand.high - measure.operand.low
+        values = tuple(whole * (low + width * part / measure.degree) for part in range(measure.degree + 1))
+        return values + (Fraction(0),) * measure.rest
+    if one.operand is not None:
+        return (whole,) * (measure.degree + 1) + (Fraction(0),) * measure.rest
+    return (whole,) * (measure.degree + 1) + rest
+
+
+def _relative(one: Aggregate, use: Use, measure: Measure) -> float:
+    """Relative variance of an aggregate where every row adds its bound and noise has that deviation."""
+    if use.weights:
+        size = Fraction(1)
+        if one.function == "sum" and one.operand is not None:
+            size = max(abs(one.operand.low), abs(one.operand.high))
+        elif one.operand is not None and one.operand.per_group:
+            size = one.operand.high
+        return float(sum((weight * measure.bound / size) ** 2 for weight in use.weights))
+    if one.function == "quantile":
+        return TREE_ERROR * log2(max(2, min(measure.steps, 1024))) ** 2
+    return AVERAGE_ERROR[measure.degree] if one.function == "avg" else VARIANCE_ERROR
+
+
+def _priced(
+    found: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind
+) -> tuple[float, Measures]:
+    """The predicted error at the best shares, and the measures with them."""
+    demands = [0.0] * len(found.measures)
+    for one, use, weight in zip(aggregates, found.uses, weights, strict=True):
+        demands[use.measure] += weight * _relative(one, use, found.measures[use.measure])
+    power = 1 / 3 if noise is NoiseKind.LAPLACE else 1 / 2
+    wanted = [demand**power for demand in demands]
+    measures = zip(found.measures, shares_of(wanted), strict=True)
+    shared = tuple(replace(measure, share=share) for measure, share in measures)
+    return sum(wanted) ** (1 / power), replace(found, measures=shared)
+
+
+def shares_of(wanted: Sequence[float]) -> list[Fraction]:
+    """Parts that add up to at most 1, proportional to what is wanted; equal ones exactly."""
+    if max(wanted) <= min(wanted) * (1 + 1e-12):
+        return [Fraction(1, len(wanted))] * len(wanted)
+    free, total = SHARES - len(wanted), sum(wanted)
+    return [Fraction(max(1, int(one / total * free)), SHARES) for one in wanted]

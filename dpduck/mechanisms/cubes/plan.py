@@ -1,0 +1,381 @@
+"""From a request to the plans that could serve it, at its price or at the smallest that reaches its target.
+
+And to its scans: one for all that adds up, one more for each other measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, log10, prod
+from typing import Protocol
+
+import numpy as np
+
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
+from dpduck.frontend.select.request import Key, Request, Target, Treatment
+from dpduck.mechanisms.cubes.matrix import matrix_of
+from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, choose_measures
+from dpduck.mechanisms.jobs import counting_job
+from dpduck.planning.choose import plan_workload
+from dpduck.planning.marginals.planners import DISTINCT, plan_distinct
+from dpduck.planning.plan import Plan
+from dpduck.planning.ranges.buckets import Buckets, buckets_for, tree_workload
+from dpduck.planning.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
+from dpduck.planning.recovery.ranges import recover_sets
+from dpduck.planning.recovery.recover import recover, recover_linearly, treated
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.operators import IdentityFactor
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.domain import RangeDomain
+from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.privacy import Charge
+
+AnyPlan = Plan | RangeSetsPlan
+Plans = tuple[AnyPlan, ...]
+FEW_SETS = 50
+"""Up to so many grouping sets are planned again and again to find the smallest price."""
+
+SMALLEST_PRICE = Fraction(1, 10**9)
+
+
+@dataclass(frozen=True)
+class MeasurePlan:
+    """A measure with its candidates, the chosen one first. unit_bound: what one unit adds to its tables at most."""
+
+    measure: Measure
+    unit_bound: int
+    plans: Plans
+
+    @property
+    def plan(self) -> AnyPlan:
+        """The chosen one."""
+        return self.plans[0]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A request at its price, its measures with their plans, and what every aggregate takes from them."""
+
+    request: Request
+    measures: tuple[MeasurePlan, ...]
+    uses: tuple[Use, ...]
+
+    @property
+    def noise(self) -> NoiseKind:
+        """The one kind of noise of a release."""
+        return self.measures[0].plan.noise
+
+    @property
+    def strategy(self) -> str:
+        """The strategies of its measures, each named once."""
+        return ", ".join(dict.fromkeys(measured.plan.strategy for measured in self.measures))
+
+
+def planned(request: Request) -> Planned:
+    """The request with its price, and plans for all that is to be measured."""
+    if request.target is not None:
+        return _priced(request, request.target)
+    charge = request.charge
+    return plans_at(request, noise_of(request), charge.rho if charge.epsilon is None else charge.epsilon)
+
+
+def noise_of(request: Request) -> NoiseKind:
+    """Gaussian where rho is paid, Laplace where epsilon is."""
+    return NoiseKind.GAUSSIAN if request.charge.epsilon is None else NoiseKind.LAPLACE
+
+
+def measures_of(request: Request, noise: NoiseKind) -> Measures:
+    """What is measured; intervals of one column are measured together."""
+    if request.intervals:
+        return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(request.aggregates))
+    return choose_measures(request.aggregates, request.treatment.aggregate_weights, noise)
+
+
+def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
+    """Plans of every measure that together may cost this epsilon or rho."""
+    found = measures_of(request, noise)
+    prices = [
+        (measure, amount * measure.share, measure.unit_bound(request.unit_bound, _cells_of(request, measure)))
+        for measure in found.measures
+    ]
+    different = len({(price, bound) for measure, price, bound in prices if measure.added})
+    seconds = float(request.treatment.planning_seconds) / max(1, different)
+    known: dict[tuple[Fraction, int, str, int], Plans] = {}
+    measures = []
+    for measure, price, bound in prices:
+        buckets = tree_buckets(request, measure).count if measure.form == "tree" else 0
+        alike = (price, bound, "" if measure.added else measure.form, buckets)
+        if alike not in known:
+            known[alike] = (
+                _candidates(request, noise, price, bound, measure.bound, seconds)
+                if measure.added
+                else _alone(request, measure, noise, price, bound)
+            )
+        measures.append(MeasurePlan(measure, bound, known[alike]))
+    return Planned(request, tuple(measures), found.uses)
+
+
+def _cells_of(request: Request, measure: Measure) -> int:
+    """Cells that a unit's rows may fall into; of values present, which are measured set by set, in the largest set."""
+    if measure.distinct is None:
+        return request.base_cells
+    return max(prod(request.sizes[key] for key in grouping_set) for grouping_set in request.grouping_sets)
+
+
+def _candidates(
+    request: Request, noise: NoiseKind, amount: Fraction, unit_bound: int, row_bound: int, seconds: float
+) -> Plans:
+    """Candidates for one measure whose margins are sums of cells."""
+    treatment, workload = request.treatment, _workload(request)
+    if not request.has_ranges:
+        return plan_workload(
+            workload,
+            noise,
+            amount,
+            unit_bound,
+            strategy=treatment.strategy,
+            budgets=treatment.budgets,
+            consistency=treatment.consistency,
+            planning_seconds=seconds,
+            row_bound=row_bound,
+        )
+    _require_plain(treatment)
+    if request.matrix:
+        asked = range_workload(request.keys[0])
+        return plan_own_matrix(asked, workload, matrix_of(request), noise, amount, unit_bound)
+    attributes = [range_workload(key) for key in request.keys]
+    if request.intervals:
+        attributes = [intervals(request.sources[0].domain.size, request.intervals)]
+        workload = MarginalWorkload((attributes[0].size,), ((0,),), (1.0,))
+    return plan_range_sets(
+        attributes,
+        workload,
+        noise,
+        amount,
+        unit_bound,
+        strategy=treatment.strategy,
+        budgets=treatment.budgets,
+        planning_seconds=seconds,
+        row_bound=row_bound,
+    )
+
+
+def _workload(request: Request) -> MarginalWorkload:
+    weights = tuple(float(weight) for weight in request.treatment.weights) or (1.0,) * len(request.grouping_sets)
+    return MarginalWorkload(request.sizes, request.grouping_sets, weights)
+
+
+def _alone(request: Request, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plans:
+    """The plan of a measure whose grouping sets are measured one by one: values present, or a tree in every cell."""
+    workload = _workload(request)
+    if measure.form == "distinct":
+        return (plan_distinct(workload, noise, amount, unit_bound),)
+    buckets, last = tree_buckets(request, measure), len(request.keys)
+    sets = tuple((*grouping_set, last) for grouping_set in workload.marginals)
+    attributes = [*(identity(size) for size in request.sizes), tree_workload(buckets.count)]
+    asked = MarginalWorkload((*request.sizes, buckets.count), sets, workload.weights)
+    return plan_range_sets(attributes, asked, noise, amount, unit_bound, strategy="hierarchy")
+
+
+def tree_buckets(request: Request, measure: Measure) -> Buckets:
+    """The buckets of the tree that answers quantiles; fewer where there are many cells."""
+    if measure.operand is None:
+        raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
+    cells = sum(
+        int(np.prod([request.sizes[key] for key in grouping_set], dtype=object))
+        for grouping_set in request.grouping_sets
+    )
+    return buckets_for(measure.operand.low, measure.operand.high, measure.operand.step, cells)
+
+
+def range_workload(key: Key) -> RangeWorkload:
+    """What is asked of one key: its labels one by one, or their intervals in released order."""
+    makers: dict[str, Callable[[int], RangeWorkload]] = {"": identity, "prefixes": prefixes, "ranges": all_ranges}
+    return makers[key.shape](len(key.labels))
+
+
+def _require_plain(treatment: Treatment) -> None:
+    if treatment.consistency != "l2" or treatment.nonnegative:
+        raise Refusal(
+            "PREFIXES, RANGES and strategy tables are recovered by least squares alone",
+            accepted="consistency = 'l2' without nonnegative (greatest(n, 0) in the select list)",
+        )
+
+
+def _priced(request: Request, target: Target) -> Planned:
+    """The smallest price at which the plan reaches the target, and the very plans that do."""
+    noise = noise_of(request)
+    wanted, parts = float(target.stderr), len(measures_of(request, noise).measures)
+    searched = request.has_ranges or len(request.grouping_sets) > (1 if noise is NoiseKind.LAPLACE else FEW_SETS)
+
+    def plan_at(price: Fraction) -> AnyPlan:
+        return plans_at(request, noise, price * parts).measures[0].plan
+
+    amount = max(price_for(wanted, noise, plan_at, searched), SMALLEST_PRICE, target.least / parts)
+    while True:
+        _require_within(amount * parts, target)
+        found = plans_at(request, noise, amount * parts)
+        worst = found.measures[0].plan.worst_stderr
+        if worst <= wanted:
+            break
+        amount = raised(amount, worst / wanted, noise)
+    price = amount * parts
+    if target.pure:
+        return replace(found, request=replace(request, charge=Charge.pure(price), stated_epsilon=price))
+    return replace(found, request=replace(request, charge=Charge.concentrated(price)))
+
+
+def _require_within(price: Fraction, target: Target) -> None:
+    if price > target.limit:
+        measure = "epsilon" if target.pure else "rho"
+        raise Refusal(
+            f"target_stderr = {float(target.stderr):g} would cost {measure} = {float(price):g}",
+            accepted=f"a larger target_stderr: one statement may cost {measure} = {float(target.limit):g}",
+        )
+
+
+def measured_plan(plan: AnyPlan) -> Plan:
+    """The plan as trusted code measures it."""
+    return plan.measured if isinstance(plan, RangeSetsPlan) else plan
+
+
+def recovered(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
+    """One table's answers, an array per grouping set."""
+    if isinstance(plan, RangeSetsPlan):
+        answers = recover_sets(plan, noisy)
+        return [np.rint(one) for one in answers] if treatment.integer else answers
+    return treated(plan, recover(plan, noisy), nonnegative=treatment.nonnegative, integer=treatment.integer)
+
+
+def measured_answers(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
+    """The same before anything moves them that no formula describes: linear programs, and the option nonnegative."""
+    return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)
+
+
+def single_spread(plan: Plan, number: int) -> Fraction | None:
+    """The noise of the one integer measurement that every cell of a grouping set is; None where it combines several."""
+    if plan.strategy == DISTINCT:
+        return plan.measurements[number].spread
+    if len(plan.measurements) != 1:
+        return None
+    query = plan.measurements[0].query
+    alike = query.attributes == plan.workload.marginals[number]
+    plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
+    return plan.measurements[0].spread if alike and plain else None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A job, and the measures (by number) that its aggregates serve, in order."""
+
+    job: CountingJob
+    measures: tuple[int, ...]
+
+
+def scans_of(found: Planned) -> list[Scan]:
+    """Every scan of a release."""
+    request = found.request
+    added = [number for number, one in enumerate(found.measures) if one.measure.added]
+    scans = []
+    if added:
+        contributions = [contribution_of(found.measures[number].measure) for number in added]
+        scans.append(Scan(counting_job(request, contributions), tuple(added)))
+    for number, one in enumerate(found.measures):
+        if not one.measure.added:
+            scans.append(Scan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
+    return scans
+
+
+def contribution_of(measure: Measure) -> Contribution:
+    """What every row adds to the tables of a measure."""
+    operand = measure.operand
+    if operand is None or measure.form == "count":
+        return Contribution(measure.condition)
+    return Contribution(
+        measure.condition,
+        measure.form,
+        operand.sql,
+        operand.low,
+        operand.high,
+        measure.steps,
+        measure.degree,
+        measure.rest,
+        operand.per_group,
+    )
+
+
+def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJob:
+    """Rows counted by the request's keys and by one more column, which comes last."""
+    job = counting_job(request, (Contribution(condition),))
+    size = key.domain.size
+    last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
+    return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
+
+
+def _last_key(found: Planned, measured: MeasurePlan) -> KeyColumn:
+    """Values that are counted once each, or buckets of a value; what is outside the bounds is in the outermost ones."""
+    measure = measured.measure
+    if measure.distinct is not None:
+        return KeyColumn(measure.distinct.sql, measure.distinct.domain)
+    if measure.operand is None:
+        raise InternalError("a tree over nothing")
+    buckets = tree_buckets(found.request, measure)
+    edges = tuple(repr(float(edge)) for edge in buckets.edges)
+    domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
+    return KeyColumn(measure.operand.sql, domain)
+
+
+# The smallest price at which every released cell has a standard error of at most a target.
+
+FINE = Fraction(1, 10**6)
+"""A price at which discrete noise is continuous to nine digits, so that the error scales as its power law says."""
+REPLANS = 12
+TOLERANCE = Fraction(1, 1000)
+
+
+class Predicted(Protocol):
+    """A plan of any kind."""
+
+    @property
+    def worst_stderr(self) -> float: ...
+
+
+def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Predicted], searched: bool) -> Fraction:
+    """Epsilon (Laplace) or rho (Gaussian), rounded up to six digits, within a thousandth of the smallest.
+
+    plan_at: the chosen plan at a price. Errors fall as 1/epsilon and as rho^(-1/2); discrete noise has less variance
+    than the continuous law (DESIGN 4.5), so that this price always reaches the target. Where planning is no search
+    (searched is False), prices below it are tried as well.
+    """
+    fine = plan_at(FINE).worst_stderr
+    ratio = Fraction(fine / target * (1 + 1e-9))
+    enough = _rounded_up(FINE * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
+    if searched:
+        return enough
+    low, high = enough / 2, enough
+    for _ in range(REPLANS):
+        if high - low <= TOLERANCE * high:
+            break
+        middle = _rounded_up((low + high) / 2)
+        if middle >= high:
+            break
+        low, high = (low, middle) if plan_at(middle).worst_stderr <= target else (middle, high)
+    return high
+
+
+def _rounded_up(amount: Fraction) -> Fraction:
+    """Six significant digits, never below the amount."""
+    digits = 6 - ceil(log10(float(amount)))
+    scale = Fraction(10) ** digits
+    return Fraction(ceil(amount * scale)) / scale
+
+
+def raised(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
+    """A higher price for a plan whose error came out `excess` times the target: a search may end elsewhere."""
+    ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
+    return _rounded_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))

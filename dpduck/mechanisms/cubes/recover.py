@@ -1,0 +1,204 @@
+"""From recovered tables to what is released of every aggregate: answers, standard errors and stored intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import lcm, prod
+
+import numpy as np
+
+from dpduck.frontend.select.request import Aggregate, Request
+from dpduck.mechanisms.cubes.measures import Use, is_coarse
+from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, single_spread, tree_buckets
+from dpduck.planning.covariance import TableCovariances, covariances
+from dpduck.planning.plan import Plan
+from dpduck.planning.ranges.sets import RangeSetsPlan
+from dpduck.planning.recovery.combination import covariances_to_text
+from dpduck.planning.recovery.curved import Curved, average, deviation_of, of_rounded, rescaled, variance_of
+from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.planning.recovery.quantiles import quantile
+from dpduck.planning.recovery.recover import solves_program
+from dpduck.planning.variance import least_squares_variances
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import InternalError
+
+Tables = Sequence[Sequence[FloatArray]]
+"""Of one measure: for each of its tables, an array per grouping set."""
+
+MOST_COVARIANCES = 20_000
+"""Covariances of more sets of columns are not kept with a release."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One aggregate over all cells of all grouping sets, in order; NaN is NULL.
+
+    lows, highs: shape (levels, cells), where intervals depend on the answer.
+    raw: what was measured, where options moved it; intervals are about it.
+    """
+
+    estimates: FloatArray
+    stderrs: FloatArray
+    lows: FloatArray | None = None
+    highs: FloatArray | None = None
+    raw: FloatArray | None = None
+
+
+def answers_of(found: Planned, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[Answer]:
+    """The answers of every aggregate from the recovered tables of every measure; raw: those before options.
+
+    Ratios and quantiles are answered from what was measured: there is no saying what options would do to them.
+    """
+    if raw is not None:
+        return [
+            _moved(shown, measured) if use.weights else measured
+            for use, shown, measured in zip(found.uses, answers_of(found, tables), answers_of(found, raw), strict=True)
+        ]
+    if found.request.intervals:
+        return _intervals(found, tables[0][0][0])
+    return [
+        _answer(found, one, use, tables[use.measure])
+        for one, use in zip(found.request.aggregates, found.uses, strict=True)
+    ]
+
+
+def _moved(shown: Answer, measured: Answer) -> Answer:
+    """An answer that an option has moved: its error is the noise's and the move's together.
+
+    The move is known. In a sparse table it is one bias of all occupied cells, as large as the noise of the empty ones.
+    """
+    stderrs = np.hypot(measured.stderrs, shown.estimates - measured.estimates)
+    return Answer(shown.estimates, stderrs, raw=measured.estimates)
+
+
+def _intervals(found: Planned, answers: FloatArray) -> list[Answer]:
+    """Intervals of one column are the answers of one measurement, one cell each."""
+    errors = np.sqrt(_variances(found.request, found.measures[0].plan)[0])
+    return [
+        Answer(answers[number : number + 1], errors[number : number + 1])
+        for number in range(len(found.request.aggregates))
+    ]
+
+
+def _answer(found: Planned, one: Aggregate, use: Use, tables: Tables) -> Answer:
+    measured = found.measures[use.measure]
+    variances = _variances(found.request, measured.plan)
+    if use.weights:
+        estimates = np.concatenate([_weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
+        size = float(sum(weight * weight for weight in use.weights))
+        return Answer(estimates, np.sqrt(np.concatenate(variances) * size))
+    curved = [
+        _curved(found, one, measured, [table.ravel() for table in of_set], variance)
+        for of_set, variance in zip(zip(*tables, strict=True), variances, strict=True)
+    ]
+    return Answer(
+        np.concatenate([part.estimates for part in curved]),
+        np.concatenate([part.stderrs for part in curved]),
+        np.concatenate([part.lows for part in curved], axis=1),
+        np.concatenate([part.highs for part in curved], axis=1),
+    )
+
+
+def _weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
+    """The sum of tables over one denominator, by which the sum is divided once: 7712.02, not 7712.020000000001."""
+    whole = lcm(*(weight.denominator for weight in weights))
+    parts = [float(weight * whole) * table.ravel() for weight, table in zip(weights, tables, strict=True)]
+    summed: FloatArray = np.sum(parts, axis=0) / float(whole)
+    return summed
+
+
+def _curved(
+    found: Planned, one: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
+) -> Curved:
+    measure, operand, noise = measured.measure, one.operand, measured.plan.noise
+    if operand is None:
+        raise InternalError("a curved aggregate without an operand")
+    if one.function == "quantile":
+        buckets = tree_buckets(found.request, measure)
+        queries = 2 * buckets.count - 1
+        shaped = tables[0].reshape(-1, queries)
+        return quantile(shaped, variance.reshape(-1, queries), float(one.fraction or 0), buckets, noise)
+    whole = float(measure.steps**measure.degree)
+    moments = [table / whole for table in tables[: measure.degree + 1]]
+    scaled, step = variance / whole**2, 1 / whole
+    low, width = float(operand.low), float(operand.high - operand.low)
+    if one.function == "avg":
+        return rescaled(average(moments, scaled, noise, step), low, width)
+    sample = one.function.endswith("samp")
+    spread = variance_of(moments, scaled, noise, step, sample=sample)
+    if is_coarse(operand):
+        spread = of_rounded(spread, step=1 / measure.steps, sample=sample)
+    return rescaled(deviation_of(spread) if one.function.startswith("stddev") else spread, 0.0, width, _power(one))
+
+
+def _power(one: Aggregate) -> int:
+    return 1 if one.function.startswith("stddev") else 2
+
+
+def _variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
+    """The noise variance of every cell of a measure's tables, an array per grouping set."""
+    if isinstance(plan, Plan) and solves_program(plan):
+        plan = replace(plan, variances=least_squares_variances(plan))
+    if isinstance(plan, RangeSetsPlan):
+        return [variances.ravel() for variances in plan.variances]
+    sizes = request.released_sizes
+    cells = [prod(sizes[key] for key in grouping_set) for grouping_set in request.grouping_sets]
+    return [np.full(count, variance) for count, variance in zip(cells, plan.variances, strict=True)]
+
+
+def wholes(found: Planned) -> list[bool]:
+    """For each aggregate, whether its answers are whole numbers."""
+    return [is_whole(found, number) for number in range(len(found.uses))]
+
+
+def is_whole(found: Planned, number: int) -> bool:
+    """Whether every answer of an aggregate is one integer measurement or rounded: public facts of the plan."""
+    request, use = found.request, found.uses[number]
+    if request.treatment.integer:
+        return True
+    measured = found.measures[use.measure]
+    plan = measured.plan
+    counts = measured.measure.operand is None or not measured.measure.operand.sql or measured.measure.form == "count"
+    if use.weights != (Fraction(1),) or not counts or request.treatment.nonnegative or isinstance(plan, RangeSetsPlan):
+        return False
+    return all(single_spread(plan, set_number) is not None for set_number in range(len(request.grouping_sets)))
+
+
+def error_laws(found: Planned) -> tuple[tuple[ErrorLaw, ...], ...]:
+    """For each aggregate, how the noise of each grouping set's cells is distributed; () where it depends on answers."""
+    return tuple(_laws(found.measures[use.measure].plan, use.weights) for use in found.uses)
+
+
+def _laws(plan: AnyPlan, weights: Sequence[Fraction]) -> tuple[ErrorLaw, ...]:
+    """Of ranges, the widest cell's."""
+    if not weights:
+        return ()
+    if isinstance(plan, Plan) and solves_program(plan):
+        plan = replace(plan, variances=least_squares_variances(plan))
+    size, step = float(sum(weight * weight for weight in weights)), float(max(map(abs, weights)))
+    if isinstance(plan, RangeSetsPlan):
+        return tuple(ErrorLaw(plan.noise, None, size * float(one.max()), step) for one in plan.variances)
+    return tuple(
+        ErrorLaw(plan.noise, single_spread(plan, number) if len(weights) == 1 else None, size * variance, step)
+        for number, variance in enumerate(plan.variances)
+    )
+
+
+def covariances_text(found: Planned) -> str | None:
+    """What is kept for sums of released cells; nothing where no formula holds, or where it would be very long.
+
+    Aggregates that are measured with different noise have no covariances in common.
+    """
+    request, plans = found.request, [measured.plan for measured in found.measures]
+    treatment, plan = request.treatment, plans[0]
+    programs = any(isinstance(one, Plan) and solves_program(one) for one in plans)
+    if treatment.integer or treatment.nonnegative or programs or len(request.grouping_sets) > MOST_COVARIANCES:
+        return None
+    alike = all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses)
+    if isinstance(plan, RangeSetsPlan) or not alike or not found.measures[0].measure.added:
+        return None
+    kept = covariances(plan)
+    sets = len(kept.sources) if isinstance(kept, TableCovariances) else len(kept.variances)
+    return covariances_to_text(kept) if sets <= MOST_COVARIANCES else None

@@ -1,0 +1,1 @@
+"""Keys that nobody declared, chosen privately."""

@@ -1,0 +1,157 @@
+"""A release of counts by selected keys: groups are published by a noisy threshold, then answered and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import sqrt
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dpduck.database.sandbox import sandbox
+from dpduck.frontend.select.private_keys import counts_units
+from dpduck.frontend.select.request import KeySelection, Request
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
+from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
+from dpduck.mechanisms.release import Product, Steps, Terms
+from dpduck.mechanisms.released_rows import label_array, released_columns
+from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.trusted.ask import Ask, GroupBounds, PublishedKeys, Scan, Threshold
+from dpduck.trusted.noise.law import Noise, NoiseKind, noise_variance
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.door import Door
+from dpduck.trusted.private.jobs import KeyedJob
+from dpduck.values.errors import InternalError
+
+OTHER_SET = 1
+"""The grouping set of the row for all groups that are not published; its columns are NULL, its GROUPING(..) is 1."""
+
+
+class KeyRecipe:
+    """Counts by selected keys (see releaser.Recipe).
+
+    recheck: refuses before the charge, in the transaction that will count, what must hold of a new release.
+    """
+
+    def __init__(self, request: Request, recheck: Callable[[duckdb.DuckDBPyConnection], None]) -> None:
+        self._request = request
+        self._plan = planned_keys(request)
+        self._ask = key_ask(request, self._plan)
+        self._recheck = recheck
+        self.terms = Terms(
+            unit_key=request.unit_key,
+            table=str(request.table),
+            charge=request.charge,
+            mechanism=f"{self._plan.noise.value}, {self._plan.strategy}",
+            strategy=self._plan.strategy,
+            laws=key_laws(self._plan),
+            shapes=request.shapes,
+            least_rho=request.least_rho,
+        )
+
+    def asks(self) -> Sequence[Ask[Any]]:
+        """The selection, with all answers."""
+        return [self._ask]
+
+    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Facts as analysed, and SQL around the release that binds."""
+        self._recheck(cursor)
+
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """Published groups with their answers; a table without rows where none is."""
+        published = door.answer(self._ask)
+        return Product(
+            released_columns(self._request, [True] * len(self._request.aggregates)),
+            _rows(self._request, self._plan, published),
+        )
+
+
+def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
+    """The plan of a request that selects its keys; noise: another than what is asked, at the same rho."""
+    selection, charge = _selection(request), request.charge
+    kind = noise or (NoiseKind.LAPLACE if selection.laplace else NoiseKind.GAUSSIAN)
+    epsilon = charge.epsilon if charge.epsilon is not None else Fraction(sqrt(2 * float(charge.rho)))
+    rows = request.unit_sql is None or request.max_rows == 1
+    reused = tuple(
+        number
+        for number, aggregate in enumerate(request.aggregates)
+        if counts_units(aggregate, request.unit_sql) or (rows and not aggregate.condition and not aggregate.operand)
+    )
+    return plan_keys(
+        kind,
+        epsilon if kind is NoiseKind.LAPLACE else charge.rho,
+        charge.delta,
+        bounds_of_request(request),
+        least=selection.least_units,
+        aggregates=len(request.aggregates),
+        reused=reused,
+        other=selection.other,
+    )
+
+
+def bounds_of_request(request: Request) -> GroupBounds:
+    """What one unit changes: with a unit's column, one in each group; else a row, as often as joins repeat it."""
+    groups = _selection(request).groups
+    if request.unit_sql is None:
+        return GroupBounds(groups, request.unit_bound, request.unit_bound, request.unit_bound)
+    return GroupBounds(groups, 1, groups, request.unit_bound)
+
+
+def keyed_job(request: Request) -> KeyedJob:
+    """What trusted code is to count."""
+    selection = _selection(request)
+    return KeyedJob(
+        rows=counting_job(request, [Contribution(aggregate.condition) for aggregate in request.aggregates]),
+        texts=tuple(key.row_sql for key in request.keys if key.row_sql),
+        groups=selection.groups if request.unit_sql is not None else request.unit_bound,
+    )
+
+
+def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
+    """What will leave; refuses noise that cannot be drawn."""
+    selecting, answers = Noise(plan.noise, plan.selection_spread), Noise(plan.noise, plan.answer_spread)
+    query = Threshold(plan.bounds, plan.least, plan.excess, answers, plan.aggregates, plan.reused, plan.other)
+    return Ask(Scan(keyed_job(request), plan.bounds.l1), query, selecting)
+
+
+def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
+    """How the noise of published groups is distributed before they are selected, and that of the row for the others."""
+    other = ErrorLaw(plan.noise, plan.answer_spread, noise_variance(plan.noise, plan.answer_spread))
+    return tuple(
+        (ErrorLaw(plan.noise, plan.spread_of(number), plan.variance_of(number)), other)
+        for number in range(plan.aggregates)
+    )
+
+
+def _selection(request: Request) -> KeySelection:
+    if request.selection is None:
+        raise InternalError("a release of selected keys without a selection")
+    return request.selection
+
+
+def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table:
+    """One row per published group, and the one for the others last."""
+    ordered = [key for key in request.keys if not key.row_sql] + [key for key in request.keys if key.row_sql]
+    arrays = dict(zip((key.name for key in ordered), published.keys, strict=True))
+    others = 0 if published.other is None else 1
+    columns: dict[str, pa.ChunkedArray | pa.Array] = {}
+    with sandbox() as connection:
+        for key in request.keys:
+            shown = arrays[key.name]
+            if key.row_sql:
+                values = shown.cast(pa.large_binary()).cast(pa.large_string())
+            else:
+                values = label_array(connection, key.labels, key.type_name).take(shown)
+            columns[key.name] = pa.chunked_array([values, pa.nulls(others, values.type)])
+    count = len(published.answers[0])
+    columns[GROUPING_ID] = pa.array([0] * count + [(1 << len(request.keys)) - 1] * others, pa.int64())
+    columns[GROUPING_SET] = pa.array([0] * count + [OTHER_SET] * others, pa.int32())
+    for number, law in enumerate(key_laws(plan)):
+        rest = np.array([] if published.other is None else [published.other[number]], np.int64)
+        columns[answer_column(number)] = pa.array(np.concatenate([published.answers[number], rest]))
+        columns[stderr_column(number)] = pa.array([sqrt(law[0].variance)] * count + [sqrt(law[1].variance)] * others)
+    return pa.table(columns)

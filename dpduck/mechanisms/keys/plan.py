@@ -1,0 +1,91 @@
+"""How the keys of a release are selected by a noisy threshold, what is measured for them, and at which spreads.
+
+A group is published if it has at least n privacy units and its noisy count is above n - 1 + k + tau, where one unit
+changes the count by at most k and P(noise > tau) is so small that none of C new groups is published but with
+probability delta (DESIGN 4.6 and 5). The noise costs rho or epsilon like any other; delta comes on top.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpduck.planning.tails import each_of, smallest_excess, survival
+from dpduck.trusted.ask import GroupBounds
+from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.values.accounting import sigma2_of
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """One release of selected keys.
+
+    least: n. excess: tau. reused: the aggregates that the selecting count answers.
+    other: whether what was suppressed is counted too. spreads: of the selecting counts, and of every other query.
+    """
+
+    noise: NoiseKind
+    bounds: GroupBounds
+    least: int
+    delta: Fraction
+    selection_spread: Fraction
+    answer_spread: Fraction
+    excess: int
+    aggregates: int
+    reused: tuple[int, ...]
+    other: bool
+
+    @property
+    def threshold(self) -> int:
+        """Published is what has a noisy count above it."""
+        return self.least - 1 + self.bounds.per_group + self.excess
+
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy."""
+        return f"{self.noise.name.lower()}_threshold"
+
+    def spread_of(self, aggregate: int) -> Fraction:
+        """The spread of an aggregate's answers."""
+        return self.selection_spread if aggregate in self.reused else self.answer_spread
+
+    def variance_of(self, aggregate: int) -> float:
+        """The variance of an aggregate's answers before it is known which groups are published."""
+        return noise_variance(self.noise, self.spread_of(aggregate))
+
+    def published(self, units: int) -> float:
+        """The probability that a group of so many units, in as many rows, is published."""
+        if units < self.least:
+            return 0.0
+        return survival(self.noise, self.selection_spread, self.threshold - units + 1)
+
+
+def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:
+    """How many queries share the price: the selection, and the aggregates that it does not answer.
+
+    The row for all others is answered at the price of its aggregate's published groups, or at one where those are
+    reused: both are parts of one partition of the rows.
+    """
+    return 1 + (aggregates if other else aggregates - len(reused))
+
+
+def plan_keys(
+    noise: NoiseKind,
+    amount: Fraction,
+    delta: Fraction,
+    bounds: GroupBounds,
+    *,
+    least: int,
+    aggregates: int,
+    reused: tuple[int, ...],
+    other: bool,
+) -> KeyPlan:
+    """The plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for new groups."""
+    share = amount / queries(aggregates, reused, other)
+    if noise is NoiseKind.LAPLACE:
+        selection, answers = Fraction(bounds.l1) / share, Fraction(bounds.rows) / share
+    else:
+        selection = sigma2_of(share, Fraction(bounds.l2_squared))
+        answers = sigma2_of(share, Fraction(bounds.rows**2))
+    excess = smallest_excess(noise, selection, each_of(bounds.groups, delta))
+    return KeyPlan(noise, bounds, least, delta, selection, answers, excess, aggregates, reused, other)

@@ -1,0 +1,276 @@
+"""One release, step by step: check, charge, count, add noise, store. The order is the guarantee, whatever is made."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Protocol
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.database.cursors import Asker, Carriers, OpenCursor
+from dpduck.database.releases import ReleaseStore, StoredRelease
+from dpduck.database.sandbox import Answered
+from dpduck.mechanisms.prices import in_both_forms, priced_entry
+from dpduck.mechanisms.rehearsal import Shapes, rehearsed
+from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.trusted.ask import Ask
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.noise.entropy import Entropy
+from dpduck.trusted.private.door import Bill, Door, charged, opened
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed, StoreError
+from dpduck.values.privacy import ZERO, Charge
+
+Steps = Callable[[str], None]
+QUERY_INTERRUPTED = "Query interrupted"
+"""What DuckDB's Python client raises, as a RuntimeError, when Ctrl-C comes while a query runs."""
+
+WAITING = "waits for the same release"
+"""The step of whoever asks what somebody else is being answered just now."""
+
+MOST_TIMES = 3
+"""How often the answer of one charge is begun: each end of the process between charge and answer could tell of rows."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A released table. columns: names and DuckDB types. covariances: of its cells, as text, where they are kept."""
+
+    columns: Sequence[tuple[str, str]]
+    rows: pa.Table
+    covariances: str | None = None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is public about a release before anything is counted.
+
+    unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease. shapes: the columns of its tables.
+    least_rho: of any charge for it.
+    """
+
+    unit_key: str
+    table: str
+    charge: Charge
+    mechanism: str
+    strategy: str
+    laws: tuple[tuple[ErrorLaw, ...], ...] = ()
+    shapes: Shapes = ()
+    least_rho: Fraction = ZERO
+
+
+class Recipe(Protocol):
+    """How one kind of release is made; each kind has a file of its own."""
+
+    terms: Terms
+
+    def asks(self) -> Sequence[Ask[Any]]:
+        """What will leave, declared before anything is looked at."""
+
+    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """The last look at public facts, in the transaction that will count."""
+
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """The release itself, after the charge; anything that it raises is hidden, because it could quote data."""
+
+
+class _Unstored(StoreError):
+    """An answer was paid for and is not in the store: asked again it is made again, for the same charge."""
+
+
+def _unstored(entry: int) -> _Unstored:
+    return _Unstored(
+        f"the store cannot be written, and the answer of ledger entry {entry} is not kept; accepted: the same "
+        "statement when it can be, for the same charge"
+    )
+
+
+class Releaser:
+    """Makes releases; equal requests that arrive together are made once."""
+
+    def __init__(
+        self,
+        open_cursor: OpenCursor,
+        ledger: Ledger,
+        releases: ReleaseStore,
+        carriers: Carriers,
+        entropy: Entropy,
+        steps: Steps,
+        workers: Workers,
+    ) -> None:
+        self._open_cursor = open_cursor
+        self._ledger = ledger
+        self._releases = releases
+        self._carriers = carriers
+        self._entropy = entropy
+        self._steps = steps
+        self._workers = workers
+        self._answered = Answered()
+        self._turns = Turns()
+        self._failed: dict[str, int] = {}
+        self._unanswered: dict[str, tuple[int, int]] = {}
+
+    def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
+        """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
+        with self._turns.turn(digest, lambda: self._steps(WAITING)):
+            found = self._releases.by_digest(digest)
+            if found is not None:
+                if asker.tables is not None:  # what is released already is not everybody's to ask for
+                    asker.require_table(self._ledger.entry(found.ledger_id).table_name)
+                if not self._releases.taken(found.name):
+                    raise Refusal(
+                        f"the answer was released as {found.name}, and that table is no longer in the store",
+                        accepted="OPTIONS (refresh = '..') for a new release, which is charged for",
+                    )
+                return found
+            stored, begun = self._releases.unanswered(digest)
+            failed = self._failed.get(digest) or stored
+            if failed is not None:  # a statement is bound more than once, and sent again: one failure is charged once
+                raise ReleaseFailed(failed)
+            return self._new(digest, recipe(), asker, statement, self._unanswered.get(digest) or begun)
+
+    def _new(
+        self, digest: str, recipe: Recipe, asker: Asker, statement: str, begun: tuple[int, int] | None
+    ) -> StoredRelease:
+        """begun: the entry that paid for it before its process ended, and how often that happened."""
+        asks = recipe.asks()
+        terms = replace(recipe.terms, charge=charged(recipe.terms.charge, asks, recipe.terms.least_rho))
+        asker.require_table(terms.table)
+        if not asker.owner:
+            asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
+        bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
+        rehearsed(asks, terms.shapes, self._answered, self._workers)
+        paid, times = begun or (None, 0)
+        if paid is not None and times >= MOST_TIMES:
+            self._note_failed(digest, paid)
+            raise ReleaseFailed(paid)
+        try:
+            with opened(
+                asks,
+                bill,
+                self._ledger,
+                self._open_cursor,
+                recipe.recheck,
+                self._entropy,
+                self._steps,
+                self._workers,
+                paid,
+            ) as door:
+                self._note_begun(digest, door.entry, times + 1)
+                release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
+        except BudgetRefusal as refused:
+            raise in_both_forms(refused, self._ledger, terms.unit_key, terms.charge, asker.name, asker.share) from None
+        if release is None:  # raised here, so that no error that quotes data is its context
+            self._note_failed(digest, door.entry)
+            raise ReleaseFailed(door.entry)
+        self._unanswered.pop(digest, None)
+        self._carriers.carry(release.name, self._releases.table_sql(release.name), release.rows)
+        return release
+
+    def _note_begun(self, digest: str, entry: int, times: int) -> None:
+        """So that an end of the process does not cost the charge; StoreError where it could do so without end."""
+        self._unanswered[digest] = entry, times
+        try:
+            self._releases.put_unanswered(digest, entry, times)
+        except duckdb.Error:
+            if times > 1:
+                raise _unstored(entry) from None
+
+    def _note_failed(self, digest: str, entry: int) -> None:
+        """Where the store cannot be written, it is known until the process ends."""
+        self._failed[digest] = entry
+        with suppress(duckdb.Error):
+            self._releases.put_failure(digest, entry)
+
+    def _produced(self, door: Door, recipe: Recipe, release: StoredRelease) -> StoredRelease | None:
+        """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
+        interrupted = False
+        try:
+            self._steps("after the charge")
+            door.count()
+            self._steps("after the count")
+            product = recipe.produce(door, self._steps)
+            self._steps("after the noise")
+            release = replace(release, rows=product.rows.num_rows)
+            try:
+                self._releases.put_table(release, product.columns, product.rows, product.covariances)
+            except (duckdb.IOException, duckdb.TransactionException):  # of the disk: what is stored has noise by now
+                raise _unstored(door.entry) from None
+            self._steps("after the release")
+        except (SystemExit, _Unstored):
+            raise
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or (type(error), *error.args) == (RuntimeError, QUERY_INTERRUPTED):
+                interrupted = True
+            else:
+                return None
+        if interrupted:
+            raise self._interrupted(door, release)
+        return release
+
+    def _interrupted(self, door: Door, release: StoredRelease) -> Interrupted:
+        """What Ctrl-C leaves: an answer, a charge that the next asking takes up, or one that was taken up too often."""
+        if self._releases.by_digest(release.digest) is not None:
+            rest = "the answer is stored: asking again is free"
+        elif self._unanswered[release.digest][1] < MOST_TIMES:
+            rest = "asked again, it goes on for the same charge"
+        else:
+            rest = (
+                f"it was begun {MOST_TIMES} times and is not begun again: OPTIONS (refresh = '..') pays for a new one"
+            )
+        return Interrupted(f"interrupted; {priced_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
+
+
+def _described(terms: Terms, digest: str, asker: Asker, statement: str, ledger_id: int) -> StoredRelease:
+    return StoredRelease(
+        name=f"release_{ledger_id}",
+        digest=digest,
+        statement=statement,
+        strategy=terms.strategy,
+        epsilon=terms.charge.epsilon,
+        delta=terms.charge.delta,
+        rho=terms.charge.rho,
+        rows=0,
+        principal=asker.name,
+        ledger_id=ledger_id,
+        laws=terms.laws,
+        kind="answer",
+    )
+
+
+# One at a time for equal work, at the same time for different work.
+
+
+class Turns:
+    """A lock for each name that is in work; names at rest are forgotten."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def turn(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Waits until nobody else works under this name. waits: called where somebody does."""
+        with self._lock:
+            lock, waiting = self._locks.get(name, (threading.Lock(), 0))
+            self._locks[name] = (lock, waiting + 1)
+        try:
+            if not lock.acquire(blocking=False):
+                waits()
+                lock.acquire()
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            with self._lock:
+                _, waiting = self._locks[name]
+                if waiting == 1:
+                    del self._locks[name]
+                else:
+                    self._locks[name] = (lock, waiting - 1)

@@ -1,0 +1,128 @@
+"""Recovered answers as rows: one per cell of each grouping set, rolled-up columns NULL, with standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dpduck.database.sandbox import MOST_LABELS, Sandbox
+from dpduck.frontend.select.request import Key, Request
+from dpduck.frontend.text.names import (
+    GROUPING_ID,
+    GROUPING_SET,
+    answer_column,
+    highs_column,
+    lows_column,
+    raw_column,
+    stderr_column,
+)
+from dpduck.mechanisms.cubes.plan import Planned, range_workload
+from dpduck.mechanisms.cubes.recover import Answer, is_whole
+from dpduck.values.arrays import FloatArray
+
+
+def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:
+    """Names and DuckDB types of the released table. whole: which aggregates are whole numbers."""
+    keys = [(key.name, key.type_name) for key in request.keys]
+    keys += [(key.end_name, key.type_name) for key in request.keys if key.shape]
+    answers = []
+    for number, aggregate in enumerate(request.aggregates):
+        type_name = "BIGINT" if whole[number] else "DOUBLE"
+        answers += [(answer_column(number), type_name), (stderr_column(number), "DOUBLE")]
+        if request.treatment.moves and not aggregate.curved:
+            answers += [(raw_column(number), "DOUBLE")]
+        if aggregate.curved:
+            answers += [(lows_column(number), "DOUBLE[]"), (highs_column(number), "DOUBLE[]")]
+    return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answers)
+
+
+def released_rows(found: Planned, answers: Sequence[Answer], box: Sandbox) -> pa.Table:
+    """The rows of a release from the answers of every aggregate. box: where labels are cast."""
+    request = found.request
+    sizes = request.released_sizes
+    cells = [prod(sizes[position] for position in grouping_set) for grouping_set in request.grouping_sets]
+    columns: dict[str, pa.ChunkedArray] = {}
+    for position, name, labels in _key_columns(request.keys, box):
+        chunks = [
+            _key_chunk(labels, grouping_set, position, sizes, count)
+            for grouping_set, count in zip(request.grouping_sets, cells, strict=True)
+        ]
+        columns[name] = pa.chunked_array(chunks, labels.type)
+    rolled_up = [
+        sum(1 << position for position in range(len(sizes)) if position not in grouping_set)
+        for grouping_set in request.grouping_sets
+    ]
+    columns[GROUPING_ID] = pa.array(np.repeat(np.array(rolled_up, np.int64), cells))
+    columns[GROUPING_SET] = pa.array(np.repeat(np.arange(len(cells), dtype=np.int32), cells))
+    for number, answer in enumerate(answers):
+        estimates = answer.estimates.astype(np.int64) if is_whole(found, number) else answer.estimates
+        columns[answer_column(number)] = pa.array(estimates, from_pandas=True)
+        columns[stderr_column(number)] = pa.array(answer.stderrs, from_pandas=True)
+        if answer.raw is not None:
+            columns[raw_column(number)] = pa.array(answer.raw)
+        if answer.lows is not None and answer.highs is not None:
+            columns[lows_column(number)] = _listed(answer.lows)
+            columns[highs_column(number)] = _listed(answer.highs)
+    return pa.table(columns)
+
+
+def _listed(levels: FloatArray) -> pa.Array:
+    """One list per cell, of an end of its interval at every level."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(levels.T.ravel()), len(levels)).cast(pa.list_(pa.float64()))
+
+
+def _key_chunk(
+    labels: pa.Array, grouping_set: tuple[int, ...], position: int, sizes: tuple[int, ...], count: int
+) -> pa.Array:
+    if position not in grouping_set:
+        return pa.nulls(count, labels.type)
+    place = grouping_set.index(position)
+    after = prod(sizes[other] for other in grouping_set[place + 1 :])
+    codes = np.tile(np.repeat(np.arange(sizes[position]), after), count // (sizes[position] * after))
+    return labels.take(pa.array(codes))
+
+
+def _key_columns(keys: Sequence[Key], box: Sandbox) -> list[tuple[int, str, pa.Array]]:
+    """Every key column, those of range_end last: the key's position, the name, what each code or interval shows."""
+    columns, ends = [], []
+    for position, key in enumerate(keys):
+        labels = _cast_labels(box, key.labels, key.type_name)
+        if key.shape:
+            workload = range_workload(key)
+            last = pa.array(workload.stops - 1)
+            shown = last if key.shape == "prefixes" else pa.array(workload.starts)
+            ends.append((position, key.end_name, _cast_labels(box, key.ends, key.type_name).take(last)))
+            labels = labels.take(shown)
+        columns.append((position, key.name, labels))
+    return columns + ends
+
+
+def _cast_labels(box: Sandbox, labels: Sequence[str | None], type_name: str) -> pa.Array:
+    def ask(connection: duckdb.DuckDBPyConnection) -> pa.Array:
+        return label_array(connection, labels, type_name)
+
+    if len(labels) <= MOST_LABELS:
+        return box.answer(("labels", tuple(labels), type_name), ask)
+    with box.cursor() as connection:
+        return ask(connection)
+
+
+def label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | None], type_name: str) -> pa.Array:
+    """Labels as an Arrow array of the released type; types that Arrow lacks stay text and are cast on insertion."""
+    texts = pa.table({"place": np.arange(len(labels)), "label": pa.array(labels, pa.string())})
+    if type_name in ("VARCHAR", "HUGEINT", "UHUGEINT", "UUID", "TIME"):
+        return texts.column("label").combine_chunks()
+    connection.register("labels", texts)
+    try:
+        return _cast(connection, type_name)
+    finally:
+        connection.unregister("labels")
+
+
+def _cast(connection: duckdb.DuckDBPyConnection, type_name: str) -> pa.Array:
+    table = connection.sql(f"SELECT CAST(label AS {type_name}) AS label FROM labels ORDER BY place").to_arrow_table()
+    return table.column("label").combine_chunks()

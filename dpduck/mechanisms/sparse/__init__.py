@@ -1,0 +1,1 @@
+"""Projections, histograms and sessions over sparse keys."""

@@ -1,0 +1,199 @@
+"""Sessions at work: one question after the other, each answer durable before it is given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import duckdb
+import numpy as np
+
+from dpduck.database.cursors import OpenCursor
+from dpduck.mechanisms.release import Steps
+from dpduck.mechanisms.sparse.projection import key_scan
+from dpduck.mechanisms.sparse.questions import Asked
+from dpduck.mechanisms.sparse.request import SparseRequest
+from dpduck.mechanisms.sparse.session import plan_from_facts, secret_name
+from dpduck.mechanisms.sparse.session_plan import Hypothesis, SessionPlan
+from dpduck.mechanisms.sparse.store import Answered, Named, SparseStore
+from dpduck.trusted.ask import UNITS
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.noise.entropy import Entropy
+from dpduck.trusted.private.door import reopened
+from dpduck.trusted.private.key_counts import KeyDigests
+from dpduck.trusted.private.sessions import SessionGate
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import Refusal, StoreError
+
+Recheck = Callable[[duckdb.DuckDBPyConnection], None]
+Analysed = Callable[[], tuple[SparseRequest, Recheck]]
+HYPOTHESIS, MEASURED, EXHAUSTED = "hypothesis", "measured", "hypothesis, unchecked"
+
+
+@dataclass
+class OpenSession:
+    """A session in memory; `gate` is made with the first question that needs it."""
+
+    plan: SessionPlan
+    hypothesis: Hypothesis
+    updates: int
+    commits: int
+    answers: dict[str, Answered]
+    gate: SessionGate | None = None
+
+
+@dataclass
+class _Turn:
+    """What one call changes."""
+
+    answers: dict[str, Answered] = field(default_factory=dict)
+    weights: dict[int, float] = field(default_factory=dict)
+
+
+class Sessions:
+    """Every open session of an engine; askers of one session come one after the other."""
+
+    def __init__(
+        self,
+        open_cursor: OpenCursor,
+        ledger: Ledger,
+        store: SparseStore,
+        entropy: Entropy,
+        steps: Steps,
+        workers: Workers,
+    ) -> None:
+        self._workers = workers
+        self._open_cursor = open_cursor
+        self._ledger = ledger
+        self._store = store
+        self._entropy = entropy
+        self._steps = steps
+        self._books = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._open: dict[str, OpenSession] = {}
+
+    def ask(self, named: Named, asked: Asked, analysed: Analysed) -> list[Answered]:
+        """The answer of each question; stored ones are returned, new ones stored before anything is said."""
+        longest = max(asked.lengths)
+        if longest > named.sparsity:
+            raise Refusal(
+                f"a question of {longest} keys in a session of sparsity {named.sparsity}",
+                accepted=f"at most {named.sparsity} keys",
+            )
+        with self._books:
+            lock = self._locks.setdefault(named.digest, threading.Lock())
+        with lock:
+            session = self._opened(named)
+            names = asked.names()
+            new = {name: place for place, name in enumerate(names) if name not in session.answers}
+            if new:
+                try:
+                    self._answer(named, session, asked, new, analysed)
+                except BaseException:
+                    self._open.pop(named.digest, None)  # what is in memory may be ahead of the store
+                    self._burn(named, session)
+                    raise
+            return [session.answers[name] for name in names]
+
+    def plan(self, named: Named) -> SessionPlan:
+        """The public plan of a session."""
+        return plan_from_facts(self._store.facts(named))
+
+    def _opened(self, named: Named) -> OpenSession:
+        session = self._open.get(named.digest)
+        if session is None:
+            believed = self._store.believed(named.digest)
+            if believed.commits < int(self._ledger.secrets.get(_fence(named.digest)) or 0):
+                raise StoreError(
+                    "this store is older than a session in it; nothing is answered; accepted: the store as it was last"
+                )
+            plan = self.plan(named)
+            hypothesis = Hypothesis(plan.total, plan.slots, believed.weights, believed.scale)
+            session = OpenSession(plan, hypothesis, believed.updates, believed.commits, dict(believed.answers))
+            self._open[named.digest] = session
+        return session
+
+    def _answer(
+        self,
+        named: Named,
+        session: OpenSession,
+        asked: Asked,
+        new: dict[str, int],
+        analysed: Analysed,
+    ) -> None:
+        """Answers new questions in order, commits all of it, and only then lets it be seen."""
+        if session.gate is None and session.updates < session.plan.law.updates:
+            session.gate = self._gate(named, session.plan, *analysed())
+        turn = _Turn()
+        self._walk(session, asked, new, turn)
+        self._steps("answers computed")
+        self._store.commit(
+            named.digest, session.updates, session.hypothesis.scale, session.commits + 1, turn.weights, turn.answers
+        )
+        self._steps("answers committed")
+        session.commits += 1
+        # an older copy of the store would run a round again with the thresholds that it has shown
+        self._ledger.secrets.put(_fence(named.digest), str(session.commits).encode())
+        self._steps("answers fenced")
+        session.answers.update(turn.answers)
+
+    def _burn(self, named: Named, session: OpenSession) -> None:
+        """Ends every round that was looked into and not committed: its thresholds have had their one outcome.
+
+        That a call failed may depend on what it saw (memory, an interrupt at the right moment), so the round is spent.
+        """
+        believed = self._store.believed(named.digest)
+        if believed.commits != session.commits or believed.updates >= session.updates:
+            return
+        commits = believed.commits + 1
+        try:
+            self._store.commit(named.digest, session.updates, believed.scale, commits, {}, {})
+        finally:
+            # where even that fails the session is closed for good: its store is now older than the fence
+            self._ledger.secrets.put(_fence(named.digest), str(commits).encode())
+
+    def _walk(self, session: OpenSession, asked: Asked, new: dict[str, int], turn: _Turn) -> None:
+        starts = np.concatenate([[0], np.cumsum(asked.lengths)])
+        runs = [(int(starts[place]), int(starts[place + 1])) for place in new.values()]
+        chosen = np.concatenate([np.arange(start, end) for start, end in runs])
+        digests = KeyDigests(asked.digests.high[chosen], asked.digests.low[chosen])
+        lengths = [end - start for start, end in runs]
+        left = session.plan.law.updates - session.updates
+        questions = session.gate.prepare(digests, asked.weights[chosen], lengths, left) if session.gate else None
+        every, weights = asked.keys(), (asked.weights / UNITS).tolist()
+        for number, (name, (start, end)) in enumerate(zip(new, runs, strict=True)):
+            keys, shares = every[start:end], weights[start:end]
+            answer, source = session.hypothesis.answer(keys, shares), EXHAUSTED
+            if session.updates < session.plan.law.updates and session.gate is not None and questions is not None:
+                session.updates += 1  # until the gate has said that its round goes on: see _burn
+                measured = session.gate.look(questions, number, round(answer * UNITS), session.updates - 1)
+                source = HYPOTHESIS
+                if measured is None:
+                    session.updates -= 1
+                else:
+                    answer, source = measured / UNITS, MEASURED
+                    change = session.hypothesis.towards(keys, shares, answer)
+                    session.hypothesis.apply(change)
+                    turn.weights.update(change.weights)
+            order = len(session.answers) + len(turn.answers) + 1
+            turn.answers[name] = Answered(order, answer, source, session.updates)
+
+    def _gate(self, named: Named, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
+        """Exact counts behind the session's thresholds; the same public facts as when it was made, or none.
+
+        recheck: looks at them again in the transaction that counts.
+        """
+        if sparse.digest() != named.digest:
+            raise Refusal(
+                f"the policy of {named.table} changed since {named.name!r} was made: it repeats its answers alone",
+                accepted="DROP PRIVATE SESSION and CREATE PRIVATE SESSION, which pays",
+            )
+        return reopened(
+            plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),
+            self._ledger, self._open_cursor, recheck, self._entropy, self._workers,
+        )  # fmt: skip
+
+
+def _fence(digest: str) -> str:
+    return f"sparse commits {digest}"

@@ -1,0 +1,134 @@
+"""dp_explain of sparse queries: every way of answering what is declared, at the statement's price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log, sqrt
+
+from dpduck.database.tables import Value, rows_sql
+from dpduck.mechanisms.sparse.projection import projection_plan
+from dpduck.mechanisms.sparse.projection_plan import ProjectionPlan, guessed_second_moment
+from dpduck.mechanisms.sparse.request import SparseRequest
+from dpduck.mechanisms.sparse.session import session_plan
+from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Charge
+
+COLUMNS = (
+    ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
+    ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
+    ("note", "VARCHAR"), ("predicted_error", "DOUBLE"),
+)  # fmt: skip
+SMALLEST = "smallest predicted error; "
+
+
+def explained(sparse: SparseRequest) -> str:
+    """SQL with one row for each way, the statement's own first, then by predicted error."""
+    request, options = sparse.request, sparse.options
+    declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, None)
+    moment = guessed_second_moment(sparse.expect_rows, options.heaviest)
+    found = ways(request.charge, request.unit_bound, declared, moment, projection_plan(sparse), _session(sparse))
+    charge = request.charge
+    stated = request.stated_epsilon if charge.epsilon is None else charge.epsilon
+    rows: list[list[Value]] = [
+        [
+            way.name, way.name == sparse.kind, None if way.stderr is None else way.stderr**2 * options.queries,
+            way.stderr, stated, request.stated_delta, charge.rho, way.cells, 1,
+            (SMALLEST if number == 0 else "") + way.note, way.error,
+        ]
+        for number, way in enumerate(found)
+    ]  # fmt: skip
+    return rows_sql(COLUMNS, sorted(rows, key=lambda row: not row[1]))
+
+
+def _session(sparse: SparseRequest) -> SessionPlan | None:
+    """The session that would answer; of other statements, the best one. None where its own alpha cannot be met."""
+    try:
+        return session_plan(sparse)
+    except Refusal:
+        if sparse.options.alpha is None:
+            raise
+        return session_plan(replace(sparse, options=replace(sparse.options, alpha=None)))
+
+
+# What each way of answering sparse queries is expected to miss at one price; public figures alone.
+#
+# Errors are what none of the declared queries exceeds at confidence 1 - beta, for queries of the declared
+# number of keys with weight 1, a public guess n of the rows and F of the sum of squared counts
+# (projection_plan).
+
+SKETCH_DEPTH, SKETCH_CELLS = 5, 1 << 16
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way: its standard error for one query where it has one, its error for all of them, its released cells."""
+
+    name: str
+    stderr: float | None
+    error: float
+    cells: int
+    note: str
+
+
+def ways(
+    charge: Charge,
+    unit_bound: int,
+    declared: Declared,
+    second_moment: float,
+    projection: ProjectionPlan,
+    session: SessionPlan | None,
+) -> list[Way]:
+    """All ways, the smallest error first; without a session where none meets what is declared."""
+    found = [
+        _histogram(charge, unit_bound, declared),
+        _projection(declared, second_moment, projection),
+        _sketch(charge, unit_bound, declared, second_moment),
+        _direct(charge, unit_bound, declared),
+    ]
+    if session is not None:
+        note = f"{session.law.updates} updates; the hypothesis answers unchecked when they are used up"
+        note = "; ".join(filter(None, (session.warning, note)))
+        found.append(Way("session", None, session.alpha, session.law.updates, note))
+    return sorted(found, key=lambda way: way.error)
+
+
+def _histogram(charge: Charge, unit_bound: int, declared: Declared) -> Way:
+    error, stderr = _independent(charge, unit_bound, declared, 1, declared.sparsity)
+    note = "asked of the owner, dp_ask; computational: as strong as HMAC-SHA256"
+    return Way("histogram", stderr, error, 0, note)
+
+
+def _projection(declared: Declared, second_moment: float, plan: ProjectionPlan) -> Way:
+    largest = sqrt(declared.sparsity * second_moment)  # Cauchy and Schwarz: no answer is larger
+    stderr = plan.stderr(declared.sparsity, second_moment, largest)
+    error = plan.error(declared.sparsity, second_moment, largest)
+    return Way("projection", stderr, error, plan.rows, "a released table, asked by dp_project in any DuckDB")
+
+
+def _sketch(charge: Charge, unit_bound: int, declared: Declared, second_moment: float) -> Way:
+    """A count sketch of SKETCH_DEPTH rows, averaged: its noise and the mass of other keys in the same cells."""
+    depth = SKETCH_DEPTH
+    if charge.epsilon is None:
+        noise = unit_bound**2 / (2 * float(charge.rho))
+    else:
+        noise = 2 * depth * (unit_bound / float(charge.epsilon)) ** 2
+    stderr = sqrt(declared.sparsity * (noise + second_moment / SKETCH_CELLS))
+    error = stderr * sqrt(2 * log(2 * declared.queries / declared.beta))
+    return Way("sketch", stderr, error, SKETCH_CELLS, f"a released count sketch, {depth} by {SKETCH_CELLS // depth}")
+
+
+def _direct(charge: Charge, unit_bound: int, declared: Declared) -> Way:
+    error, stderr = _independent(charge, unit_bound, declared, declared.queries, 1)
+    return Way("direct", stderr, error, declared.queries, "one count for each query, the price divided by their number")
+
+
+def _independent(charge: Charge, unit_bound: int, declared: Declared, parts: int, terms: int) -> tuple[float, float]:
+    """Error and standard error of sums of `terms` noises, each bought with one of `parts` parts of the price."""
+    chances = log(2 * declared.queries / declared.beta)
+    if charge.epsilon is None:
+        stderr = unit_bound * sqrt(terms * parts / (2 * float(charge.rho)))
+        return stderr * sqrt(2 * chances), stderr
+    scale = unit_bound * parts / float(charge.epsilon)
+    stderr = scale * sqrt(2.0 * terms)
+    return (scale * chances if terms == 1 else stderr * sqrt(2 * chances) + scale * chances), stderr

@@ -1,0 +1,65 @@
+"""Keys of unbounded universes: one canonical text for each, computed by the same SQL for rows and for questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpduck.frontend.rows.parts import text_sql
+from dpduck.values.errors import Refusal
+
+_TYPES = re.compile(
+    "VARCHAR|BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|DECIMAL\\([0-9, ]+\\)|DATE|TIME|"
+    "TIMESTAMP(_S|_MS|_NS)?|UUID|ENUM\\(.*\\)",
+    re.DOTALL,
+)
+_FOLDS = {"nocase": "lower", "noaccent": "strip_accents", "nfc": "nfc_normalize"}
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """One column of a key. sql: over the row source. collation: of the column, '' for plain texts."""
+
+    sql: str
+    name: str
+    type_name: str
+    collation: str = ""
+
+
+def require_type(name: str, type_name: str) -> None:
+    """Refuses types in which equal values have different texts, or none that is exact."""
+    if not _TYPES.fullmatch(type_name):
+        raise Refusal(
+            f"the column {name!r} is a {type_name.partition('(')[0]}, which has no canonical text",
+            accepted="a key of texts, booleans, whole or decimal numbers, dates, times, timestamps without zone, "
+            "UUIDs or ENUMs",
+        )
+
+
+def require_collation(name: str, collation: str) -> None:
+    """Refuses collations whose classes of equal texts have no function that names them."""
+    unknown = [rule for rule in collation.lower().split(".") if rule and rule not in _FOLDS]
+    if unknown:
+        raise Refusal(
+            f"the column {name!r} compares texts by the collation {collation!r}",
+            accepted="a column without COLLATE, or with NOCASE, NOACCENT or NFC",
+        )
+
+
+def canonical_sql(values: Sequence[str], parts: Sequence[KeyPart]) -> str:
+    """SQL of a key's canonical text, from SQL of its values in the columns' own types; NULL where a value is NULL.
+
+    One column: its text. Several: netstrings, length in bytes, colon, text, joined by commas; so no two keys share one.
+    """
+    texts = [_text(value, part) for value, part in zip(values, parts, strict=True)]
+    if len(texts) == 1:
+        return texts[0]
+    return " || ',' || ".join(f"strlen({text}) || ':' || {text}" for text in texts)
+
+
+def _text(value: str, part: KeyPart) -> str:
+    text = value if part.type_name == "VARCHAR" else text_sql(value, part.type_name)
+    for rule in part.collation.lower().split("."):
+        text = f"{_FOLDS[rule]}({text})" if rule else text
+    return f"({text})"

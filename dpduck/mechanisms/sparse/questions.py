@@ -1,0 +1,309 @@
+"""Questions of sparse queries: lists of keys, or what is selected from declared public tables, made canonical."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from dpduck.database.catalog import Catalog
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.facts import PublicFacts
+from dpduck.frontend.rows.functions import check_row_local
+from dpduck.frontend.rows.scope import Relation, Scope, base_column, resolve
+from dpduck.frontend.statements.parse import parse_expression, parse_select
+from dpduck.frontend.text.limits import bounded_tokens
+from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.positions import position_of, refusal
+from dpduck.frontend.text.tokens import TokenReader
+from dpduck.mechanisms.sparse.keys import KeyPart, canonical_sql
+from dpduck.trusted.ask import UNITS
+from dpduck.trusted.private.key_counts import KeyDigests
+from dpduck.values.errors import Refusal
+
+MOST_KEYS = 5_000_000
+_OUTPUT = "CAST(md5_number(k) >> 64 AS UBIGINT) AS high, CAST(md5_number(k) & 18446744073709551615 AS UBIGINT) AS low"
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Questions over canonical keys: labels, and for each its run of keys (sorted by digest) and weights in units."""
+
+    labels: tuple[str | None, ...]
+    digests: KeyDigests
+    weights: NDArray[np.int64]
+    lengths: tuple[int, ...]
+
+    def names(self) -> list[str]:
+        """One name for each question: equal for the same keys with the same weights."""
+        names, start = [], 0
+        for length in self.lengths:
+            part = slice(start, start + length)
+            content = (self.digests.high[part], self.digests.low[part], self.weights[part])
+            names.append(hashlib.sha256(b"".join(column.tobytes() for column in content)).hexdigest())
+            start += length
+        return names
+
+    def keys(self) -> list[int]:
+        """All keys as 128-bit integers."""
+        halves = zip(self.digests.high.tolist(), self.digests.low.tolist(), strict=True)
+        return [high << 64 | low for high, low in halves]
+
+
+def listed_questions(
+    cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], keys: list[Any], weights: list[Any] | None
+) -> Asked:
+    """One question from a list of keys and a list of their weights."""
+    values = [_values(key, len(parts)) for key in keys]
+    if not values or len(values) > MOST_KEYS:
+        raise Refusal(f"a question of {len(values)} keys", accepted=f"1 to {MOST_KEYS} keys")
+    if weights is not None and len(weights) != len(values):
+        raise Refusal(f"{len(weights)} weights for {len(values)} keys", accepted="one weight for each key")
+    columns = [[value[place] for value in values] for place in range(len(parts))]
+    places = ", ".join(f"unnest(CAST(${place + 1} AS VARCHAR[])) AS p{place}" for place in range(len(parts)))
+    given = [1.0] * len(values) if weights is None else [_weight(weight) for weight in weights]
+    casts = [f"TRY_CAST(p{place} AS {part.type_name})" for place, part in enumerate(parts)]
+    sql = (
+        f"SELECT NULL AS question, {_OUTPUT}, weight FROM (SELECT {canonical_sql(casts, parts)} AS k, weight FROM "
+        f"(SELECT {places}, unnest(CAST(${len(parts) + 1} AS DOUBLE[])) AS weight))"
+    )
+    return _asked(cursor, sql, [*columns, given], weights is None, "keys of the columns' types and weights from 0 to 1")
+
+
+def selected_questions(
+    cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], text: str, catalog: Catalog
+) -> Asked:
+    """Questions from a declared public table: a column key (or the key's columns), and perhaps weight and question."""
+    chosen = read_selection(text, [part.name for part in parts], catalog)
+    columns = {fold(name): sql for name, sql in chosen.columns}
+    wanted = ["key"] if len(parts) == 1 and "key" in columns else [fold(part.name) for part in parts]
+    missing = [column for column in wanted if column not in columns]
+    if missing:
+        raise Refusal(
+            f"{chosen.table} gives no column {missing[0]!r}", accepted=f"columns {', '.join(wanted)}, weight, question"
+        )
+    casts = [f"TRY_CAST({columns[column]} AS {part.type_name})" for column, part in zip(wanted, parts, strict=True)]
+    weighted = "weight" in columns
+    weight = f"TRY_CAST({columns['weight']} AS DOUBLE)" if weighted else "CAST(1 AS DOUBLE)"
+    question = f"CAST({columns['question']} AS VARCHAR)" if "question" in columns else "NULL"
+    sql = (
+        f"SELECT question, {_OUTPUT}, weight FROM (SELECT {question} AS question, {canonical_sql(casts, parts)} AS k, "
+        f"{weight} AS weight FROM {chosen.table.sql} AS {ALIAS} WHERE {chosen.condition})"
+    )
+    once = chosen.distinct or not weighted
+    return _asked(cursor, sql, [], once, "keys of the columns' types and weights from 0 to 1")
+
+
+def _values(key: Any, parts: int) -> tuple[str | None, ...]:
+    if isinstance(key, list):
+        if len(key) != parts:
+            raise Refusal(f"a key of {len(key)} values", accepted=f"keys of {parts}")
+        return tuple(_text(value) for value in key)
+    return split_netstrings(str(key), parts) if parts > 1 else (_text(key),)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> list[Any]:
+    return [value for _, value in pairs]
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return None
+    _require_unicode(str(value))
+    return str(value)
+
+
+def _require_unicode(text: str) -> None:
+    """JSON can say halves of characters that no text of DuckDB holds."""
+    if any(0xD800 <= ord(character) < 0xE000 for character in text):
+        raise Refusal("this is not Unicode text", accepted="text that UTF-8 can hold")
+
+
+def _weight(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise Refusal("a weight is not a number", accepted="weights from 0 to 1")
+    try:
+        return float(value)
+    except OverflowError:
+        raise Refusal("a weight is too large", accepted="weights from 0 to 1") from None
+
+
+def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], once: bool, accepted: str) -> Asked:
+    """once: keys without weights may repeat, and count once."""
+    columns = cursor.execute(
+        f"SELECT {'DISTINCT' if once else ''} * FROM (SELECT * REPLACE (coalesce(question, '') AS question) "
+        f"FROM ({sql})) ORDER BY question, high, low",
+        parameters,
+    ).fetchnumpy()
+    high, low, weight = columns["high"], columns["low"], columns["weight"]
+    values = np.ma.getdata(weight).astype(np.float64)
+    bad = np.ma.getmaskarray(high).any() or np.ma.getmaskarray(weight).any() or not np.isfinite(values).all()
+    if bad or (values < 0).any() or (values > 1).any():
+        raise Refusal("a key or a weight of the question has no meaning here", accepted=accepted)
+    if not len(high) or len(high) > MOST_KEYS:
+        raise Refusal(f"questions of {len(high)} keys", accepted=f"1 to {MOST_KEYS} keys")
+    digests = KeyDigests(np.ma.getdata(high).astype(np.uint64), np.ma.getdata(low).astype(np.uint64))
+    labels = ["" if label is None or label is np.ma.masked else str(label) for label in columns["question"].tolist()]
+    changes = [place for place in range(1, len(labels)) if labels[place] != labels[place - 1]]
+    bounds = [0, *changes, len(labels)]
+    same = (digests.high[1:] == digests.high[:-1]) & (digests.low[1:] == digests.low[:-1])
+    same[np.array(changes, dtype=np.intp) - 1] = False
+    if same.any():
+        raise Refusal("a key has two weights in one question", accepted="each key once")
+    lengths = tuple(after - before for before, after in pairwise(bounds))
+    return Asked(
+        tuple(labels[place] or None for place in bounds[:-1]),
+        digests,
+        np.rint(values * UNITS).astype(np.int64),
+        lengths,
+    )
+
+
+def read_argument(text: str) -> tuple[str, list[Any] | str, list[Any] | None]:
+    """Name, keys (or what selects them) and weights from the JSON that dp_ask sends; numbers keep their digits."""
+    try:
+        # a tuple comes as an object whose names are all empty
+        name, keys, weights = json.loads(text, parse_float=Decimal, object_pairs_hook=_members)
+    except (ValueError, TypeError, RecursionError):
+        name = keys = weights = None
+    if not isinstance(name, str) or not isinstance(keys, (list, str)) or not isinstance(weights, (list, type(None))):
+        raise Refusal("dp_ask takes a name and a list of keys", accepted="FROM dp_ask('name', ['key', 'other key'])")
+    _require_unicode(name)
+    _require_unicode(keys if isinstance(keys, str) else "")
+    return name, keys, weights
+
+
+def split_netstrings(text: str, parts: int) -> tuple[str, ...]:
+    """The values of a key of several columns from its canonical text.
+
+    >>> split_netstrings("5:E11.9,2:ab", 2)
+    ('E11.9', 'ab')
+    """
+    rest = text.encode()
+    values: list[str] = []
+    while len(values) < parts:
+        head, colon, tail = rest.partition(b":")
+        if not colon or not head.isdigit() or len(head) > 9 or len(tail) < int(head):
+            break
+        values.append(tail[: int(head)].decode(errors="replace"))
+        rest = tail[int(head) :]
+        if len(values) < parts and not rest.startswith(b","):
+            break
+        rest = rest[1:] if len(values) < parts else rest
+    if rest or len(values) != parts:
+        raise Refusal(
+            f"a key of {parts} columns is written otherwise", accepted=f"a list of {parts} values, or dp_key([..])"
+        )
+    return tuple(values)
+
+
+# Keys taken from a declared public table: its name, SELECT .. FROM it WHERE .., or columns IN (SELECT ..).
+
+ALIAS = "p"
+_ACCEPTED = "SELECT columns FROM a declared public table WHERE conditions"
+_PARTS = {"expressions", "from_", "where", "distinct"}
+
+
+@dataclass(frozen=True)
+class PublicSelection:
+    """columns: names and SQL over the table as ALIAS. condition: SQL of the rows that are meant; it cannot raise."""
+
+    table: TableName
+    columns: tuple[tuple[str, str], ...]
+    condition: str = "true"
+    distinct: bool = False
+
+
+def read_selection(text: str, keys: Sequence[str], facts: PublicFacts) -> PublicSelection:
+    """What a question's text selects, its columns named as the keys where it is an IN."""
+    reader = TokenReader(text, bounded_tokens(text))
+    if reader.at_words("SELECT"):
+        return _of_select(parse_select(text), facts)
+    if any(token.token_type in (TokenType.L_PAREN, TokenType.IN) for token in reader.tokens):
+        return _of_in(parse_expression(text), keys, facts)
+    try:
+        written = reader.table_name()
+        reader.expect_end()
+    except Refusal:
+        raise Refusal(
+            "this text selects no keys", accepted=f"a list such as ['key'], a public table, or {_ACCEPTED}"
+        ) from None
+    table = _public(written, facts, None)
+    return PublicSelection(table, tuple((column.name, _column(column.name)) for column in facts.columns(table)))
+
+
+def _of_in(condition: exp.Expr, keys: Sequence[str], facts: PublicFacts) -> PublicSelection:
+    """IN means keys that are there: NULL never is."""
+    query = condition.args.get("query") if isinstance(condition, exp.In) else None
+    if query is None or not isinstance(query.this, exp.Select):
+        raise refusal(condition, "this is no question", f"{', '.join(keys)} IN (SELECT ..)")
+    left = condition.this.unnest()
+    written = left.expressions if isinstance(left, exp.Tuple) else [left]
+    names = [fold(node.name) if isinstance(node, exp.Column) and len(node.parts) == 1 else "" for node in written]
+    wanted = sorted(fold(key) for key in keys)
+    if sorted(names) != wanted and not (names == ["key"] and len(keys) == 1):
+        raise refusal(condition, "the columns before IN are not the key's", ", ".join(keys))
+    chosen = _of_select(query.this, facts)
+    if len(chosen.columns) != len(names):
+        raise refusal(query, f"{len(chosen.columns)} columns for {len(names)} before IN", "as many columns")
+    columns = tuple((name, sql) for name, (_, sql) in zip(names, chosen.columns, strict=True))
+    present = " AND ".join(f"{sql} IS NOT NULL" for _, sql in columns)
+    return replace(chosen, columns=columns, condition=f"{chosen.condition} AND {present}", distinct=True)
+
+
+def _of_select(select: exp.Select, facts: PublicFacts) -> PublicSelection:
+    from_, distinct, where = (select.args.get(part) for part in ("from_", "distinct", "where"))
+    beyond = [value for part, value in select.args.items() if value and part not in _PARTS]
+    if beyond or from_ is None or not isinstance(from_.this, exp.Table) or (distinct and distinct.args.get("on")):
+        raise refusal(select, "this SELECT of keys is refused", _ACCEPTED)
+    node = from_.this
+    plain = not {part for part, value in node.args.items() if value} - {"this", "db", "catalog", "alias"}
+    if not plain or not isinstance(node.this, exp.Identifier) or node.alias_column_names:
+        raise refusal(node, "this cannot be selected from", "a declared public table")
+    table = _public(TableName(tuple(part.name for part in node.parts)), facts, node)
+    known = tuple((column.name, base_column(ALIAS, column.name)) for column in facts.columns(table))
+    scope = Scope((Relation(node.alias or table.table, known),))
+    columns = tuple(column for item in select.expressions for column in _selected(item, scope))
+    if len({fold(name) for name, _ in columns}) < len(columns):
+        raise refusal(select, "two selected columns have one name", "AS and another name")
+    return PublicSelection(table, columns, "true" if where is None else _safe(where.this, scope), bool(distinct))
+
+
+def _selected(item: exp.Expr, scope: Scope) -> list[tuple[str, str]]:
+    if isinstance(item, exp.Star) and not any(item.args.values()):
+        return [(name, sql_of(column)) for name, column in scope.columns()]
+    return [(item.alias_or_name, _safe(item.unalias(), scope))]
+
+
+def _safe(expression: exp.Expr, scope: Scope) -> str:
+    """SQL that is NULL where it would have raised: what DuckDB says then is not for a question's answer."""
+    resolved = resolve(expression, scope)
+    check_row_local(resolved)
+    return sql_of(resolved) if isinstance(resolved, exp.Column) else f"try({sql_of(resolved)})"
+
+
+def _column(name: str) -> str:
+    return sql_of(base_column(ALIAS, name))
+
+
+def _public(written: TableName, facts: PublicFacts, node: exp.Expr | None) -> TableName:
+    table = facts.resolve(written)
+    if table is None or not facts.is_public(table) or facts.policy(table) is not None:
+        raise Refusal(
+            f"{str(written)!r} is no declared public table",
+            accepted="DECLARE PUBLIC TABLE by the owner, or a list of keys",
+            position=None if node is None else position_of(node),
+        )
+    return table

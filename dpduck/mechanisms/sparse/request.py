@@ -1,0 +1,181 @@
+"""A statement of sparse queries, checked against public facts alone, as a frozen request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.facts import PublicFacts
+from dpduck.frontend.rows.scope import resolve
+from dpduck.frontend.rows.source import read_row_source
+from dpduck.frontend.select.analyse import analyse
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.statements.kinds import HISTOGRAM, PROJECTION, SESSION, Ask, CreateSparse
+from dpduck.frontend.text.friendly import unknown_option
+from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.positions import refusal
+from dpduck.frontend.text.tokens import exact_number
+from dpduck.mechanisms.sparse.keys import KeyPart, canonical_sql, require_type
+from dpduck.values.errors import Refusal
+
+MOST_PARTS = 64
+LARGEST_SPARSITY, LARGEST_QUERIES = 10**6, Fraction(10**12)
+PRICES = ("epsilon", "delta", "rho", "max_rows_contributed", "privacy_unit_column", "refresh")
+OWN = {
+    PROJECTION: ("sparsity", "queries", "beta", "rows", "heaviest"),
+    HISTOGRAM: ("sparsity", "queries", "beta"),
+    SESSION: ("sparsity", "queries", "beta", "updates", "alpha", "heaviest"),
+}
+
+
+@dataclass(frozen=True)
+class SparseOptions:
+    """What is declared about the questions; None where absent.
+
+    beta: the chance that some of the declared queries has a larger error than stated. rows: T of a projection.
+    heaviest: a public guess of the largest count of a key. alpha: the largest error of a session's answers.
+    """
+
+    sparsity: int = 64
+    queries: int = 1000
+    beta: Fraction = Fraction(1, 20)
+    rows: int | None = None
+    heaviest: int | None = None
+    updates: int | None = None
+    alpha: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class SparseRequest:
+    """request: a count of the same rows at the same price, which carries everything that is not about keys.
+
+    expect_rows: the policy's public guess.
+    """
+
+    kind: str
+    name: str
+    request: Request
+    keys: tuple[KeyPart, ...]
+    options: SparseOptions
+    expect_rows: int | None
+    table: TableName
+
+    @property
+    def key_sql(self) -> str:
+        """Canonical text of a row's key; NULL where a part is NULL, and then the row is dropped."""
+        return canonical_sql([key.sql for key in self.keys], self.keys)
+
+    def digest(self) -> str:
+        """Equal for statements that ask for the same; a session is its name's own, because questions change it."""
+        own = self.name.lower() if self.kind == SESSION else ""
+        fields = [self.kind, own, self.request.digest(), [[key.sql, key.type_name, key.collation] for key in self.keys]]
+        canonical = json.dumps([*fields, str(self.options)], ensure_ascii=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def analyse_sparse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
+    """The request of a statement; every refusal comes from here, before anything is charged."""
+    try:
+        return _analyse(statement, facts)
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+
+
+def _analyse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
+    select = statement.query
+    plain = {"expressions", "from_", "joins", "where", "with_"}
+    if not isinstance(select, exp.Select):
+        raise refusal(select, f"a {statement.kind} takes one SELECT", "SELECT key FROM table WHERE ..")
+    for part, value in select.args.items():
+        if value and part not in plain:
+            raise refusal(select, f"{part.strip('_').upper()} in a {statement.kind}", "SELECT key FROM table WHERE ..")
+    own, prices = _split(statement)
+    counting = select.copy()
+    counting.set("expressions", [exp.Count(this=exp.Star())])
+    ask = Ask(counting, statement.text, 0, statement.name, False, prices)
+    request = analyse(ask, facts).request
+    source = read_row_source(select, facts, {})
+    parts = [resolve(item.unalias(), source.scope) for item in _columns(select)]
+    types = {f"{alias}.{fold(column.name)}": column.type_name for alias, column in source.columns()}
+    keys = tuple(_part(part, types) for part in parts)
+    return SparseRequest(statement.kind, statement.name, request, keys, own, source.policy.expect_rows, source.table)
+
+
+def _columns(select: exp.Select) -> Sequence[exp.Expr]:
+    if not 1 <= len(select.expressions) <= MOST_PARTS:
+        raise refusal(select, f"a key of {len(select.expressions)} columns", f"1 to {MOST_PARTS} columns")
+    for item in select.expressions:
+        if not isinstance(item.unalias(), exp.Column) or isinstance(item.unalias().this, exp.Star):
+            raise refusal(item, "a key is made of columns", "the names of columns")
+    return list(select.expressions)
+
+
+def _part(column: exp.Expr, types: dict[str, str]) -> KeyPart:
+    if not isinstance(column, exp.Column):
+        raise refusal(column, "a key is made of columns, not of expressions of a subquery", "columns of a table")
+    type_name = types[f"{column.table}.{fold(column.name)}"]
+    require_type(column.name, type_name)
+    return KeyPart(sql_of(column), column.name, type_name)
+
+
+def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
+    """The options of sparse queries, and those of every statement, which are read where all are."""
+    known = (*PRICES, *OWN[statement.kind])
+    own: dict[str, exp.Expr] = {}
+    prices = []
+    for option in statement.options:
+        name = option.left.name.lower() if isinstance(option, exp.EQ) and isinstance(option.left, exp.Column) else ""
+        if name not in known or not isinstance(option, exp.EQ):
+            raise unknown_option(option, name, known, f" for a {statement.kind}")
+        if name in PRICES:
+            prices.append(option)
+        elif name in own:
+            raise refusal(option, f"the option {name} is given twice", "each option once")
+        else:
+            own[name] = option.right
+    whole = {
+        name: _number(own, name, Fraction(1), most, whole=True)
+        for name, most in (
+            ("sparsity", Fraction(LARGEST_SPARSITY)), ("queries", LARGEST_QUERIES), ("rows", Fraction(10**6)),
+            ("heaviest", LARGEST_QUERIES), ("updates", Fraction(10**6)),
+        )
+    }  # fmt: skip
+    beta = _number(own, "beta", Fraction(1, 10**9), Fraction(1, 2))
+    usual = SparseOptions()
+    given = {name: None if value is None else int(value) for name, value in whole.items()}
+    return (
+        SparseOptions(
+            given["sparsity"] or usual.sparsity,
+            given["queries"] or usual.queries,
+            beta or usual.beta,
+            given["rows"],
+            given["heaviest"],
+            given["updates"],
+            _number(own, "alpha", Fraction(1), LARGEST_QUERIES),
+        ),
+        tuple(prices),
+    )
+
+
+def _number(
+    own: dict[str, exp.Expr], name: str, smallest: Fraction, largest: Fraction, whole: bool = False
+) -> Fraction | None:
+    node = own.get(name)
+    if node is None:
+        return None
+    wanted = f"a {'whole ' if whole else ''}number from {float(smallest):g} to {float(largest):g}"
+    if not isinstance(node, exp.Literal) or node.is_string:
+        raise refusal(node, f"{name} is not a positive number", wanted)
+    try:
+        value = exact_number(node.name)
+    except (ValueError, ZeroDivisionError):
+        raise refusal(node, f"{name} is not a plain number of at most 40 digits", wanted) from None
+    if not smallest <= value <= largest or (whole and value.denominator != 1):
+        raise refusal(node, f"{name} is out of range", wanted)
+    return value

@@ -1,0 +1,331 @@
+"""Statements of sparse queries: projections, lazy histograms and sessions, made, asked, explained and dropped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import duckdb
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from dpduck.database import tables as listings
+from dpduck.database.catalog import Catalog
+from dpduck.database.cursors import Asker, OpenCursor
+from dpduck.database.policies import PolicyStore
+from dpduck.database.releases import SEED, ReleaseStore, require_view_name
+from dpduck.database.views import PrivateViews
+from dpduck.frontend.statements.kinds import (
+    HISTOGRAM,
+    PROJECTION,
+    SESSION,
+    Ask,
+    CreateSparse,
+    DropPrivateView,
+    DropSparse,
+)
+from dpduck.frontend.statements.parse import parse_statement
+from dpduck.frontend.text.names import TableName, fold
+from dpduck.mechanisms.prices import priced
+from dpduck.mechanisms.release import Recipe, Releaser, Steps
+from dpduck.mechanisms.sparse.answers import COLUMNS, histogram_answers, session_answers
+from dpduck.mechanisms.sparse.ask import Sessions
+from dpduck.mechanisms.sparse.describe import explained
+from dpduck.mechanisms.sparse.keys import require_collation
+from dpduck.mechanisms.sparse.projection import ProjectionRecipe, projection_plan, seed_select, value_select
+from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_argument, selected_questions
+from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
+from dpduck.mechanisms.sparse.session import (
+    COMPUTATIONAL,
+    HistogramRecipe,
+    SessionRecipe,
+    histogram_from_facts,
+    secret_name,
+)
+from dpduck.mechanisms.sparse.store import Named, SparseStore
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.ledger.secrets import required
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.private.histograms import LazyHistogram
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import DpduckError, InternalError, PermissionRefusal, Refusal
+
+OWNER_NAME = "owner"
+LISTED = (
+    ("name", "VARCHAR"), ("kind", "VARCHAR"), ("table_name", "VARCHAR"), ("principal", "VARCHAR"),
+    ("sparsity", "BIGINT"), ("queries", "BIGINT"), ("answered", "BIGINT"), ("updates", "BIGINT"),
+    ("updates_left", "BIGINT"), ("alpha", "DOUBLE"), ("note", "VARCHAR"),
+)  # fmt: skip
+
+
+class SparseQueries:
+    """What an engine does about sparse queries."""
+
+    def __init__(
+        self,
+        open_cursor: OpenCursor,
+        policies: PolicyStore,
+        releases: ReleaseStore,
+        releaser: Releaser,
+        views: PrivateViews,
+        ledger: Ledger,
+        store: SparseStore,
+        steps: Steps,
+        workers: Workers,
+    ) -> None:
+        self._open_cursor = open_cursor
+        self._policies = policies
+        self._releases = releases
+        self._releaser = releaser
+        self._views = views
+        self._ledger = ledger
+        self._store = store
+        self._steps = steps
+        self._sessions = Sessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
+        self._histograms: dict[str, LazyHistogram] = {}
+        self._lock = threading.Lock()
+        self._last_drop: tuple[str, str] | None = None
+        store.create_tables()
+
+    def create(self, statement: CreateSparse, text: str, asker: Asker) -> str:
+        """Releases what the statement asks for, under its name."""
+        sparse = self._analysed(statement, asker)
+        asker.require_tables(sparse.request.asked_tables)
+        if statement.kind == PROJECTION:
+            return listings.status(self._create_projection(sparse, statement, text, asker))
+        return listings.status(self._create_named(sparse, text, asker))
+
+    def drop(self, statement: DropSparse, text: str, asker: Asker) -> str:
+        """Takes a name away; what was released under it stays, so that asking again is free."""
+        if statement.kind != PROJECTION:
+            return listings.status(self._drop_named(statement, text, asker))
+        existing = self._releases.view(statement.name)
+        if existing is not None and existing.strategy != PROJECTION:
+            raise Refusal(f"{statement.name!r} is no projection", accepted="DROP PRIVATE VIEW")
+        return listings.status(self._views.drop(DropPrivateView(statement.name, statement.if_exists), text, asker))
+
+    def _create_projection(self, sparse: SparseRequest, statement: CreateSparse, text: str, asker: Asker) -> str:
+        main = Ask(statement.query, text, 0, statement.name, False, ())
+        seed = replace(main, view=statement.name + SEED)
+        digest, existing = sparse.digest(), self._releases.view(statement.name)
+        if existing is not None and (existing.digest, existing.statement, existing.principal) != (
+            digest, text, asker.name
+        ):  # fmt: skip
+            kind = "PROJECTION" if existing.strategy == PROJECTION else "VIEW"
+            raise Refusal(f"the name {existing.name!r} is taken", accepted=f"DROP PRIVATE {kind}, or another name")
+        ready = [self._views.is_ready(view, text, asker, digest) for view in (main, seed)]
+        if all(ready):
+            return self._views.ready(statement.name)
+        release = self._releaser.release(
+            digest, lambda: ProjectionRecipe(sparse, self._rechecking(sparse)), asker, text
+        )
+        table = self._releases.table_sql(release.name)
+        both = [(main, value_select(table)), (seed, seed_select(table, projection_plan(sparse)))]
+        return self._views.put_together(both, text, asker, release)
+
+    def explain(self, statement: CreateSparse, asker: Asker) -> str:
+        """SQL that compares the ways of answering what is declared; it spends nothing and opens no private row."""
+        sparse = self._analysed(statement, asker)
+        asker.require_tables(sparse.request.asked_tables)
+        recipes: dict[str, Callable[[], Recipe]] = {
+            PROJECTION: lambda: ProjectionRecipe(sparse, self._rechecking(sparse)),
+            HISTOGRAM: lambda: HistogramRecipe(sparse, self._rechecking(sparse), self._ledger.secrets),
+            SESSION: lambda: SessionRecipe(sparse, self._rechecking(sparse), self._ledger.secrets),
+        }
+        sql = explained(sparse)
+        try:
+            asks = recipes[statement.kind]().asks()
+        except Refusal:  # an alpha out of reach: the other ways are shown all the same
+            return sql
+        return priced(sql, sparse.request, asks, self._ledger.budget(sparse.request.unit_key))
+
+    def ask(self, argument: str, asker: Asker) -> str:
+        """SQL with the answers of a histogram or session; equal questions have equal answers for ever."""
+        name, keys, weights = read_argument(argument)
+        named = self._askable(name, asker)
+        with self._open_cursor() as cursor:
+            if isinstance(keys, str):
+                asked = selected_questions(cursor, named.keys, keys, Catalog(cursor, self._policies, None, asker))
+            else:
+                asked = listed_questions(cursor, named.keys, keys, weights)
+        if named.kind == HISTOGRAM:
+            return self._histogram(named, asked)
+        answers = self._sessions.ask(named, asked, lambda: self._looked_up(named))
+        return session_answers(named, self._sessions.plan(named), asked, answers)
+
+    def describe_ask(self, argument: str, asker: Asker) -> str:
+        """SQL with the columns of an answer and no rows, for whom may ask."""
+        name, _, _ = read_argument(argument)
+        self._askable(name, asker)
+        return listings.rows_sql(COLUMNS, [])
+
+    def list_sessions(self, asker: Asker) -> str:
+        """SQL that lists what an asker may ask."""
+        rows: list[list[listings.Value]] = []
+        for named in self._store.all():
+            if not may_ask(named, asker) or not self._permitted(named, asker):
+                continue
+            used, answered = self._store.updates_used(named.digest)
+            plan = self._sessions.plan(named) if named.kind == SESSION else None
+            note = plan.warning if plan else COMPUTATIONAL
+            rows.append([
+                named.name, named.kind, named.table, named.principal, named.sparsity, named.queries,
+                answered if plan else None, None if plan is None else plan.law.updates,
+                None if plan is None else plan.law.updates - used, None if plan is None else plan.alpha, note,
+            ])  # fmt: skip
+        return listings.rows_sql(LISTED, rows)
+
+    def _histogram(self, named: Named, asked: Asked) -> str:
+        law = histogram_from_facts(self._store.facts(named))
+        histogram = self._histograms.get(named.digest)
+        if histogram is None:
+            histogram = LazyHistogram.from_bytes(required(self._ledger.secrets, secret_name(named.digest)))
+            self._histograms[named.digest] = histogram
+        values = histogram.values(asked.digests, law.law).tolist()
+        self._steps("values computed")
+        with self._lock:
+            released = self._store.released(named.digest, asked.keys(), values)
+        self._steps("values stored")
+        return histogram_answers(named, law, asked, released)
+
+    def _askable(self, name: str, asker: Asker) -> Named:
+        named = self._store.named(name)
+        if named is None:
+            view = self._releases.view(name)
+            if view is not None and view.strategy == PROJECTION:
+                raise Refusal(
+                    f"{view.name!r} is a projection",
+                    accepted=f"FROM dp_project('{view.name}', 'q'), q a table or CTE with columns key and weight",
+                )
+            raise Refusal(
+                f"there is no private histogram or session {name[:100]!r}", accepted="a name of dp_sessions()"
+            )
+        if not may_ask(named, asker):
+            raise PermissionRefusal(f"the {named.kind} {named.name!r} is another's", accepted="one of dp_sessions()")
+        asker.require_table(named.table)
+        if not self._permitted(named, asker):
+            raise PermissionRefusal(
+                f"{asker.name} may not ask about every table of {named.name!r}", accepted="one of dp_sessions()"
+            )
+        return named
+
+    def _permitted(self, named: Named, asker: Asker) -> bool:
+        """Whether every private table behind a name is this asker's to ask about; none where that cannot be told."""
+        if asker.tables is None:
+            return True
+        try:
+            asker.require_tables(self._analysed_again(named).request.asked_tables)
+        except DpduckError:
+            return False
+        return True
+
+    def _create_named(self, sparse: SparseRequest, text: str, asker: Asker) -> str:
+        require_view_name(sparse.name)
+        with self._lock:
+            existing = self._store.named(sparse.name)
+            if existing is not None:
+                if (existing.digest, existing.statement, existing.principal) == (sparse.digest(), text, asker.name):
+                    return self._ready(existing)
+                raise Refusal(
+                    f"the name {sparse.name!r} is taken",
+                    accepted=f"DROP PRIVATE {existing.kind.upper()}, or another name",
+                )
+            recipe = HistogramRecipe if sparse.kind == HISTOGRAM else SessionRecipe
+            release = self._releaser.release(
+                sparse.digest(), lambda: recipe(sparse, self._rechecking(sparse), self._ledger.secrets), asker, text
+            )
+            self._store.put_name(sparse, text, asker.name, release.name)
+            self._last_drop = None
+            named = self._store.named(sparse.name)
+            if named is None:
+                raise InternalError("a name that was given is not there")
+            return self._ready(named)
+
+    def _ready(self, named: Named) -> str:
+        """The word for what may be asked, with a warning where the released facts already say that it is no use."""
+        warning = self._sessions.plan(named).warning if named.kind == SESSION else ""
+        return "; ".join(filter(None, (f"{named.name} is ready", warning)))
+
+    def _drop_named(self, statement: DropSparse, text: str, asker: Asker) -> str:
+        done = f"{statement.name} is dropped; its budget stays spent"
+        with self._lock:
+            existing = self._store.named(statement.name)
+            if existing is None or existing.kind != statement.kind:
+                if self._last_drop == (text, asker.name):
+                    return done
+                if statement.if_exists:
+                    return f"there was no such {statement.kind}"
+                raise Refusal(
+                    f"there is no private {statement.kind} {statement.name!r}",
+                    accepted="a name of dp_sessions(), or IF EXISTS",
+                )
+            if not asker.owner and existing.principal != asker.name:
+                raise PermissionRefusal(
+                    f"the {existing.kind} {existing.name!r} is another's", accepted="one of your own"
+                )
+            self._store.drop_name(existing.name)
+            self._last_drop = (text, asker.name)
+        return done
+
+    def _analysed_again(self, named: Named) -> SparseRequest:
+        statement = parse_statement(named.statement)
+        if not isinstance(statement, CreateSparse):
+            raise InternalError("a session was made by another statement")
+        return self._analysed(statement)
+
+    def _looked_up(self, named: Named) -> tuple[SparseRequest, Callable[[duckdb.DuckDBPyConnection], None]]:
+        sparse = self._analysed_again(named)
+        return sparse, self._rechecking(sparse)
+
+    def _rechecking(self, sparse: SparseRequest) -> Callable[[duckdb.DuckDBPyConnection], None]:
+        return lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request)
+
+    def _analysed(self, statement: CreateSparse, asker: Asker | None = None) -> SparseRequest:
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies, None, asker)), cursor)
+
+
+def may_ask(named: Named, asker: Asker) -> bool:
+    """What the owner made is for every principal; what a principal made is for them and the owner."""
+    return asker.owner or named.principal in (asker.name, OWNER_NAME)
+
+
+def with_collations(sparse: SparseRequest, cursor: duckdb.DuckDBPyConnection) -> SparseRequest:
+    """The request with its columns' collations; a projection, asked where the column is unknown, must have none."""
+    keys = []
+    for key in sparse.keys:
+        collation = collation_of(cursor, sparse.table, key.name) if key.type_name == "VARCHAR" else ""
+        require_collation(key.name, collation)
+        if collation and sparse.kind == PROJECTION:
+            raise Refusal(
+                f"the column {key.name!r} has a collation, of which a projection knows nothing",
+                accepted="a column without COLLATE, or a private histogram",
+            )
+        keys.append(replace(key, collation=collation))
+    return replace(sparse, keys=tuple(keys))
+
+
+# Collations of columns, which DuckDB's catalog shows only in the text of a table's definition.
+
+
+def collation_of(cursor: duckdb.DuckDBPyConnection, table: TableName, column: str) -> str:
+    """The collation that a column was declared with, '' where it has none."""
+    rows = cursor.execute(
+        "SELECT sql, database_name, schema_name, table_name FROM duckdb_tables() WHERE lower(table_name) = lower($1)",
+        [table.table],
+    ).fetchall()
+    row = next((one for one in rows if tuple(map(fold, one[1:])) == tuple(map(fold, table.parts))), None)
+    definition = "" if row is None else str(row[0])
+    if row is not None and " COLLATE " not in definition.upper():
+        return ""
+    try:
+        parsed = parse_one(definition, dialect="duckdb")
+    except SqlglotError:
+        parsed = exp.Expr()
+    for found in parsed.find_all(exp.ColumnDef):
+        if fold(found.name) == fold(column):
+            rule = found.find(exp.CollateColumnConstraint)
+            return "" if rule is None else rule.this.name
+    raise Refusal(f"the collation of {column!r} cannot be read", accepted="a table of columns without COLLATE")

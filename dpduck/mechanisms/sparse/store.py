@@ -1,0 +1,235 @@
+"""Histograms and sessions in the store: their names, what they answered, and what a session believes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from dpduck.database.cursors import OpenCursor
+from dpduck.frontend.text.names import quote_identifier
+from dpduck.mechanisms.sparse.keys import KeyPart
+from dpduck.mechanisms.sparse.request import SparseRequest
+from dpduck.values.errors import InternalError
+
+LOW = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Named:
+    """A histogram or session under its name. release: the table with its public facts."""
+
+    name: str
+    kind: str
+    digest: str
+    statement: str
+    principal: str
+    table: str
+    keys: tuple[KeyPart, ...]
+    sparsity: int
+    queries: int
+    beta: float
+    release: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One answer of a session, as it was given first. updates: used up when it was given."""
+
+    number: int
+    answer: float
+    source: str
+    updates: int
+
+
+@dataclass(frozen=True)
+class Believed:
+    """A session's public state. commits: how often it was written."""
+
+    updates: int
+    scale: float
+    commits: int
+    weights: Mapping[int, float]
+    answers: Mapping[str, Answered]
+
+
+class SparseStore:
+    """Reads and writes the tables of sparse queries of a store attached under a name."""
+
+    def __init__(self, open_cursor: OpenCursor, store: str) -> None:
+        self._open_cursor = open_cursor
+        self._schema = f"{quote_identifier(store)}.dpduck"
+        self._main = f"{quote_identifier(store)}.main"
+
+    def create_tables(self) -> None:
+        """The tables, where they are not there yet."""
+        with self._open_cursor() as cursor:
+            for definition in (
+                "sparse_names (name VARCHAR, kind VARCHAR, digest VARCHAR, statement VARCHAR, principal VARCHAR, "
+                "table_name VARCHAR, keys VARCHAR, sparsity BIGINT, queries BIGINT, beta DOUBLE, release VARCHAR)",
+                "session_states (digest VARCHAR, updates BIGINT, scale DOUBLE, commits BIGINT)",
+                "session_weights (digest VARCHAR, high BIGINT, low BIGINT, weight DOUBLE)",
+                "session_answers (digest VARCHAR, question VARCHAR, number BIGINT, answer DOUBLE, source VARCHAR, "
+                "updates BIGINT)",
+                "histogram_values (digest VARCHAR, high BIGINT, low BIGINT, value BIGINT)",
+            ):
+                cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._schema}.{definition}")
+
+    def named(self, name: str) -> Named | None:
+        """What a name stands for."""
+        return next((found for found in self.all() if found.name.lower() == name.lower()), None)
+
+    def all(self) -> list[Named]:
+        """Everything that has a name, in the order of the names."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"FROM {self._schema}.sparse_names ORDER BY lower(name)").fetchall()
+        named = []
+        for name, kind, digest, statement, principal, table, keys, sparsity, queries, beta, release in rows:
+            parts = tuple(KeyPart(**part) for part in json.loads(keys))
+            named.append(
+                Named(name, kind, digest, statement, principal, table, parts, sparsity, queries, beta, release)
+            )
+        return named
+
+    def put_name(self, sparse: SparseRequest, text: str, principal: str, release: str) -> None:
+        """Gives a name to a release."""
+        options = sparse.options
+        row = [
+            sparse.name, sparse.kind, sparse.digest(), text, principal, str(sparse.table),
+            json.dumps([asdict(key) for key in sparse.keys]), options.sparsity, options.queries, float(options.beta),
+            release,
+        ]  # fmt: skip
+        with self._open_cursor() as cursor:
+            cursor.execute(f"INSERT INTO {self._schema}.sparse_names VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def drop_name(self, name: str) -> None:
+        """Takes a name away; state and answers stay."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"DELETE FROM {self._schema}.sparse_names WHERE lower(name) = lower(?)", [name])
+
+    def paid_by(self, named: Named) -> int:
+        """The entry of the ledger that paid for it."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT ledger_id FROM {self._schema}.releases WHERE name = ? AND kind = 'answer'", [named.release]
+            ).fetchone()
+        if row is None:
+            raise InternalError("a session of no release")
+        return int(row[0])
+
+    def facts(self, named: Named) -> str:
+        """The public facts of a release."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(f"SELECT facts FROM {self._main}.{quote_identifier(named.release)}").fetchone()
+        return "" if row is None else str(row[0])
+
+    def updates_used(self, digest: str) -> tuple[int, int]:
+        """How many updates a session has used, and how many different questions it has answered."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT coalesce((SELECT updates FROM {self._schema}.session_states WHERE digest = $1), 0), "
+                f"(SELECT count(*) FROM {self._schema}.session_answers WHERE digest = $1)",
+                [digest],
+            ).fetchone()
+        return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+    def believed(self, digest: str) -> Believed:
+        """A session's state, from one snapshot."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            state = cursor.execute(
+                f"SELECT updates, scale, commits FROM {self._schema}.session_states WHERE digest = ?", [digest]
+            ).fetchone()
+            weights = cursor.execute(
+                f"SELECT high, low, weight FROM {self._schema}.session_weights WHERE digest = ?", [digest]
+            ).fetchall()
+            answers = cursor.execute(
+                f"SELECT question, number, answer, source, updates FROM {self._schema}.session_answers "
+                "WHERE digest = ?",
+                [digest],
+            ).fetchall()
+        updates, scale, commits = (0, 1.0, 0) if state is None else state
+        return Believed(
+            updates, scale, commits, {_key(high, low): weight for high, low, weight in weights},
+            {row[0]: Answered(*row[1:]) for row in answers},
+        )  # fmt: skip
+
+    def commit(
+        self,
+        digest: str,
+        updates: int,
+        scale: float,
+        commits: int,
+        weights: Mapping[int, float],
+        answers: Mapping[str, Answered],
+    ) -> None:
+        """New answers, changed weights and the state in one transaction: all of it or nothing."""
+        changed = _key_table(weights)
+        given = pa.table(
+            {
+                "question": pa.array(list(answers), pa.string()),
+                "number": pa.array([one.number for one in answers.values()], pa.int64()),
+                "answer": pa.array([one.answer for one in answers.values()], pa.float64()),
+                "source": pa.array([one.source for one in answers.values()], pa.string()),
+                "updates": pa.array([one.updates for one in answers.values()], pa.int64()),
+            }
+        )
+        with self._open_cursor() as cursor:
+            cursor.register("dpduck_changed", changed)
+            cursor.register("dpduck_given", given)
+            cursor.execute("BEGIN")
+            if len(weights):
+                cursor.execute(
+                    f"DELETE FROM {self._schema}.session_weights WHERE digest = ? AND (high, low) IN "
+                    "(SELECT (high, low) FROM dpduck_changed)",
+                    [digest],
+                )
+                cursor.execute(f"INSERT INTO {self._schema}.session_weights SELECT ?, * FROM dpduck_changed", [digest])
+            cursor.execute(f"INSERT INTO {self._schema}.session_answers SELECT ?, * FROM dpduck_given", [digest])
+            cursor.execute(f"DELETE FROM {self._schema}.session_states WHERE digest = ?", [digest])
+            cursor.execute(
+                f"INSERT INTO {self._schema}.session_states VALUES (?, ?, ?, ?)", [digest, updates, scale, commits]
+            )
+            cursor.execute("COMMIT")
+
+    def released(self, digest: str, keys: Sequence[int], values: Sequence[int]) -> list[int]:
+        """The first released values of these keys of a histogram; those that are new are stored with `values`."""
+        once = dict(zip(keys, values, strict=True))
+        wanted = _key_table(dict.fromkeys(once, 0.0)).set_column(2, "value", pa.array(list(once.values()), pa.int64()))
+        with self._open_cursor() as cursor:
+            cursor.register("dpduck_wanted", wanted)
+            cursor.execute("BEGIN")
+            cursor.execute(
+                f"INSERT INTO {self._schema}.histogram_values SELECT $1, * FROM dpduck_wanted ANTI JOIN "
+                f"(SELECT high, low FROM {self._schema}.histogram_values WHERE digest = $1) USING (high, low)",
+                [digest],
+            )
+            rows = cursor.execute(
+                f"SELECT high, low, stored.value FROM {self._schema}.histogram_values AS stored "
+                "JOIN dpduck_wanted USING (high, low) WHERE digest = ?",
+                [digest],
+            ).fetchall()
+            cursor.execute("COMMIT")
+        found = {_key(high, low): int(value) for high, low, value in rows}
+        return [found[key] for key in keys]
+
+
+def _signed(half: int) -> int:
+    """A half of a digest as BIGINT holds it: filters over Arrow tables fail on larger unsigned numbers."""
+    return half - (1 << 64) if half >> 63 else half
+
+
+def _key(high: int, low: int) -> int:
+    return (high & LOW) << 64 | low & LOW
+
+
+def _key_table(weights: Mapping[int, float]) -> pa.Table:
+    return pa.table(
+        {
+            "high": pa.array([_signed(key >> 64) for key in weights], pa.int64()),
+            "low": pa.array([_signed(key & LOW) for key in weights], pa.int64()),
+            "weight": pa.array(list(weights.values()), pa.float64()),
+        }
+    )

@@ -1,0 +1,1 @@
+"""Summaries and sketches of sparse data."""

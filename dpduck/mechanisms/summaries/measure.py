@@ -1,0 +1,197 @@
+"""A release of a noisy summary: what is drawn, what it costs, and the table that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+
+from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.select.summary import Summary
+from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.release import Product, Recipe, Steps, Terms
+from dpduck.mechanisms.summaries.moments import empty_moments, noise_variance
+from dpduck.mechanisms.summaries.plan import SketchDesign, SummaryDesign, candidates, designed_sketch
+from dpduck.mechanisms.summaries.recover import (
+    EstimatedSummary,
+    estimated,
+    summary_columns,
+    summary_rows,
+    with_loss,
+    with_parents,
+    with_priorities,
+)
+from dpduck.mechanisms.summaries.sketch import SketchRecipe
+from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.trusted.ask import Ask, Layers, Scan, Total
+from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.trusted.private.cells import MixedRadix
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.door import Door
+from dpduck.trusted.private.summaries import NoisySummary
+from dpduck.values.accounting import sigma2_of
+from dpduck.values.errors import InternalError
+
+Recheck = Callable[[duckdb.DuckDBPyConnection], None]
+CHECKED = ("filter", "filter_one_sided", "filter_priority")
+"""Methods whose cells are all that pass a filter, so that a missing parent means something."""
+
+Axes = tuple[Axis | None, ...]
+
+
+def asked_summary(request: Request) -> Summary:
+    """The summary of a request for one."""
+    if request.summary is None:
+        raise InternalError("no summary is asked for")
+    return request.summary
+
+
+def axes_of(request: Request) -> Axes:
+    """What takes the place of each key in a summary: None for a plain one."""
+    shape = asked_summary(request).shape
+    return tuple(Axis(shape, len(key.labels)) if key.shape else None for key in request.keys)
+
+
+def radix_of(request: Request, axes: Axes) -> MixedRadix:
+    """Positions over the keys, or over the nodes that take their place."""
+    sizes = zip(request.sizes, axes, strict=True)
+    return MixedRadix(tuple(size if axis is None else axis.nodes for size, axis in sizes))
+
+
+def noise_scale(request: Request, axes: Axes) -> Fraction:
+    """Sensitivity over what a noisy total leaves of epsilon: the rows of a unit, each in so many nodes."""
+    if request.charge.epsilon is None:
+        raise InternalError("a summary costs epsilon")
+    left = request.charge.epsilon - (asked_summary(request).total_epsilon or 0)
+    return request.unit_bound * node_sensitivity(axes) / left
+
+
+def summary_candidates(request: Request, total: int | None = None) -> list[SummaryDesign]:
+    """Every method, the chosen one first. total: a noisy number of rows, in place of the public guess."""
+    axes, summary = axes_of(request), asked_summary(request)
+    guess = summary.expect_rows if total is None else max(total, 0)
+    if guess is not None:  # every row is in so many nodes
+        summary = replace(summary, expect_rows=guess * node_sensitivity(axes))
+    return candidates(
+        summary, radix_of(request, axes).cells, noise_scale(request, axes), checked=has_parents(summary, axes)
+    )
+
+
+def total_scale(request: Request) -> Fraction | None:
+    """Of the noise of the number of rows, None where none is asked for."""
+    share = asked_summary(request).total_epsilon
+    return None if share is None else request.unit_bound / share
+
+
+def has_parents(summary: Summary, axes: Axes) -> bool:
+    """Whether nodes without parents are dropped."""
+    return summary.consistent and any(axis is not None and axis.shape == "dyadic" for axis in axes)
+
+
+def sketch_design(request: Request) -> SketchDesign:
+    """The sketch that is asked for, or could be."""
+    axes = axes_of(request)
+    if request.charge.epsilon is None:
+        once = Noise(NoiseKind.GAUSSIAN, sigma2_of(request.charge.rho, Fraction(request.unit_bound**2)))
+    else:
+        once = Noise(NoiseKind.LAPLACE, noise_scale(request, axes))
+    return designed_sketch(asked_summary(request), radix_of(request, axes).cells, once)
+
+
+def summary_recipe(request: Request, recheck: Recheck) -> Recipe:
+    """How the summary of a request is made."""
+    if asked_summary(request).method == "sketch":
+        return SketchRecipe(request, sketch_design(request), recheck)
+    return SummaryRecipe(request, recheck)
+
+
+class SummaryRecipe:
+    """A noisy summary (see releaser.Recipe); the method is chosen by public numbers when the recipe is made."""
+
+    def __init__(self, request: Request, recheck: Recheck) -> None:
+        self._request = request
+        self._recheck = recheck
+        self._axes = axes_of(request)
+        self._radix = radix_of(request, self._axes)
+        self._design = summary_candidates(request)[0]
+        self._total_scale = total_scale(request)
+        bound = request.unit_bound
+        job = counting_job(plain_keys(request), [Contribution(request.aggregates[0].condition)])
+        scan = Scan(job, bound)
+        laplace, total = NoiseKind.LAPLACE, self._total_scale
+        self._layers = Ask(scan, Layers(self._axes, self._radix), Noise(laplace, self._design.plan.scale))
+        self._total = None if total is None else Ask(scan, Total(), Noise(laplace, total))
+        counted = "" if self._total_scale is None else ", noisy total"
+        self.terms = Terms(
+            unit_key=request.unit_key,
+            table=str(request.table),
+            charge=request.charge,
+            mechanism=f"{NoiseKind.LAPLACE.value}, {self._design.method} summary{counted}",
+            strategy=self._design.method,
+            laws=((summary_law(self._design),),),
+            shapes=request.shapes,
+            least_rho=request.least_rho,
+        )
+
+    def asks(self) -> Sequence[Ask[Any]]:
+        """The noisy number of rows where it is asked for, and the layers."""
+        return [self._layers] if self._total is None else [self._total, self._layers]
+
+    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Facts as analysed, and SQL around the release that binds."""
+        self._recheck(cursor)
+
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """The noisy summary of occupied cells, its estimates."""
+        request, design = self._request, self._design
+        total = None
+        if self._total is not None:
+            total = door.answer(self._total)
+            design = self._for_total(total)
+        drawn = door.answer(self._layers, design.plan)
+        if has_parents(asked_summary(request), self._axes) and design.method in CHECKED:
+            drawn = with_parents(drawn, self._radix, self._axes)
+        estimates = self._with_loss(self._estimated(design, drawn), design, total)
+        return Product(summary_columns(request), summary_rows(request, estimates, self._radix, self._axes))
+
+    def _with_loss(self, estimates: EstimatedSummary, design: SummaryDesign, total: int | None) -> EstimatedSummary:
+        """What sums over filtered rows miss, by the noisy number of rows, or by EXPECT ROWS where all are asked."""
+        request, summary = self._request, asked_summary(self._request)
+        if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in self._axes):
+            return estimates
+        nodes = node_sensitivity(self._axes)
+        gained = design.cells * empty_moments(design.scale, design.theta, estimates.tau, design.sides).mean
+        if total is not None and self._total_scale is not None:
+            return with_loss(estimates, total * nodes, noise_variance(float(self._total_scale)) * nodes**2, gained)
+        narrowed = request.filters or request.aggregates[0].condition or request.public_digests
+        everything = not narrowed and len(request.reads) <= 1
+        guess = summary.expect_rows if everything else None
+        return with_loss(estimates, None if guess is None else guess * nodes, 0.0, gained)
+
+    def _for_total(self, total: int) -> SummaryDesign:
+        """The design for a noisy total: the method and the noise, and so the price, are those that were checked."""
+        design = summary_candidates(self._request, total)[0]
+        if (design.method, design.plan.scale) != (self._design.method, self._design.plan.scale):
+            raise InternalError("the noisy total changes the price")
+        return design
+
+    @staticmethod
+    def _estimated(design: SummaryDesign, drawn: NoisySummary) -> EstimatedSummary:
+        kept, tau = with_priorities(drawn, design.keep, float(design.tau))
+        theta = min(design.plan.layers[drawn.layers - 1].theta, design.theta)
+        return estimated(kept, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
+
+
+def plain_keys(request: Request) -> Request:
+    """The request with its summary's keys counted label by label."""
+    return replace(request, keys=tuple(replace(key, shape="") for key in request.keys))
+
+
+def summary_law(design: SummaryDesign) -> ErrorLaw:
+    """Of an empty cell: rows carry their own standard errors."""
+    moments = empty_moments(design.scale, design.theta, float(design.tau), design.sides)
+    return ErrorLaw(NoiseKind.LAPLACE, None, moments.square)

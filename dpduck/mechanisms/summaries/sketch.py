@@ -1,0 +1,106 @@
+"""A release of a count sketch: its buckets, with the coefficients by which any DuckDB finds a cell's bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dpduck.database.sandbox import sandbox
+from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.release import Product, Steps, Terms
+from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.summaries.plan import SketchDesign
+from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.trusted.ask import Ask, Scan, Sketch
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.door import Door
+from dpduck.trusted.private.sketches import PRIME, SketchHashes
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError, Refusal
+
+SKETCH_COLUMNS = (
+    ("sketch_row", "INTEGER"), ("bucket", "BIGINT"), ("n", "BIGINT"), ("buckets", "BIGINT"),
+    ("bucket_hash", "BIGINT[]"), ("sign_hash", "BIGINT[]"),
+)  # fmt: skip
+
+
+class SketchRecipe:
+    """A count sketch (see releaser.Recipe)."""
+
+    def __init__(
+        self, request: Request, design: SketchDesign, recheck: Callable[[duckdb.DuckDBPyConnection], None]
+    ) -> None:
+        if any(key.shape for key in request.keys):
+            raise Refusal("a sketch has no ranges", accepted="columns, or another summary")
+        self._request = request
+        self._design = design
+        self._ask = sketch_ask(request, design)
+        self._recheck = recheck
+        self.terms = Terms(
+            unit_key=request.unit_key,
+            table=str(request.table),
+            charge=request.charge,
+            mechanism=f"{design.noise.kind.value}, count sketch",
+            strategy="sketch",
+            laws=((ErrorLaw(design.noise.kind, design.noise.parameter, design.noise.variance),),),
+            shapes=request.shapes,
+            least_rho=request.least_rho,
+        )
+
+    def asks(self) -> Sequence[Ask[Any]]:
+        """The buckets."""
+        return [self._ask]
+
+    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Facts as analysed, and SQL around the release that binds."""
+        self._recheck(cursor)
+
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """The noisy sketch of the counts."""
+        hashes, table = door.answer(self._ask)
+        return Product(SKETCH_COLUMNS, _rows(table, hashes))
+
+
+def sketch_ask(request: Request, design: SketchDesign) -> Ask[tuple[SketchHashes, IntegerArray]]:
+    """What will leave; refuses noise that cannot be drawn."""
+    bound = request.unit_bound
+    scan = Scan(counting_job(request, [Contribution(request.aggregates[0].condition)]), bound)
+    return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), design.noise)
+
+
+def label_numbers(request: Request) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """A number below P for each label, as the macro dp_label_number has it: 0 for NULL, else from MD5 of its text."""
+    numbers = []
+    with sandbox() as connection:
+        for key in request.keys:
+            labels = label_array(connection, key.labels, key.type_name)
+            connection.register("labels", pa.table({"place": np.arange(len(labels)), "label": labels}))
+            found = connection.execute(
+                f"SELECT CASE WHEN label IS NULL THEN 0 ELSE CAST(1 + md5_number(CAST(CAST(label AS {key.type_name}) "
+                f"AS VARCHAR)) % {PRIME - 1} AS BIGINT) END AS number FROM labels ORDER BY place"
+            ).fetchnumpy()["number"]
+            connection.unregister("labels")
+            of_labels = np.asarray(found, dtype=np.int64)
+            if len(np.unique(of_labels)) != len(of_labels):
+                raise InternalError("two labels have one number")
+            numbers.append(of_labels)
+    return numbers
+
+
+def _rows(table: np.ndarray[tuple[int, ...], np.dtype[np.int64]], hashes: SketchHashes) -> pa.Table:
+    rows, width = table.shape
+    of_row = np.repeat(np.arange(rows), width)
+    lists = [
+        pa.array([list(row) for row in of_kind], pa.list_(pa.int64())).take(pa.array(of_row))
+        for of_kind in (hashes.buckets, hashes.signs)
+    ]
+    columns = [
+        pa.array((of_row + 1).astype(np.int32)), pa.array(np.tile(np.arange(width), rows)), pa.array(table.reshape(-1)),
+        pa.array(np.full(rows * width, width)), *lists,
+    ]  # fmt: skip
+    return pa.table(dict(zip([name for name, _ in SKETCH_COLUMNS], columns, strict=True)))

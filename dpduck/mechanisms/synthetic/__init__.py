@@ -1,0 +1,1 @@
+"""Synthetic tables by multiplicative weights."""

@@ -1,0 +1,230 @@
+"""A release of a distribution: what is asked of private rows for it, and the table that holds it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.release import Product, Steps, Terms
+from dpduck.mechanisms.synthetic.distribution import Component, Distribution, fit_tables
+from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.mwem import Pool, synthesise
+from dpduck.mechanisms.synthetic.plan import Mechanism
+from dpduck.mechanisms.synthetic.request import SyntheticRequest
+from dpduck.mechanisms.synthetic.schedule import Schedule
+from dpduck.planning.plan import noisy_queries
+from dpduck.planning.recovery.recover import recover
+from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Marginal, Scan, Table, Within
+from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.door import Door
+from dpduck.trusted.private.interrogation import Guess
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.errors import InternalError
+
+COLUMNS = (("component", "INTEGER"), ("cell", "INTEGER"), ("probability", "DOUBLE"))
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A released distribution, with the number of records that it was estimated for."""
+
+    distribution: Distribution
+    records: float
+
+
+class SyntheticRecipe:
+    """A distribution by MWEM, from a cube, or from Barak's coefficients (see releaser.Recipe)."""
+
+    def __init__(
+        self,
+        request: SyntheticRequest,
+        mechanism: Mechanism,
+        recheck: Callable[[duckdb.DuckDBPyConnection], None],
+    ) -> None:
+        self._request, self._mechanism, self._recheck = request, mechanism, recheck
+        base, bound = request.base, request.base.unit_bound
+        scan = Scan(counting_job(base, (Contribution(""),)), bound)
+        self._interview: Interview | None = None
+        self._tables: list[Ask[tuple[IntegerArray, ...]]] = []
+        if mechanism.pool is not None and mechanism.schedule is not None:
+            self._interview = Interview(mechanism.pool, mechanism.schedule, scan)
+        elif mechanism.plan is not None:
+            self._tables = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(mechanism.plan)]
+        noise = "discrete Gaussian" if base.charge.epsilon is None else "discrete Laplace"
+        choices = {"mwem": "exact exponential mechanism and "}.get(mechanism.name, "")
+        self.terms = Terms(
+            unit_key=base.unit_key,
+            table=str(base.table),
+            charge=base.charge,
+            mechanism=f"{choices}{noise}, {mechanism.name}",
+            strategy=mechanism.name,
+            shapes=base.shapes,
+            least_rho=base.least_rho,
+        )
+
+    def asks(self) -> Sequence[Ask[Any]]:
+        """MWEM's questions, or the tables of a plan."""
+        return self._interview.asks if self._interview is not None else self._tables
+
+    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Facts as analysed."""
+        self._recheck(cursor)
+
+    def produce(self, door: Door, steps: Steps) -> Product:
+        """Questions about the counts, the fit."""
+        model = self._measured(door) if self._interview is None else self._questioned(self._interview, door)
+        return Product(COLUMNS, model_rows(model), model_text(model))
+
+    def _questioned(self, interview: Interview, door: Door) -> Model:
+        one = self._mechanism
+        if one.pool is None or one.schedule is None or one.method is None:
+            raise InternalError("MWEM without a schedule")
+        found = synthesise(one.pool, one.schedule, one.method, interview.through(door))
+        return Model(found.distribution, found.records)
+
+    def _measured(self, door: Door) -> Model:
+        plan = self._mechanism.plan
+        if plan is None:
+            raise InternalError("tables without a plan")
+        answers = recover(plan, [noisy[0] for noisy in door.tables(self._tables)])
+        observations = [
+            Observation(marginal, np.asarray(answer, np.float64), max(variance, 1e-9))
+            for marginal, answer, variance in zip(plan.workload.marginals, answers, plan.variances, strict=True)
+        ]
+        return Model(*fit_tables(plan.workload.sizes, observations))
+
+
+def model_rows(model: Model) -> pa.Table:
+    """Every cell of every component with its probability within that component."""
+    tables = [component.table.reshape(-1) for component in model.distribution.components]
+    return pa.table(
+        {
+            "component": np.repeat(np.arange(len(tables), dtype=np.int32), [table.size for table in tables]),
+            "cell": np.concatenate([np.arange(table.size, dtype=np.int32) for table in tables]),
+            "probability": np.concatenate(tables),
+        }
+    )
+
+
+def model_text(model: Model) -> str:
+    """What else is needed to read the rows, kept beside the release."""
+    components = [component.members for component in model.distribution.components]
+    return json.dumps({"sizes": model.distribution.sizes, "components": components, "records": model.records})
+
+
+def model_of(text: str, rows: pa.Table) -> Model:
+    """What model_text and model_rows wrote."""
+    known = json.loads(text)
+    sizes: Sequence[int] = known["sizes"]
+    order = np.lexsort((rows["cell"].to_numpy(), rows["component"].to_numpy()))
+    probabilities, start = rows["probability"].to_numpy()[order], 0
+    components = []
+    for members in known["components"]:
+        shape = tuple(sizes[member] for member in members)
+        cells = int(np.prod(shape, dtype=np.int64))
+        components.append(Component(tuple(members), probabilities[start : start + cells].reshape(shape)))
+        start += cells
+    return Model(Distribution(tuple(sizes), tuple(components)), float(known["records"]))
+
+
+# MWEM's questions as asks of the door: declared one by one, or within one price where rounds adapt.
+
+
+class Interview:
+    """The asks of a schedule over a pool.
+
+    The number of records and the marginals before the rounds are asked once each. Rounds that adapt are a family of
+    their own, for what the others leave of the price.
+    """
+
+    def __init__(self, pool: Pool, schedule: Schedule, scan: Scan) -> None:
+        self._schedule, self._scan = schedule, scan
+        self.families = Families(pool.families, pool.whole)
+        total = Marginal(self.families, len(pool.families) - 1)
+        self.marginals = {total.number: Ask(scan, total, self.noise(schedule.spread(schedule.total_price)))}
+        for place in range(schedule.first):
+            number = len(pool.workload) + place
+            noise = self.noise(schedule.spread(schedule.first_price))
+            self.marginals[number] = Ask(scan, Marginal(self.families, number), noise)
+        self.rounds: Ask[None] | None = None
+        self.choice: Ask[int] | None = None
+        self.candidate: Ask[IntegerArray] | None = None
+        if schedule.adaptive:
+            spent = schedule.total_price + schedule.first_price * schedule.first
+            kinds = (Choice, Candidate)
+            self.rounds = Ask(scan, Within(schedule.amount - spent, schedule.pure, kinds))
+            return
+        rate, spread = schedule.of_round(schedule.round_price)
+        self.choice, self.candidate = self.round_asks(rate, spread, schedule.rounds)
+
+    @property
+    def asks(self) -> Sequence[Ask[Any]]:
+        """Everything that is declared."""
+        rounds = (self.rounds, self.choice, self.candidate)
+        return [*self.marginals.values(), *(ask for ask in rounds if ask is not None)]
+
+    def noise(self, spread: Fraction) -> Noise:
+        """Noise of an answer, with the scale or the variance that the schedule says."""
+        return Noise(NoiseKind.LAPLACE if self._schedule.pure else NoiseKind.GAUSSIAN, spread)
+
+    def round_asks(self, rate: Fraction, spread: Fraction, times: int) -> tuple[Ask[int], Ask[IntegerArray]]:
+        """A choice and the answer of what it chose."""
+        choice = Ask(self._scan, Choice(self.families, rate, self._schedule.pure), times=times)
+        return choice, Ask(self._scan, Candidate(self.families), self.noise(spread), times)
+
+    def through(self, door: Door) -> Interviewed:
+        """Whoever answers the questions by a door."""
+        return Interviewed(self, door, self._schedule)
+
+
+class Interviewed:
+    """Answers MWEM's questions by a door (see synthetic.mwem.Interviewer)."""
+
+    def __init__(self, interview: Interview, door: Door, schedule: Schedule) -> None:
+        self._interview, self._door, self._schedule = interview, door, schedule
+
+    @property
+    def left(self) -> Fraction:
+        """What adaptive rounds may still spend; rounds that were declared one by one are counted by MWEM."""
+        rounds = self._interview.rounds
+        return Fraction(0) if rounds is None else self._door.left(rounds)
+
+    def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
+        """A candidate that is answered badly."""
+        ask = self._interview.choice
+        if ask is None or not isinstance(ask.query, Choice) or ask.query.rate != rate:
+            ask = Ask(self._scan, Choice(self._interview.families, rate, self._schedule.pure))
+            self._admit(ask)
+        return self._door.answer(ask, Guess(estimates, penalties, allowed))
+
+    def answer(self, candidate: int, spread: Fraction) -> IntegerArray:
+        """Its noisy answer."""
+        ask, noise = self._interview.candidate, self._interview.noise(spread)
+        if ask is None or ask.noise != noise:
+            ask = Ask(self._scan, Candidate(self._interview.families), noise)
+            self._admit(ask)
+        return self._door.answer(ask, candidate)
+
+    def marginal(self, family: int, spread: Fraction) -> IntegerArray:
+        """A whole noisy marginal."""
+        ask, noise = self._interview.marginals[family], self._interview.noise(spread)
+        return self._door.answer(ask if ask.noise == noise else Ask(ask.scan, ask.query, noise))
+
+    @property
+    def _scan(self) -> Scan:
+        return next(iter(self._interview.marginals.values())).scan
+
+    def _admit(self, ask: Ask[Any]) -> None:
+        """Declares an ask where rounds adapt; elsewhere the door will refuse it."""
+        if self._interview.rounds is not None:
+            self._door.admit(ask, self._interview.rounds)

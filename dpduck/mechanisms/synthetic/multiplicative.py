@@ -1,0 +1,258 @@
+"""The paper's update, replayed: multiply the weights by exp(q(x) (y - n q(p)) / (2 n)) for each measured query.
+
+Noisy answers beyond what n records could give count as the nearest that could, so that no exponent exceeds 1.
+
+All queries are replayed one after the other, and yet without a pass over the table for each: queries that speak of few
+attributes together are a block. What they change depends on the marginal over those attributes alone,
+so that marginal is taken once, updated by one query after the other, and the table is multiplied by the quotient. A
+query of one cell in a large table touches a slice of it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.algebra.margin_tree import sum_away
+from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.values.arrays import FloatArray
+
+Codes = NDArray[np.intp]
+Slice = tuple[int | slice, ...]
+Members = tuple[int, ...]
+
+LARGEST_BITS = 11.5
+"""Binary logarithm of the cells of the marginal that a block of queries shares; a single query may need more."""
+
+REARRANGED = 1 << 17
+"""Cells of the largest table whose axes are moved, for every block, so that the block's come last."""
+
+
+FARTHEST = 1e60
+"""From 1: where the sum of weights is brought back to 1, when slices alone are multiplied."""
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """One query in its block. codes: its cell for each cell of the block. target: its answer, over twice the records.
+
+    coefficients: of the query over its marginal; None where its answer is the whole marginal.
+    """
+
+    codes: Codes
+    cells: int
+    target: FloatArray
+    coefficients: FloatArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Queries in a row, and the axes of the table that they speak of."""
+
+    axes: tuple[int, ...]
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A query of one cell of a marginal: where it lies in the table, and its answer, over twice the records."""
+
+    where: Slice
+    target: float
+
+
+def replayed(
+    members: Members,
+    table: FloatArray,
+    observations: Sequence[Observation],
+    records: float,
+    passes: int,
+) -> FloatArray:
+    """The table after `passes` rounds of updates with every observation; sums to 1.
+
+    In `replay_order`, every second time the blocks from the last to the first: so the block at the turn needs the table
+    once for both.
+    """
+    moved = table.size <= REARRANGED
+    arranged: tuple[int, ...] = ()
+    weights, total = table.copy(order="C"), float(table.sum())
+    for step, times in _turns(_steps(members, table.shape, observations, records), passes):
+        if isinstance(step, Cell):
+            for _ in range(times):
+                total = _update_slice(weights[(*step.where, ...)], total, step.target)  # a view, of one cell too
+            if not 1 / FARTHEST < total < FARTHEST:
+                weights /= total
+                total = 1.0
+        elif moved:
+            weights, arranged = weights.take(_moves(table.shape, arranged, step.axes)), step.axes
+            total = _update_last(weights, total, step, prod(table.shape[axis] for axis in step.axes), times)
+        else:
+            total = _update_inside(weights, total, step, times)
+    if arranged:
+        weights = weights.take(_moves(table.shape, arranged, ()))
+    return weights.reshape(table.shape) / float(weights.sum())
+
+
+def _turns(steps: Sequence[Block | Cell], passes: int) -> list[tuple[Block | Cell, int]]:
+    """The steps forth and back, as often as there are passes; a step that follows itself is one, with two times."""
+    turns: list[tuple[Block | Cell, int]] = []
+    for number in range(passes):
+        for step in reversed(steps) if number % 2 else steps:
+            if turns and turns[-1][0] is step:
+                turns[-1] = step, turns[-1][1] + 1
+            else:
+                turns.append((step, 1))
+    return turns
+
+
+def _update_slice(part: FloatArray, total: float, target: float) -> float:
+    """Multiplies a slice in place; the new sum of all weights."""
+    inside = float(part.sum())
+    factor = exp(target - inside / (2 * total))
+    part *= factor
+    return total + (factor - 1) * inside
+
+
+def _update_last(weights: FloatArray, total: float, block: Block, cells: int, times: int) -> float:
+    """Multiplies all weights in place; the block's axes come last in them. The new sum, which is 1."""
+    view = weights.reshape(-1, cells)
+    before = np.asarray(np.add.reduce(view, axis=0))
+    view *= _quotient(*_updated(before, total, block.updates * times), before)
+    return 1.0
+
+
+def _update_inside(weights: FloatArray, total: float, block: Block, times: int) -> float:
+    """Multiplies all weights in place, their axes where they are. The new sum, which is 1."""
+    absent = tuple(axis for axis in range(weights.ndim) if axis not in block.axes)
+    marginal = sum_away(weights, absent)
+    before = marginal.reshape(-1)
+    factors = _quotient(*_updated(before, total, block.updates * times), before).reshape(marginal.shape)
+    _multiply(weights, np.expand_dims(factors, absent), absent)
+    return 1.0
+
+
+def _updated(before: FloatArray, total: float, updates: Sequence[Update]) -> tuple[FloatArray, float]:
+    """The marginal over a block's attributes after its updates, and its sum."""
+    weights = before.copy()
+    for update in updates:
+        marginal = np.bincount(update.codes, weights, update.cells)
+        if update.coefficients is None:
+            factors = np.exp(update.target - marginal * (0.5 / total))
+        else:
+            gap = update.target - float(update.coefficients @ marginal) / (2 * total)
+            factors = np.exp(update.coefficients * gap)
+        total = float(marginal @ factors)
+        weights *= factors[update.codes]
+    return weights, total
+
+
+def _quotient(after: FloatArray, total: float, before: FloatArray) -> FloatArray:
+    """after / total / before; 0 where nothing was, since nothing it stays."""
+    after /= total
+    return np.divide(after, before, out=np.zeros_like(after), where=before > 0)
+
+
+def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...]) -> None:
+    """weights *= factors, which have size 1 along absent axes; what follows the first of those is laid out in a row."""
+    if not absent:
+        weights *= factors
+        return
+    first = absent[0]
+    count = next((step for step, axis in enumerate(absent) if axis != first + step), len(absent))
+    before, block = prod(weights.shape[:first]), prod(weights.shape[first : first + count])
+    rest = weights.shape[first + count :]
+    row = np.broadcast_to(factors.reshape(before, *factors.shape[first + count :]), (before, *rest))
+    view = weights.reshape(before, block, -1)
+    view *= row.reshape(before, 1, -1)
+
+
+def replay_order(members: Members, shape: tuple[int, ...], observations: Sequence[Observation]) -> list[list[int]]:
+    """Numbers of the observations, block by block; cells in a large table come last, each a block.
+
+    To the first that is left, those are added that need the fewest further cells, for as long as LARGEST_BITS allows.
+    """
+    large, axis_of = prod(shape) > REARRANGED, {member: axis for axis, member in enumerate(members)}
+    left, spoken = np.ones(len(observations), np.bool_), np.zeros((len(observations), len(members)), np.bool_)
+    for number, observation in enumerate(observations):
+        spoken[number, [axis_of[attribute] for attribute in observation.attributes]] = True
+        left[number] = not (large and _cell(observation, members) is not None)
+    bits, alone = np.log2(shape), np.flatnonzero(~left)
+    blocks: list[list[int]] = []
+    while left.any():
+        block = [int(np.argmax(left))]
+        left[block[0]] = False
+        axes = spoken[block[0]]
+        while left.any():
+            further = np.where(left, (spoken & ~axes) @ bits, np.inf)
+            nearest = int(np.argmin(further))
+            if further[nearest] + axes @ bits > LARGEST_BITS:
+                break
+            axes = axes | spoken[nearest]
+            left[nearest] = False
+            block.append(nearest)
+        blocks.append(block)
+    return blocks + [[number] for number in alone.tolist()]
+
+
+def _steps(
+    members: Members, shape: tuple[int, ...], observations: Sequence[Observation], records: float
+) -> list[Block | Cell]:
+    steps: list[Block | Cell] = []
+    for numbers in replay_order(members, shape, observations):
+        block = [observations[number] for number in numbers]
+        cell = _cell(block[0], members) if prod(shape) > REARRANGED else None
+        if cell is not None:
+            value = min(max(float(block[0].value), 0.0), records)
+            steps.append(Cell(cell, value / (2 * records)))
+        else:
+            steps.append(_block(members, shape, block, records))
+    return steps
+
+
+def _block(members: Members, shape: tuple[int, ...], observations: Sequence[Observation], records: float) -> Block:
+    axis_of = {member: axis for axis, member in enumerate(members)}
+    axes = tuple(sorted({axis_of[attribute] for one in observations for attribute in one.attributes}))
+    sizes = tuple(shape[axis] for axis in axes)
+    updates = []
+    for observation in observations:
+        kept = tuple(axes.index(axis_of[attribute]) for attribute in observation.attributes)
+        coefficients = None if observation.coefficients is None else observation.coefficients.reshape(-1)
+        lowest = -records if coefficients is not None and coefficients.min() < 0 else 0.0
+        target = np.clip(observation.value, lowest, records).reshape(-1) / (2 * records)
+        cells = prod(sizes[place] for place in kept)
+        updates.append(Update(_codes(sizes, kept), cells, target, coefficients))
+    return Block(axes, tuple(updates))
+
+
+@lru_cache(maxsize=256)
+def _codes(sizes: tuple[int, ...], kept: tuple[int, ...]) -> Codes:
+    """For each cell of a table, its cell in the marginal on the kept axes."""
+    inside = [size if place in kept else 1 for place, size in enumerate(sizes)]
+    return np.ascontiguousarray(np.broadcast_to(np.arange(prod(inside)).reshape(inside), sizes)).reshape(-1)
+
+
+@lru_cache(maxsize=24)
+def _moves(shape: tuple[int, ...], arranged: tuple[int, ...], wanted: tuple[int, ...]) -> Codes:
+    """Where each cell comes from when a table that has some axes last is to have others last."""
+    before, after = ([*(axis for axis in range(len(shape)) if axis not in last), *last] for last in (arranged, wanted))
+    steps = dict(zip(before, np.cumprod([1, *(shape[axis] for axis in before[:0:-1])])[::-1], strict=True))
+    places = np.zeros(1, np.intp)
+    for axis in reversed(after):
+        places = np.add.outer(np.arange(shape[axis]) * steps[axis], places).reshape(-1)
+    return places
+
+
+def _cell(observation: Observation, members: Members) -> Slice | None:
+    """Where in the table the query's cell lies; None where the query is no single cell."""
+    if observation.coefficients is None or np.count_nonzero(observation.coefficients) != 1:
+        return None
+    place = np.unravel_index(int(np.argmax(observation.coefficients)), observation.coefficients.shape)
+    if observation.coefficients[place] != 1:
+        return None
+    index = dict(zip(observation.attributes, (int(code) for code in place), strict=True))
+    return tuple(index.get(member, slice(None)) for member in members)

@@ -1,0 +1,265 @@
+"""The mechanisms that could make a synthetic table, compared by predicted error from public facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+
+from dpduck.algebra.hadamard import Family
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.database.tables import EXPLAINED, Value, rows_sql
+from dpduck.frontend.select.request import Key, Request
+from dpduck.frontend.statements.synthetic import SyntheticOptions
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, largest_table
+from dpduck.mechanisms.synthetic.mwem import Method, Pool
+from dpduck.mechanisms.synthetic.request import SyntheticRequest
+from dpduck.mechanisms.synthetic.schedule import (
+    RECORDS,
+    SURVIVING,
+    Schedule,
+    mean_absolute,
+    predicted_error,
+    queries_rounds,
+    rounds_of,
+)
+from dpduck.planning.choose import plan_workload
+from dpduck.planning.plan import Plan
+from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import Refusal
+
+MOST_ROUNDS = 64
+"""Of the rule; a statement may ask for more."""
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM."""
+
+    name: str
+    error: float
+    note: str
+    plan: Plan | None = None
+    pool: Pool | None = None
+    schedule: Schedule | None = None
+    method: Method | None = None
+
+
+def mechanisms(request: SyntheticRequest) -> tuple[Mechanism, ...]:
+    """Those that can serve the request, the chosen one first."""
+    asked = request.options.mechanism
+    found = []
+    if asked in ("auto", "mwem") or request.kind not in ("marginals", "sets", "parities"):
+        found.append(_mwem(request))
+    if asked != "mwem" and request.kind in ("marginals", "sets", "parities"):
+        found += _tables(request, asked)
+    if asked not in ("auto", "mwem"):
+        found = [one for one in found if one.name == asked]
+    if not found:
+        raise Refusal(f"mechanism = '{asked}' cannot serve this workload", accepted="mechanism = 'mwem'")
+    found.sort(key=lambda one: one.error)
+    if found[0].name != "mwem":
+        _require_none_of_mwem(request.options, found[0].name)
+    return tuple(found)
+
+
+def _require_none_of_mwem(options: SyntheticOptions, chosen: str) -> None:
+    """Options that the chosen mechanism does not read would make the statement another one, to be paid for again."""
+    plain = SyntheticOptions(options.mechanism, options.rows, options.weights)
+    given = [field.name for field in fields(options) if getattr(options, field.name) != getattr(plain, field.name)]
+    if given:
+        names = f"{' and '.join(given)} {'say' if given[1:] else 'says'}"
+        raise Refusal(
+            f"{names} nothing about mechanism = '{chosen}', which is taken here",
+            accepted="mechanism = 'mwem', or the statement without it",
+        )
+
+
+def _records(request: SyntheticRequest) -> int:
+    return request.expect_rows or RECORDS
+
+
+def _tables(request: SyntheticRequest, asked: str) -> list[Mechanism]:
+    """The cube and Barak et al., where one table holds what the marginals connect."""
+    base = request.base
+    cells = largest_table(base.sizes, base.grouping_sets)
+    if cells > LARGEST_TABLE:
+        if asked == "auto":
+            return []
+        raise Refusal(
+            f"a table of {cells} cells would be fitted",
+            accepted=f"at most {LARGEST_TABLE} cells, or mechanism = 'mwem'",
+        )
+    found = []
+    noise = NoiseKind.GAUSSIAN if base.charge.epsilon is None else NoiseKind.LAPLACE
+    amount = base.charge.rho if base.charge.epsilon is None else base.charge.epsilon
+    workload = MarginalWorkload(base.sizes, base.grouping_sets, (1.0,) * len(base.grouping_sets))
+    for name, strategy, budgets in (("cube", "auto", "optimal"), ("barak", "F", "uniform")):
+        if asked in ("auto", name):
+            seconds = float(base.treatment.planning_seconds)
+            plan = plan_workload(
+                workload, noise, amount, base.unit_bound, strategy=strategy, budgets=budgets, planning_seconds=seconds
+            )[0]
+            _require_drawable(plan.noise is NoiseKind.LAPLACE, [one.spread for one in plan.measurements])
+            found.append(Mechanism(name, _tables_error(plan, _records(request)), f"strategy {plan.strategy}", plan))
+    return found
+
+
+def _tables_error(plan: Plan, records: int) -> float:
+    sizes, pure = plan.workload.sizes, plan.noise is NoiseKind.LAPLACE
+    marginals = plan.workload.marginals
+    noise = [
+        min(1.0, mean_absolute(pure, variance) * prod(sizes[a] for a in marginal) / (2 * records))
+        for marginal, variance in zip(marginals, plan.variances, strict=True)
+    ]
+    return SURVIVING * sum(noise) / len(noise)
+
+
+def _mwem(request: SyntheticRequest) -> Mechanism:
+    base, options = request.base, request.options
+    pool = pool_of(request)
+    largest = max(prod(family.shape) for family in pool.workload)
+    dense = options.keep == "average" or options.first == "histogram"
+    universe = prod(base.sizes)
+    limit = LARGEST_HISTOGRAM if options.first == "histogram" else LARGEST_TABLE
+    if largest > LARGEST_TABLE or (dense and universe > limit):
+        cells = universe if dense else largest
+        raise Refusal(
+            f"the table of {cells} cells that this needs is too large",
+            accepted=f"at most {limit if dense else LARGEST_TABLE} cells: fewer columns at a time, "
+            "without keep = 'average' and first = 'histogram'",
+        )
+    pure = base.charge.epsilon is not None
+    amount = base.charge.epsilon if base.charge.epsilon is not None else base.charge.rho
+    share = options.choice_share or (Fraction(1, 2) if not pool.whole else Fraction(1, 4) if pure else Fraction(1, 10))
+    first = len(pool.first)
+    schedule = Schedule(
+        pure, amount, base.unit_bound, 1, share, first, options.first_share if first else Fraction(0), options.adaptive
+    )
+    records, shapes = _records(request), [family.shape for family in pool.workload]
+    rounds = options.rounds
+    if rounds is None and pool.whole:
+        rounds = rounds_of(schedule, shapes, len(base.sizes), records)
+    elif rounds is None:
+        rounds = queries_rounds(schedule, universe, sum(family.rows for family in pool.workload), records, MOST_ROUNDS)
+    schedule = replace(schedule, rounds=rounds)
+    least = schedule.round_price / (4 if options.adaptive else 1)
+    spreads = [schedule.spread(schedule.total_price), schedule.of_round(least)[1]]
+    _require_drawable(pure, [*spreads, *([schedule.spread(schedule.first_price)] if first else [])])
+    asked = "marginals" if pool.whole else "queries"
+    note = f"{rounds} rounds, {'more where noise is small, ' if options.adaptive else ''}each asks one of the {asked}"
+    method = Method(options.update == "fit", options.replays, options.keep == "average", dense, request.expect_rows)
+    error = predicted_error(schedule, shapes, len(base.sizes), records)
+    return Mechanism("mwem", error, note, pool=pool, schedule=schedule, method=method)
+
+
+def _require_drawable(pure: bool, spreads: list[Fraction]) -> None:
+    """Noise that the samplers cannot draw is refused when it is made, here from public numbers."""
+    Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(spreads))
+
+
+def explained_synthetic(request: SyntheticRequest, found: tuple[Mechanism, ...]) -> str:
+    """dp_explain: every mechanism, the chosen one first; predicted_error: mean total variation over the marginals.
+
+    The errors of MWEM's answers depend on the data: total_variance and worst_stderr are NULL.
+    """
+    base = request.base
+    rows: list[list[Value]] = []
+    for number, one in enumerate(found):
+        note = one.note
+        if number == 0:
+            note = f"{note}; {_note(base, request, found)}"
+        cells = sum(prod(base.sizes[a] for a in chosen) for chosen in base.grouping_sets)
+        asked = one.schedule.rounds if one.schedule is not None else len(one.plan.measurements) if one.plan else 0
+        total, worst = (one.plan.total_variance, one.plan.worst_stderr) if one.plan is not None else (None, None)
+        rows.append([
+            one.name, number == 0, total, worst, base.stated_epsilon, base.stated_delta, base.charge.rho, cells, asked,
+            note, None, one.error,
+        ])  # fmt: skip
+    return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
+
+
+def _note(base: Request, request: SyntheticRequest, found: tuple[Mechanism, ...]) -> str:
+    unit = "row" if base.unit_sql is None else f"{base.unit_key}, at most {base.max_rows} rows"
+    rows = f"EXPECT ROWS {request.expect_rows}" if request.expect_rows else f"no EXPECT ROWS, taken as {RECORDS}"
+    better = f"; {found[0].name} is predicted to be better than {found[1].name}" if len(found) > 1 else ""
+    noise = NoiseKind.GAUSSIAN if base.charge.epsilon is None else NoiseKind.LAPLACE
+    return f"{noise.value} noise; privacy unit {unit}; {rows}{better}"
+
+
+# From a request for synthetic rows to the candidates that MWEM chooses from.
+
+LARGEST_HISTOGRAM = 1 << 22
+MOST_QUERIES = 20_000_000
+
+
+def pool_of(request: SyntheticRequest) -> Pool:
+    """The workload's families, and those asked before the rounds."""
+    sizes, kind, sets = request.base.sizes, request.kind, request.base.grouping_sets
+    shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in sets]
+    marginal = kind in ("marginals", "sets")
+    ask = request.options.ask or ("marginals" if marginal else "queries")
+    if ask == "marginals" and not marginal:
+        raise Refusal("only marginals are asked as a whole", accepted="ask = 'queries'")
+    _require_few(kind, shapes)
+    if kind == "parities":
+        families = [parities(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
+    elif kind == "ranges":
+        families = [interval_products(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
+    elif kind == "predicates":
+        families = [_condition(request, key) for key in request.predicates]
+    else:
+        families = [Family(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
+    first: tuple[Family, ...] = ()
+    if request.options.first == "marginals":
+        first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
+    elif request.options.first == "histogram":
+        first = (Family(tuple(range(len(sizes))), tuple(sizes)),)
+    return Pool(tuple(sizes), tuple(families), first, ask == "marginals")
+
+
+def _require_few(kind: str, shapes: list[tuple[int, ...]]) -> None:
+    def grown(size: int) -> int:
+        return size * (size + 1) // 2 if kind == "ranges" else size
+
+    queries = sum(prod(grown(size) for size in shape) for shape in shapes)
+    entries = max(grown(size) * size for shape in shapes for size in shape) if kind in ("ranges", "parities") else 0
+    if max(queries, entries) > MOST_QUERIES:
+        raise Refusal(f"the workload has {queries} queries", accepted=f"at most {MOST_QUERIES}")
+
+
+def _condition(request: SyntheticRequest, key: Key) -> Family:
+    """One condition: the cells of the marginal on its columns for which it is true."""
+    places = {column.sources[0]: place for place, column in enumerate(request.base.keys)}
+    order = np.argsort([places[source] for source in key.sources])
+    attributes = tuple(places[key.sources[axis]] for axis in order)
+    shape = tuple(request.base.sources[source].domain.size for source in key.sources)
+    true = [number for number, label in enumerate(key.labels) if label == "true"]
+    codes = np.array(key.codes, np.int64).reshape(shape)
+    mask = np.isin(codes, true).astype(np.int64).transpose(order)
+    return Family(attributes, mask.shape, masks=mask[None])
+
+
+def parities(attributes: tuple[int, ...], shape: tuple[int, ...]) -> Family:
+    """The Fourier queries with exactly this support: products of non-constant Hadamard rows over the valid codes."""
+    return Family(attributes, shape, tuple(_hadamard(size)[1:, :size] for size in shape))
+
+
+def interval_products(attributes: tuple[int, ...], shape: tuple[int, ...]) -> Family:
+    """Products of one interval per attribute."""
+    return Family(attributes, shape, tuple(_intervals(size) for size in shape))
+
+
+def _hadamard(size: int) -> IntegerArray:
+    codes = np.arange(1 << (size - 1).bit_length())
+    both = np.bitwise_count(codes[:, None] & codes[None, :])
+    return np.where(both % 2, -1, 1).astype(np.int64)
+
+
+def _intervals(size: int) -> IntegerArray:
+    starts, stops = np.triu_indices(size)
+    values = np.arange(size)
+    return ((values >= starts[:, None]) & (values <= stops[:, None])).astype(np.int64)

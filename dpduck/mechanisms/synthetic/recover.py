@@ -1,0 +1,173 @@
+"""Private tables: rows drawn from a released distribution, or from a released cube; post-processing, free of charge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpduck.database.cursors import Asker
+from dpduck.database.releases import ReleaseStore, StoredRelease
+from dpduck.database.sandbox import sandbox
+from dpduck.database.views import PrivateViews
+from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier
+from dpduck.mechanisms.cubes.combine import base_release
+from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, fit_tables, largest_table, sampled_codes
+from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.measure import Model, model_of
+from dpduck.mechanisms.synthetic.request import SyntheticRequest
+from dpduck.trusted.noise.entropy import Entropy, words64
+from dpduck.values.errors import InternalError, Refusal
+
+WEIGHTS = "_weights"
+LARGEST_SAMPLE = 10_000_000
+Columns = Sequence[tuple[str, str, pa.Array]]
+
+
+class SyntheticTables:
+    """Makes the tables of CREATE PRIVATE TABLE under their names."""
+
+    def __init__(self, releases: ReleaseStore, views: PrivateViews, entropy: Entropy) -> None:
+        self._releases, self._views, self._entropy = releases, views, entropy
+
+    def is_ready(self, statement: CreateSynthetic, text: str, asker: Asker, request: SyntheticRequest) -> bool:
+        """Whether this very statement made its tables already; Refusal where a name is not free for them.
+
+        Asked before the charge, so that a table of weights that cannot be made is refused here.
+        """
+        cells = prod(request.base.sizes)
+        if request.options.weights and cells > LARGEST_TABLE:
+            raise Refusal(
+                f"the table of weights would have {cells} cells",
+                accepted=f"at most {LARGEST_TABLE}, or the same statement without weights = TRUE",
+            )
+        names = [statement.name, *([statement.name + WEIGHTS] if request.options.weights else [])]
+        made = [self._views.is_made(name, statement.replace, text, asker, request.digest()) for name in names]
+        return all(made)
+
+    def put(
+        self,
+        statement: CreateSynthetic,
+        text: str,
+        asker: Asker,
+        request: SyntheticRequest,
+        release: StoredRelease,
+    ) -> str:
+        """Rows, and the table of weights where it is wanted, of a distribution that was released for them."""
+        kept = self._releases.covariances(release.digest)
+        if kept is None:
+            raise InternalError("a distribution without its description")
+        model = model_of(kept, self._releases.rows(release.name))
+        with sandbox() as connection:
+            columns = [
+                (key.name, key.type_name, label_array(connection, key.labels, key.type_name))
+                for key in request.base.keys
+            ]
+        wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
+        tables = {statement.name: self._rows(columns, model, wanted)}  # before the lock: others need not wait for that
+        if request.options.weights:
+            tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
+        with self._views.naming():
+            if not self.is_ready(statement, text, asker, request):
+                for name, made in tables.items():
+                    if not self._views.is_made(name, statement.replace, text, asker, request.digest()):
+                        named = replace(release, name=name, statement=text, principal=asker.name, kind="view")
+                        self._put(named, made, statement.replace)
+        return self._views.ready(statement.name)
+
+    def sample(self, statement: SampleRelease, text: str, asker: Asker) -> str:
+        """Rows drawn from a distribution that is fitted to a released cube, or from a released distribution."""
+        name = statement.source.table
+        base = base_release(self._releases, name, asker)
+        if self._views.is_made(statement.name, statement.replace, text, asker, base.digest):
+            return self._views.ready(statement.name)
+        if not base.laws:
+            raise Refusal(
+                f"{name!r} is a synthetic table already",
+                accepted="the statement that made it, with another number of rows, which is free",
+            )
+        columns, model = _of_cube(self._releases.rows(base.name), base, name)
+        rows = self._rows(columns, model, statement.rows)
+        with self._views.naming():
+            if not self._views.is_made(statement.name, statement.replace, text, asker, base.digest):
+                named = replace(base, name=statement.name, statement=text, principal=asker.name, kind="view")
+                self._put(named, rows, statement.replace)
+        return self._views.ready(statement.name)
+
+    def _put(self, view: StoredRelease, made: Columns, replaces: bool) -> None:
+        table = pa.table({name: values for name, _, values in made})
+        self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in made], table, replaces)
+
+    def _rows(self, columns: Columns, model: Model, rows: int) -> Columns:
+        codes = sampled_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
+        return _taken(columns, codes)
+
+
+def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
+    """Labels in place of codes."""
+    return [
+        (name, type_name, labels.take(pa.array(of)))
+        for (name, type_name, labels), of in zip(columns, codes, strict=True)
+    ]
+
+
+def _weights(columns: Columns, model: Model) -> Columns:
+    """One row per cell of the whole table."""
+    joined, place = model.distribution.join(range(len(columns)))
+    table = joined.components[place].table
+    cells = _taken(columns, np.unravel_index(np.arange(table.size), table.shape))
+    probability = _free_name("probability", [name for name, _, _ in columns])
+    return [*cells, (probability, "DOUBLE", pa.array(table.reshape(-1)))]
+
+
+def _free_name(wanted: str, taken: Sequence[str]) -> str:
+    return wanted if wanted not in [name.lower() for name in taken] else _free_name(f"dp_{wanted}", taken)
+
+
+def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> tuple[Columns, Model]:
+    """The released marginals of the first aggregate as a distribution over the cube's columns."""
+    if GROUPING_ID not in rows.column_names:
+        raise Refusal(f"{name!r} is no cube", accepted="a release of counts by grouping sets")
+    keys = rows.column_names[: rows.column_names.index(GROUPING_ID)]
+    rolled_up = rows[GROUPING_ID].to_numpy()
+    numbers, answers = rows[GROUPING_SET].to_numpy(), rows[answer_column(0)].to_numpy().astype(np.float64)
+    labels, codes = [], []
+    for place, key in enumerate(keys):
+        shown = rows[key].filter(pa.array(rolled_up >> place & 1 == 0))
+        distinct = pc.unique(shown)
+        labels.append(distinct)
+        codes.append(pc.index_in(rows[key], value_set=distinct, skip_nulls=False).fill_null(0).to_numpy())
+    if not keys or any(len(distinct) == 0 for distinct in labels):
+        raise Refusal(f"{name!r} has no columns to draw", accepted="a cube whose columns are all in some grouping set")
+    sizes = tuple(len(distinct) for distinct in labels)
+    observations = []
+    for number in np.unique(numbers):
+        chosen = numbers == number
+        members = tuple(place for place in range(len(keys)) if not int(rolled_up[chosen][0]) >> place & 1)
+        shape = tuple(sizes[member] for member in members)
+        if int(chosen.sum()) != int(np.prod(shape, dtype=np.int64)):
+            raise Refusal(f"{name!r} is no cube over all its values", accepted="counts by plain columns")
+        table = np.zeros(shape)
+        places = tuple(codes[member][chosen] for member in members)
+        table.reshape(-1)[np.ravel_multi_index(places, shape) if members else [0]] = answers[chosen]
+        observations.append(Observation(members, table, max(release.laws[0][int(number)].variance, 1e-9)))
+    if largest_table(sizes, [one.attributes for one in observations]) > LARGEST_TABLE:
+        raise Refusal(f"{name!r} connects more cells than one table holds", accepted=f"at most {LARGEST_TABLE} cells")
+    columns = [(key, _type_of(rows, key), distinct) for key, distinct in zip(keys, labels, strict=True)]
+    return columns, Model(*fit_tables(sizes, observations))
+
+
+def _type_of(rows: pa.Table, key: str) -> str:
+    """The DuckDB type of a released column."""
+    with sandbox() as connection:
+        connection.register("released_rows", rows.select([key]).slice(0, 0))
+        described = connection.execute(f"DESCRIBE SELECT {quote_identifier(key)} FROM released_rows").fetchone()
+    if described is None:
+        raise InternalError("a column without a type")
+    return str(described[1])

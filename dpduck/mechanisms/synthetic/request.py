@@ -1,0 +1,121 @@
+"""From CREATE PRIVATE TABLE to a frozen request: the columns and conditions are those of a count by grouping sets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from math import comb
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.facts import PublicFacts
+from dpduck.frontend.select.analyse import analyse
+from dpduck.frontend.select.request import Key, Request
+from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.statements.synthetic import CreateSynthetic, SyntheticOptions, WorkloadClause, split_options
+from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.positions import refusal
+from dpduck.values.errors import InternalError, Refusal
+
+MOST_FAMILIES = 20_000
+_CLAUSES = {"expressions", "from_", "joins", "where", "with_"}
+
+
+@dataclass(frozen=True)
+class SyntheticRequest:
+    """A synthetic table. base: keys are its columns, grouping sets the marginals that its workload is about.
+
+    kind: of the workload. predicates: for its conditions, keys over the same sources with labels true, false, NULL.
+    expect_rows: the policy's public guess.
+    """
+
+    base: Request
+    kind: str
+    predicates: tuple[Key, ...]
+    options: SyntheticOptions
+    expect_rows: int | None
+
+    def digest(self) -> str:
+        """A name for the distribution that is released; rows are drawn from it free of charge, any number of them."""
+        drawn = replace(self.options, rows=None, weights=False)
+        fields = [self.base.digest(), self.kind, [asdict(key) for key in self.predicates], asdict(drawn), "synthetic"]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def analyse_synthetic(statement: CreateSynthetic, facts: PublicFacts) -> SyntheticRequest:
+    """The request; every refusal comes from here or from planning, before anything is charged."""
+    options, shared = split_options(statement.options)
+    select = statement.query
+    if not isinstance(select, exp.Select):
+        raise refusal(select, "a private table takes one SELECT", "SELECT columns FROM t WHERE .. WORKLOAD ..")
+    for part, value in select.args.items():
+        if value and part not in _CLAUSES:
+            first = value[0] if isinstance(value, list) else value
+            place = first if isinstance(first, exp.Expr) else select
+            raise refusal(
+                place, f"{part.strip('_').upper()} has no place in a private table", "SELECT .. FROM .. WHERE"
+            )
+    columns = [_column(item) for item in select.expressions]
+    counted = select.copy()
+    counted.set("group", _group(statement.workload, columns))
+    counted.append("expressions", exp.alias_(exp.Count(this=exp.Star()), "dpduck_rows"))
+    request = analyse(Ask(counted, "", 0, statement.name, statement.replace, shared), facts).request
+    policy = facts.policy(request.table)
+    if policy is None:
+        raise InternalError("a request without a policy")
+    base, predicates = _split(request, statement.workload, columns)
+    return SyntheticRequest(base, statement.workload.kind, predicates, options, policy.expect_rows)
+
+
+def _column(item: exp.Expr) -> exp.Column:
+    if not isinstance(item, exp.Column) or isinstance(item.this, exp.Star):
+        raise refusal(item, "a private table has columns of the private rows", "columns with a DOMAIN, by their names")
+    return item
+
+
+def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
+    """GROUP BY whose keys are the columns in order, and whose sets are those of the workload."""
+    place = workload.position
+    order = exp.Literal.number(workload.order)
+    names = [column.copy() for column in columns]
+    if workload.kind == "sets":
+        return exp.Group(expressions=[node.copy() for node in workload.nodes])
+    if workload.kind == "predicates":
+        sets = [exp.Tuple(expressions=[node]) for node in [*names, *(exp.Paren(this=n.copy()) for n in workload.nodes)]]
+        return exp.Group(expressions=[exp.GroupingSets(expressions=sets)])
+    most = max(comb(len(columns), k) for k in range(1, workload.order + 1)) if columns else 0
+    if workload.order > len(columns):
+        raise Refusal(f"there are {len(columns)} columns", accepted="at most so many at a time", position=place)
+    if most > MOST_FAMILIES:
+        raise Refusal(f"the workload has {most} sets of columns", accepted=f"at most {MOST_FAMILIES}", position=place)
+    return exp.Group(expressions=[exp.Anonymous(this="marginals", expressions=[order, *names])])
+
+
+def _split(request: Request, workload: WorkloadClause, columns: list[exp.Column]) -> tuple[Request, tuple[Key, ...]]:
+    """The request over its columns alone, in the order of the SELECT, and the keys of conditions."""
+    known = {fold(key.name): place for place, key in enumerate(request.keys)}
+    order = [known.get(fold(column.name), -1) for column in columns]
+    keys = tuple(request.keys[place] for place in order if place >= 0)
+    plain = all(len(key.sources) == 1 and not key.shape and not key.row_sql for key in keys)
+    if not plain or len(set(order)) < len(columns) or -1 in order:
+        raise Refusal("a column is in no grouping set, or twice", accepted="each column once, and in some grouping set")
+    predicates = tuple(key for place, key in enumerate(request.keys) if place not in order)
+    if predicates and workload.kind != "predicates":
+        raise Refusal("a grouping set has something else than columns of the table", accepted="columns of the SELECT")
+    sets = tuple(
+        tuple(sorted(order.index(place) for place in found))
+        for found in request.grouping_sets
+        if found and not predicates
+    )
+    if workload.kind == "parities":
+        sets = tuple(chosen for k in range(1, workload.order + 1) for chosen in combinations(range(len(keys)), k))
+    if workload.kind == "predicates":
+        places = {key.sources[0]: place for place, key in enumerate(keys)}
+        if any(source not in places for key in predicates for source in key.sources):
+            raise Refusal("a condition uses a column that is not in the SELECT", accepted="columns of the SELECT")
+        sets = tuple(dict.fromkeys(tuple(sorted(places[source] for source in key.sources)) for key in predicates))
+    if not sets:
+        raise Refusal("the workload is empty", accepted="at least one marginal or condition")
+    return replace(request, keys=keys, grouping_sets=sets), predicates

@@ -1,0 +1,1 @@
+"""Statements of the owner: policies, domains, public declarations."""

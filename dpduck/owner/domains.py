@@ -1,0 +1,262 @@
+"""Domains and clamps of a policy, checked against the column's type and made into frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+
+import duckdb
+
+from dpduck.database.catalog import Catalog
+from dpduck.database.sandbox import cast_texts, sandbox
+from dpduck.frontend.rows.facts import Clamp
+from dpduck.frontend.select.value_ranges import Grid, decimal_step, divisor
+from dpduck.frontend.statements.kinds import ClampClause, DomainClause
+from dpduck.frontend.text.names import quote_text
+from dpduck.frontend.text.tokens import exact_number
+from dpduck.values.domain import Domain, RangeDomain, ValueDomain
+from dpduck.values.errors import Refusal
+
+MAX_DOMAIN = 10_000_000
+INTEGERS = frozenset(
+    ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
+)
+FLOATS = frozenset(("FLOAT", "DOUBLE"))
+TEMPORAL = frozenset(("DATE", "TIMESTAMP"))
+_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+
+
+def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Domain:
+    """The domain that a clause declares for a column of this type."""
+    try:
+        if clause.kind == "range":
+            return _range_domain(clause, type_name)
+        return _value_domain(clause, type_name, catalog)
+    except Refusal as error:
+        raise error.at(clause.position) from None
+
+
+def is_numeric(type_name: str) -> bool:
+    """Whether a column of this type can be binned by numbers or clamped."""
+    return type_name in INTEGERS or type_name in FLOATS or type_name.startswith("DECIMAL")
+
+
+def _value_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> ValueDomain:
+    _require_listable(type_name)
+    values = tuple(
+        "0.0" if value == "-0.0" and type_name in FLOATS else value for value in _values(clause, type_name, catalog)
+    )
+    if len(set(values)) != len(values):
+        raise Refusal("a value of the domain is listed twice", accepted="each value once")
+    if not 1 <= len(values) <= MAX_DOMAIN:
+        raise Refusal(f"the domain has {len(values)} values", accepted=f"from 1 to {MAX_DOMAIN}")
+    if clause.other is not None and type_name != "VARCHAR":
+        raise Refusal(
+            f"WITH OTHER needs a label of the column's type, and {clause.column} is of type {type_name}",
+            accepted="WITH OTHER on VARCHAR columns",
+        )
+    if clause.other in values:
+        raise Refusal("the label of OTHER is one of the values", accepted="WITH OTHER 'another label'")
+    return ValueDomain(type_name, values, clause.with_null, clause.other)
+
+
+def _require_listable(type_name: str) -> None:
+    if not (
+        is_numeric(type_name) or type_name in TEMPORAL or type_name in ("VARCHAR", "BOOLEAN", "UUID", "TIME")
+    ) and not type_name.startswith("ENUM"):
+        raise Refusal(
+            f"a column of type {type_name} cannot have a domain",
+            accepted="numbers, VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP, UUID and ENUM columns",
+        )
+
+
+def _values(clause: DomainClause, type_name: str, catalog: Catalog) -> tuple[str, ...]:
+    if clause.kind == "boolean":
+        if type_name != "BOOLEAN":
+            raise Refusal(f"the column {clause.column} is of type {type_name}", accepted="BOOLEAN on a BOOLEAN column")
+        return ("false", "true")
+    if clause.kind == "enum":
+        return _enum_values(clause, type_name)
+    if clause.source is not None:
+        return _public_values(clause, type_name, catalog)
+    return cast_texts(clause.values, type_name)
+
+
+def _enum_values(clause: DomainClause, type_name: str) -> tuple[str, ...]:
+    if not type_name.startswith("ENUM"):
+        raise Refusal(f"the column {clause.column} is of type {type_name}", accepted="ENUM on a column of an ENUM type")
+    with sandbox() as connection:
+        rows = connection.execute(f"SELECT unnest(enum_range(CAST(NULL AS {type_name})))").fetchall()
+    return tuple(row[0] for row in rows)
+
+
+def _public_values(clause: DomainClause, type_name: str, catalog: Catalog) -> tuple[str, ...]:
+    if clause.source is None:
+        return ()
+    written, column = clause.source
+    table = catalog.resolve(written)
+    if table is None:
+        raise Refusal(f"there is no table {str(written)!r}", accepted="a table after DECLARE PUBLIC TABLE")
+    if not catalog.is_public(table):
+        raise Refusal(
+            f"{str(written)!r} is not declared public: a domain is never read from protected data",
+            accepted="a table after DECLARE PUBLIC TABLE, or IN (..)",
+        )
+    if not any(known.name.lower() == column.lower() for known in catalog.columns(table)):
+        raise Refusal(f"{str(written)!r} has no column {column!r}", accepted="table.column of a public table")
+    values = tuple(value for value in catalog.public_values(table, column) if value is not None)
+    return tuple(dict.fromkeys(cast_texts(values, type_name)))
+
+
+def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
+    if type_name in TEMPORAL:
+        edges, upper, count = _temporal_edges(clause, type_name)
+        return RangeDomain(type_name, edges, upper, "", clause.unit, count, clause.with_null, clause.with_edges)
+    if not is_numeric(type_name):
+        raise Refusal(
+            f"RANGE needs an ordered column, and {clause.column} is of type {type_name}",
+            accepted="numbers, DATE and TIMESTAMP columns",
+        )
+    if clause.unit:
+        raise Refusal("an INTERVAL step on a column of numbers", accepted="STEP and a number")
+    low, high, step = (_number(text) for text in (clause.low, clause.high, clause.step))
+    if step <= 0:
+        raise Refusal(f"STEP {clause.step} is not above 0", accepted="a step above 0")
+    if high <= low or (high - low) % step != 0:
+        ends = f": {clause.low} TO {_decimal_text(low + ((high - low) // step + 1) * step)}" if high > low else ""
+        raise Refusal(
+            "RANGE low TO high is not a whole number of steps", accepted=f"high = low + k * step, k at least 1{ends}"
+        )
+    if type_name in INTEGERS and (low.denominator != 1 or step.denominator != 1):
+        raise Refusal(f"the column {clause.column} holds whole numbers", accepted="whole numbers in RANGE and STEP")
+    bins = (high - low) / step
+    if bins > MAX_DOMAIN:
+        raise Refusal(f"the range has more than {MAX_DOMAIN} bins", accepted="a larger STEP")
+    texts = [_decimal_text(low + number * step) for number in range(int(bins) + 1)]
+    edges = cast_texts(texts, type_name)
+    if len(set(edges)) != len(edges):
+        raise Refusal(f"two edges are one value of {type_name}", accepted="a step that the column's type can hold")
+    return RangeDomain(type_name, edges[:-1], edges[-1], clause.step, "", 1, clause.with_null, clause.with_edges)
+
+
+def _number(text: str) -> Fraction:
+    try:
+        return exact_number(text)
+    except ValueError:
+        raise Refusal("a bound of RANGE is not a number", accepted="numbers") from None
+
+
+def _decimal_text(value: Fraction) -> str:
+    """An exact decimal; steps and bounds are decimals, so their sums are."""
+    digits = 0
+    while (value * 10**digits).denominator != 1:
+        digits += 1
+    scaled = int(value * 10**digits)
+    sign, body = ("-" if scaled < 0 else ""), str(abs(scaled)).rjust(digits + 1, "0")
+    return sign + (f"{body[:-digits]}.{body[-digits:]}" if digits else body)
+
+
+@contextmanager
+def _in_range() -> Iterator[None]:
+    """Dates and steps that DuckDB cannot count through are refused."""
+    try:
+        yield
+    except (duckdb.Error, OverflowError):
+        raise Refusal(
+            "these bounds and this step cannot be counted through",
+            accepted=f"bounds in the range of TIMESTAMP, at most {MAX_DOMAIN} steps",
+        ) from None
+
+
+def _temporal_edges(clause: DomainClause, type_name: str) -> tuple[tuple[str, ...], str, int]:
+    if clause.unit not in _UNITS:
+        raise Refusal(
+            "RANGE over dates steps by an interval", accepted="STEP INTERVAL 1 DAY, WEEK, MONTH, YEAR, HOUR .."
+        )
+    count = _number(clause.step)
+    if count.denominator != 1 or count < 1:
+        raise Refusal("the interval is not a whole number", accepted=f"STEP INTERVAL 1 {clause.unit.upper()}")
+    low, high = cast_texts((clause.low, clause.high), type_name)
+    step = f"INTERVAL {int(count)} {clause.unit.upper()}"
+    bounds = f"TIMESTAMP {quote_text(low)}, TIMESTAMP {quote_text(high)}"
+    with sandbox() as connection, _in_range():
+        rows = connection.execute(
+            f"SELECT CAST(CAST(edge AS {type_name}) AS VARCHAR), CAST(edge AS VARCHAR) FROM (SELECT unnest("
+            f"generate_series({bounds}, {step})) AS edge LIMIT {MAX_DOMAIN + 2})"
+        ).fetchall()
+        beyond = _next_edge(connection, rows[-1][1], step, type_name) if rows else ""
+    edges = [row[0] for row in rows]
+    if len(edges) < 2 or edges[-1] != high or len(edges) > MAX_DOMAIN or len(set(edges)) != len(edges):
+        raise Refusal(
+            "RANGE low TO high is not a whole number of steps",
+            accepted=f"high = low + k * step, k at least 1{f': {low} TO {beyond}' if beyond > high else ''}",
+        )
+    return tuple(edges[:-1]), edges[-1], int(count)
+
+
+def _next_edge(connection: duckdb.DuckDBPyConnection, edge: str, step: str, type_name: str) -> str:
+    """The end that a range of dates would have with one step more."""
+    query = f"SELECT CAST(CAST(TIMESTAMP {quote_text(edge)} + {step} AS {type_name}) AS VARCHAR)"
+    row = connection.execute(query).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
+    """The clamp of a numeric column; its step divides the range, so that sums are integers."""
+    low, high = (exact_number(text) for text in (clause.low, clause.high))
+    if not is_numeric(type_name):
+        raise Refusal(
+            f"CLAMP needs a column of numbers, and {clause.column} is of type {type_name}",
+            accepted="a numeric column",
+            position=clause.position,
+        )
+    if high <= low:
+        raise Refusal(
+            f"CLAMP {clause.column}: the bounds are in the wrong order",
+            accepted=f"BETWEEN {clause.high} AND {clause.low}" if high < low else "a low bound below the high one",
+            position=clause.position,
+        )
+    step = exact_number(clause.step) if clause.step else _usual_step(low, high, type_name)
+    if step <= 0:
+        raise Refusal(f"STEP {clause.step} is not above 0", accepted="a step above 0", position=clause.position)
+    if (high - low) % step != 0:
+        raise Refusal(
+            "CLAMP low AND high is not a whole number of steps",
+            accepted=f"high = low + k * step, k at least 1: BETWEEN {clause.low} AND "
+            f"{_decimal_text(low + ((high - low) // step + 1) * step)}",
+            position=clause.position,
+        )
+    return Clamp(clause.column, clause.low, clause.high, clause.step or _decimal_text(step))
+
+
+def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
+    """The step of a clamp that names none: the type's own, of floats a decimal one that is fine for these bounds.
+
+    Policies that are in a store keep the step that they were stored with.
+    """
+    if type_name in INTEGERS:
+        return Fraction(1)
+    scale = type_name.rstrip(")").rpartition(",")[2] if type_name.startswith("DECIMAL") else ""
+    step = Fraction(1, 10 ** int(scale)) if scale else decimal_step(high - low)
+    return divisor(divisor(step, low), high)
+
+
+def rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
+    """What the owner is told where values are rounded to a step that nobody wrote; '' where none is lost."""
+    grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).settled()
+    written = exact_number(clause.step) if clause.step else None
+    exact = type_name not in FLOATS and grid.step == exact_number(clamp.step)
+    if grid.step == written or (written is None and exact):
+        return ""
+    shown = _decimal_text(grid.step) if _is_decimal(grid.step) else str(grid.step)
+    return f"values of {clamp.column} are rounded to multiples of {shown}"
+
+
+def _is_decimal(value: Fraction) -> bool:
+    """Whether a decimal writes it exactly."""
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1

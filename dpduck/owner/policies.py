@@ -1,0 +1,296 @@
+"""Owner statements: policies made, altered and dropped, tables declared public, with the ledger kept in step."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+from dpduck.database.catalog import Catalog
+from dpduck.database.cursors import Asker, OpenCursor
+from dpduck.database.policies import PolicyStore
+from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.frontend.rows.relation import comparable, require_key, require_plain_unit
+from dpduck.frontend.statements.kinds import (
+    AlterPolicy,
+    BudgetClause,
+    CreatePolicy,
+    DeclarePublicTable,
+    DropPolicy,
+    OwnerStatement,
+    PolicyClauses,
+    UnitClause,
+)
+from dpduck.frontend.text.friendly import nearest
+from dpduck.frontend.text.names import TableName, fold
+from dpduck.owner.domains import build_clamp, build_domain, rounding_note
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.values.accounting import rho_of
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Budget, PrivacyUnit, Reference
+
+
+@dataclass(frozen=True)
+class OwnerDesk:
+    """What an owner statement works on."""
+
+    catalog: Catalog
+    policies: PolicyStore
+    ledger: Ledger
+    principal: str
+    statement_text: str
+
+    def apply(self, statement: OwnerStatement) -> str:
+        """Carries the statement out and says in a word what was done."""
+        try:
+            return self._apply(statement)
+        except Refusal as error:
+            raise error.at(statement.position) from None
+
+    def _apply(self, statement: OwnerStatement) -> str:
+        if isinstance(statement, DeclarePublicTable):
+            return self._declare_public(statement)
+        if isinstance(statement, CreatePolicy):
+            return self._create(statement)
+        if isinstance(statement, AlterPolicy):
+            return self._alter(statement)
+        return self._drop(statement)
+
+    def _declare_public(self, statement: DeclarePublicTable) -> str:
+        table = self._table(statement.table)
+        if statement.withdraw:
+            self.policies.withdraw_public(table)
+            return f"{table} is no longer public"
+        if self.policies.last_revision(table)[0] > 0:
+            raise Refusal(f"{table} has or had a privacy policy", accepted="a table that never held protected rows")
+        self.policies.declare_public(table)
+        return f"{table} is public"
+
+    def _create(self, statement: CreatePolicy) -> str:
+        table = self._table(statement.table)
+        existing = self.policies.policy(table)
+        if existing is not None and not statement.replace:
+            raise Refusal(f"{table} has a privacy policy", accepted="CREATE OR REPLACE, or ALTER PRIVACY POLICY")
+        if self.policies.is_public(table):
+            raise Refusal(f"{table} is declared public", accepted="UNDECLARE PUBLIC TABLE first")
+        if self.catalog.has_generated_columns(table):
+            raise Refusal(
+                f"{table} has generated columns, which could raise on private rows",
+                accepted="a table of stored columns",
+            )
+        if statement.clauses.unit is None:
+            raise Refusal("PRIVACY UNIT is missing", accepted="PRIVACY UNIT column MAX ROWS m, or PRIVACY UNIT ROW")
+        columns = self.catalog.columns(table)
+        unit = self._unit(table, statement.clauses.unit, columns)
+        epoch = self.policies.last_revision(table)[1]
+        bare = Policy(table, unit, self._budget(statement.clauses.budget, unit), (), (), None, None, 0, epoch)
+        done = self._put(self._changed(bare, statement.clauses, columns)) + _notes(statement.clauses, columns)
+        return f"{done}; dp_check('{table.table}') tells what its answers leave out"
+
+    def _alter(self, statement: AlterPolicy) -> str:
+        table = self._table(statement.table)
+        policy = self._required_policy(table)
+        if statement.new_epoch:
+            return self._put(replace(policy, epoch=policy.epoch + 1))
+        columns = self.catalog.columns(table)
+        if statement.drop_domain is not None:
+            if policy.domain(statement.drop_domain) is None:
+                raise Refusal(f"{statement.drop_domain!r} has no domain", accepted="a column that has one")
+            kept = tuple(item for item in policy.domains if item[0].lower() != statement.drop_domain.lower())
+            return self._put(replace(policy, domains=kept))
+        if statement.drop_clamp is not None:
+            if not any(fold(clamp.column) == fold(statement.drop_clamp) for clamp in policy.clamps):
+                raise Refusal(f"{statement.drop_clamp!r} has no clamp", accepted="a column that has one")
+            clamps = tuple(clamp for clamp in policy.clamps if clamp.column.lower() != statement.drop_clamp.lower())
+            return self._put(replace(policy, clamps=clamps))
+        if statement.changes.unit is not None:
+            policy = replace(policy, unit=self._unit(table, statement.changes.unit, columns))
+        if statement.changes.budget is not None:
+            policy = replace(policy, budget=self._budget(statement.changes.budget, policy.unit))
+        return self._put(self._changed(policy, statement.changes, columns)) + _notes(statement.changes, columns)
+
+    def _drop(self, statement: DropPolicy) -> str:
+        table = self.catalog.resolve(statement.table)
+        if table is None or self.policies.policy(table) is None:
+            if statement.if_exists:
+                return "there was no policy"
+            raise Refusal(f"{statement.table} has no privacy policy", accepted="a table that has one, or IF EXISTS")
+        self.policies.drop(table)
+        return f"the policy of {table} is dropped; what was spent stays spent"
+
+    def _table(self, written: TableName) -> TableName:
+        table = self.catalog.resolve(written)
+        if table is None:
+            raise Refusal(f"there is no table {str(written)!r}", accepted="an existing table")
+        if self.catalog.is_view(table):
+            raise Refusal(f"{str(written)!r} is a view", accepted="the table that it reads")
+        self.catalog.require_stored(table)
+        return table
+
+    def _required_policy(self, table: TableName) -> Policy:
+        policy = self.policies.policy(table)
+        if policy is None:
+            raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
+        return policy
+
+    def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
+        if clause.column is None:
+            return PrivacyUnit(self.policies.unit_key(f"{table}.ROW"), None, 1)
+        column = _column(clause.column, columns, clause)
+        require_plain_unit(table, column.name, self.catalog)
+        if clause.references is None:
+            return PrivacyUnit(self.policies.unit_key(f"{table}.{column.name}"), column.name, clause.max_rows)
+        written, referenced = clause.references
+        target = self._table(written)
+        key_column = _column(referenced, self.catalog.columns(target), clause)
+        parent = self.policies.policy(target)
+        if parent is None or target == table:
+            key = self.policies.unit_key(f"{target}.{key_column.name}")
+            return PrivacyUnit(key, column.name, clause.max_rows)
+        return self._unit_through(parent, column, key_column, clause.max_rows)
+
+    def _unit_through(self, parent: Policy, column: Column, key_column: Column, max_rows: int) -> PrivacyUnit:
+        """The unit of a table that refers to one with a policy: to its unit, or to a key whose row belongs to one."""
+        if parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name):
+            return PrivacyUnit(parent.unit.key, column.name, max_rows)
+        if parent.unit.column is None:
+            raise Refusal(
+                f"the policy of {parent.table} protects single rows", accepted="PRIVACY UNIT column in that policy"
+            )
+        require_key(parent.table, key_column.name, self.catalog)
+        if not comparable(column.type_name, key_column.type_name):
+            raise Refusal(
+                f"{column.name} is {column.type_name}, {parent.table}.{key_column.name} is {key_column.type_name}",
+                accepted="a reference of the same type",
+            )
+        return PrivacyUnit(parent.unit.key, "", max_rows, Reference(column.name, parent.table.parts, key_column.name))
+
+    def _budget(self, clause: BudgetClause | None, unit: PrivacyUnit) -> Budget:
+        if clause is None:
+            shared = self.ledger.budget(unit.key)
+            if shared is None:
+                raise Refusal("BUDGET is missing", accepted="BUDGET (epsilon = ..), or with delta, or (rho = ..)")
+            return shared
+        rho = clause.rho
+        if clause.epsilon is not None and clause.delta > 0:
+            rho = rho_of(clause.epsilon, clause.delta - clause.delta_keys)
+        return Budget(clause.epsilon, clause.delta, clause.delta_keys, rho)
+
+    def _changed(self, policy: Policy, clauses: PolicyClauses, columns: tuple[Column, ...]) -> Policy:
+        domains = {column.lower(): (column, domain) for column, domain in policy.domains}
+        for clause in clauses.domains:
+            column = _column(clause.column, columns, clause)
+            domains[column.name.lower()] = (column.name, build_domain(clause, column.type_name, self.catalog))
+        clamps = {clamp.column.lower(): clamp for clamp in policy.clamps}
+        for clamp in clauses.clamps:
+            column = _column(clamp.column, columns, clamp)
+            clamps[column.name.lower()] = build_clamp(replace(clamp, column=column.name), column.type_name)
+        largest = clauses.max_epsilon or policy.max_epsilon
+        smallest = clauses.min_epsilon or policy.min_epsilon
+        if largest is not None and smallest is not None and smallest > largest:
+            raise Refusal("MIN EPSILON is above MAX EPSILON", accepted="one statement's smallest price first")
+        return replace(
+            policy,
+            domains=tuple(domains.values()),
+            clamps=tuple(clamps.values()),
+            expect_rows=clauses.expect_rows or policy.expect_rows,
+            max_epsilon=largest,
+            min_epsilon=smallest,
+        )
+
+    def _put(self, policy: Policy) -> str:
+        """Puts a policy in force; one that changes nothing is no new revision, so that answers stay free."""
+        known = self.policies.policy(policy.table)
+        if known is not None and known == replace(policy, revision=known.revision):
+            return f"the policy of {known.table} is in force (revision {known.revision}, epoch {known.epoch})"
+        self._check_unit_change(policy)
+        self._check_references(policy)
+        self.ledger.declare_budget(
+            policy.unit.key, str(policy.table), policy.budget, self.principal, self.statement_text
+        )
+        stored = self.policies.put(policy)
+        return f"the policy of {stored.table} is in force (revision {stored.revision}, epoch {stored.epoch})"
+
+    def _check_unit_change(self, policy: Policy) -> None:
+        previous = self.policies.last_policy(policy.table)
+        if previous is None or previous.unit.key == policy.unit.key:
+            return
+        spent = self.ledger.spent(previous.unit.key)
+        if spent.rho > 0 or spent.delta > 0:
+            raise Refusal(
+                f"the privacy unit of {policy.table} cannot change once something is spent",
+                accepted="the unit that it had",
+            )
+
+    def _check_references(self, policy: Policy) -> None:
+        """A table that others refer to for its key as the unit cannot have another unit itself: two budgets."""
+        for other in self.policies.policies():
+            table, _, _ = other.unit.key.rpartition(".")
+            refers = fold(table) == fold(str(policy.table)) and other.table != policy.table
+            reference = other.unit.reference
+            leads_here = reference is not None and reference.parent == policy.table.parts
+            if (refers or leads_here) and other.unit.key != policy.unit.key:
+                raise Refusal(
+                    f"the policy of {other.table} refers to {policy.table} for another privacy unit",
+                    accepted=f"that unit; or DROP PRIVACY POLICY ON {other.table}, and declare it after this one",
+                )
+
+
+def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
+    """What is said beside the outcome: every clamp that rounds values to a step that was not asked for."""
+    noted = []
+    for clause in clauses.clamps:
+        column = _column(clause.column, columns, clause)
+        clamp = build_clamp(replace(clause, column=column.name), column.type_name)
+        noted.append(rounding_note(clause, clamp, column.type_name))
+    return "".join(f"; {note}" for note in noted if note)
+
+
+def _column(name: str, columns: tuple[Column, ...], clause: object) -> Column:
+    found = next((column for column in columns if column.name.lower() == name.lower()), None)
+    if found is None:
+        raise Refusal(
+            f"there is no column {name!r}",
+            accepted=nearest(name, [column.name for column in columns]),
+            position=getattr(clause, "position", None),
+        )
+    return found
+
+
+# Owner statements, one at a time, and each carried out once however often DuckDB binds it.
+
+
+class OwnerChanges:
+    """Remembers the last change, since a relation or a prepared statement binds the same text again.
+
+    Most statements change nothing the second time. Those that would are recognised: the same text by the same person
+    with nothing written in the ledger since. A new epoch under which nothing was released is as good as another.
+    """
+
+    def __init__(self, open_cursor: OpenCursor, policies: PolicyStore, ledger: Ledger) -> None:
+        self._open_cursor = open_cursor
+        self._policies = policies
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        self._last: tuple[tuple[str, str, int], str] | None = None
+
+    def carry_out(self, statement: OwnerStatement, text: str, asker: Asker) -> str:
+        """Does what the statement says, and says what was done."""
+        with self._lock:
+            last, self._last = self._last, None
+            if last is not None and last[0] == (text, asker.name, self._ledger.last_entry()):
+                if _happens_once(statement):
+                    self._last = last
+                    return last[1]
+                if isinstance(statement, CreatePolicy):
+                    statement = replace(statement, replace=True)
+            with self._open_cursor() as cursor:
+                catalog = Catalog(cursor, self._policies)
+                done = OwnerDesk(catalog, self._policies, self._ledger, asker.name, text).apply(statement)
+            self._last = ((text, asker.name, self._ledger.last_entry()), done)
+            return done
+
+
+def _happens_once(statement: OwnerStatement) -> bool:
+    if isinstance(statement, AlterPolicy):
+        return statement.new_epoch or statement.drop_domain is not None or statement.drop_clamp is not None
+    return isinstance(statement, DropPolicy)

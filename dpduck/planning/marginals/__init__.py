@@ -1,0 +1,1 @@
+"""Strategies over marginals, and their planners."""

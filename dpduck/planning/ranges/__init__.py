@@ -1,0 +1,1 @@
+"""Strategies over ranges, and their planners."""

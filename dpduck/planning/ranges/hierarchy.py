@@ -1,0 +1,160 @@
+"""Trees over an ordered attribute, of any branching: one group of disjoint interval counts per level.
+
+Hay, Rastogi, Miklau, Suciu, Boosting the accuracy of differentially private histograms through consistency (2010),
+generalised to levels of unequal noise, levels that are not measured, and sizes that are no power of the branching.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from dpduck.algebra.ranges import RangeWorkload
+from dpduck.values.arrays import FloatArray, IndexArray
+
+LARGEST_DENSE = 2048
+"""Up to this many values an n x n matrix may be built."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """Nested partitions of n values into intervals, from one interval to single values.
+
+    boundaries: per level, increasing, from 0 to n; level 0 is [0, n], the last is 0..n.
+    """
+
+    size: int
+    boundaries: tuple[IndexArray, ...]
+
+    @property
+    def levels(self) -> int:
+        return len(self.boundaries)
+
+    @cached_property
+    def first_child(self) -> tuple[IndexArray, ...]:
+        """Per level but the last: for each node, and once past the end, the index of its first child."""
+        pairs = zip(self.boundaries, self.boundaries[1:], strict=False)
+        return tuple(np.searchsorted(below, above) for above, below in pairs)
+
+    @cached_property
+    def node_of(self) -> tuple[IndexArray, ...]:
+        """Per level: the node that holds each position 0..n; n lies past the last node."""
+        return tuple(np.repeat(np.arange(len(b)), np.diff(b, append=self.size + 1)) for b in self.boundaries)
+
+    def level_entries(self, level: int) -> sparse.csr_array:
+        """The integer 0/1 matrix of one level, shape (nodes, n)."""
+        bounds = self.boundaries[level]
+        ones = np.ones(self.size, dtype=np.int64)
+        return sparse.csr_array((ones, np.arange(self.size), bounds), shape=(len(bounds) - 1, self.size))
+
+
+def balanced_hierarchy(size: int, branching: int) -> Hierarchy:
+    """Level l cuts the n values into branching^l intervals whose lengths differ by at most 1.
+
+    >>> [b.tolist() for b in balanced_hierarchy(5, 2).boundaries]
+    [[0, 5], [0, 2, 5], [0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 5]]
+    """
+    boundaries = []
+    nodes = 1
+    while nodes < size:
+        boundaries.append(np.arange(nodes + 1) * size // nodes)
+        nodes *= branching
+    return Hierarchy(size, (*boundaries, np.arange(size + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class SubtreeVariances:
+    """Best variances from measurements inside each subtree (Hay et al., section 4.1).
+
+    from_children: s_v, the summed best variances of the children; 0 at the last level, which has none.
+    best: a_v, of the node's own count: 1/a_v = w_l + 1/s_v with w_l the precision of its level.
+    """
+
+    from_children: tuple[FloatArray, ...]
+    best: tuple[FloatArray, ...]
+
+
+def subtree_variances(tree: Hierarchy, precisions: FloatArray) -> SubtreeVariances:
+    """precisions: 1/variance per level, 0 where a level is not measured; the last must be measured."""
+    best = [np.full(tree.size, 1 / precisions[-1])]
+    below = [np.zeros(tree.size)]
+    for level in range(tree.levels - 2, -1, -1):
+        summed = np.add.reduceat(best[0], tree.first_child[level][:-1])
+        below.insert(0, summed)
+        best.insert(0, summed / (1 + precisions[level] * summed))
+    return SubtreeVariances(tuple(below), tuple(best))
+
+
+def hierarchy_variances(tree: Hierarchy, precisions: FloatArray, workload: RangeWorkload) -> FloatArray:
+    """Variance of every query after least squares, in O(n + queries) per level; shape (queries,).
+
+    Given its node's total, a node's children have covariance diag(a_c) - a a'/s_v. Let g_v spread a unit of node v over
+    its values in proportion to a_c/s_v at every step down; then Var(q) = sum_v (a_v - s_v) (g_v . q)^2. Nodes inside
+    the interval have g_v . q = 1, and only two nodes of a level are cut.
+    """
+    found = subtree_variances(tree, precisions)
+    variances = np.zeros(workload.queries)
+    before = np.zeros(tree.size + 1)  # g_v mass of the values before each position, in the node that holds it
+    for level in range(tree.levels - 1, -1, -1):
+        node = tree.node_of[level]
+        if level < tree.levels - 1:
+            child = tree.node_of[level + 1]
+            best = np.append(found.best[level + 1], 0.0)
+            earlier = np.concatenate([[0.0], np.cumsum(best)])
+            from_start = earlier[child] - earlier[tree.first_child[level]][node]
+            before = (from_start + best[child] * before) / np.append(found.from_children[level], 1.0)[node]
+        if precisions[level] > 0:  # else a_v = s_v
+            change = np.append(found.best[level] - found.from_children[level], 0.0)
+            variances += _cut_and_inside(node, before, change, workload)
+    return variances
+
+
+def _cut_and_inside(node: IndexArray, before: FloatArray, change: FloatArray, workload: RangeWorkload) -> FloatArray:
+    """Sum over one level's nodes of change_v (g_v . q)^2."""
+    starts, stops = workload.starts, workload.stops
+    first, last = node[starts], node[stops]
+    earlier = np.concatenate([[0.0], np.cumsum(change)])
+    one_node = change[first] * (before[stops] - before[starts]) ** 2
+    inside = earlier[last] - earlier[np.minimum(first + 1, len(change))]
+    ends = change[first] * (1 - before[starts]) ** 2 + change[last] * before[stops] ** 2
+    chosen: FloatArray = np.where(first == last, one_node, inside + ends)
+    return chosen
+
+
+def level_energies(tree: Hierarchy, workload: RangeWorkload) -> FloatArray:
+    """trace(V P_l) per level, with P_l the projector onto what level l adds to the levels above it.
+
+    P_l = Q_l - Q_{l-1} with Q_l the means over the nodes of level l.
+    """
+    dense = workload.queries > 2 * tree.size and tree.size <= LARGEST_DENSE
+    energies = _block_energies(tree, workload) if dense else _query_energies(tree, workload)
+    return np.maximum(np.diff(energies, prepend=0.0), 0.0)
+
+
+def _block_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
+    """trace(V Q_l) = sum over nodes of 1'V1/m, from two-dimensional prefix sums of V."""
+    sums = np.zeros((tree.size + 1, tree.size + 1))
+    sums[1:, 1:] = workload.gram.cumsum(axis=0).cumsum(axis=1)
+    energies = []
+    for bounds in tree.boundaries:
+        start, stop = bounds[:-1], bounds[1:]
+        blocks = sums[stop, stop] - 2 * sums[start, stop] + sums[start, start]
+        energies.append(float((blocks / (stop - start)).sum()))
+    return energies
+
+
+def _query_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
+    """trace(V Q_l) = sum_q a_q |Q_l q|^2: a node inside the interval adds its length m, a cut one overlap^2/m."""
+    energies = []
+    for bounds, node in zip(tree.boundaries, tree.node_of, strict=True):
+        starts, stops = workload.starts, workload.stops
+        first, last = node[starts], node[stops]
+        lengths = np.append(np.diff(bounds), 1)
+        left = np.minimum(bounds[np.minimum(first + 1, len(bounds) - 1)], stops) - starts
+        right = np.where(first == last, 0, stops - bounds[last])
+        squares = left**2 / lengths[first] + (stops - starts - left - right) + right**2 / lengths[last]
+        energies.append(float(workload.weights @ squares))
+    return energies

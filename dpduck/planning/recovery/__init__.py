@@ -1,0 +1,1 @@
+"""Noisy answers to estimates, their errors and intervals."""

@@ -1,0 +1,196 @@
+"""Standard errors and intervals of released cells, from public noise alone; errors fall on the wide side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, erfc, exp, expm1, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from dpduck.trusted.noise.law import NoiseKind
+
+
+@dataclass(frozen=True)
+class ErrorLaw:
+    """How the noise of the cells of one grouping set is distributed.
+
+    spread: of the one integer measurement that a cell is, None where a cell combines several. variance: of a cell.
+    step: the most that a cell changes when one integer of noise changes by one.
+    """
+
+    noise: NoiseKind
+    spread: Fraction | None
+    variance: float
+    step: float = 1.0
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of a cell."""
+        return sqrt(self.variance)
+
+
+@dataclass(frozen=True)
+class SumMargin:
+    """The margin of a sum of noises with standard error s: the smaller of farthest * s and usual * s plus a jump.
+
+    A sum of Laplace variables lies between one Laplace variable and a normal one of the same variance, but its values
+    lie apart: half a jump is added, and a whole one where the noise is hardly larger. That covers every sum that the
+    tests try, exactly; Chebyshev's inequality covers all, and is the smaller where noise is mostly 0.
+    """
+
+    farthest: float
+    usual: float
+
+    def of(self, stderr: float, step: float = 1.0) -> float:
+        """step: the most that the sum can change when one integer of noise changes by one."""
+        jump = step if stderr < JUMPY * step else step / 2
+        return min(self.farthest * stderr, self.usual * stderr + jump)
+
+
+JUMPY = 2.0
+"""Below this many steps of standard error, a whole jump is added."""
+
+
+def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
+    """For cells that combine several noises of one kind."""
+    outside = 1.0 - float(confidence)
+    usual = float(norm.isf(outside / 2))
+    if noise is NoiseKind.LAPLACE:
+        usual = max(usual, log(1 / outside) / sqrt(2))
+    return SumMargin(1 / sqrt(outside), usual)
+
+
+def margin(law: ErrorLaw, confidence: Fraction) -> float:
+    """Half the width of an interval that covers a cell's exact value with at least this probability."""
+    if law.spread is not None:
+        quantile = discrete_laplace_quantile if law.noise is NoiseKind.LAPLACE else discrete_gaussian_quantile
+        return law.step * float(quantile(law.spread, float(confidence)))
+    return sum_margin(law.noise, confidence).of(law.stderr, law.step)
+
+
+def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:
+    """The margin of an answer that was rounded to a whole number."""
+    return float(ceil(margin(law, confidence) + 0.5))
+
+
+# Moments and quantiles of the noise, for error bars: public facts about the law, computed from its parameter
+# alone.
+#
+# Numerical errors fall on the safe side: a tail is never reported too small, so an interval is never too
+# narrow.
+
+SAFETY = 1 + 2.0**-36  # above every relative error below: 745 u in exp, 4100 u in erfc, 5200 u in the sums, u = 2**-53
+SMALLEST = 1e-300  # added to a tail: above anything that underflows or is left out
+SUMMED_VARIANCE = 1 << 14  # below: tails by direct summation; above: by the continuous law, which is then hardly wider
+
+
+def discrete_laplace_variance(scale: Fraction) -> float:
+    """2 alpha / (1 - alpha)^2 with alpha = exp(-1/scale).
+
+    >>> round(discrete_laplace_variance(Fraction(1000)), 3)
+    1999999.833
+    """
+    rate = _rate(scale)
+    return 2 * exp(-rate) / expm1(-rate) ** 2
+
+
+def discrete_gaussian_variance(variance: Fraction) -> float:
+    """Variance of the discrete Gaussian with parameter sigma^2 = variance; a little below it.
+
+    By Poisson summation it is sigma^2 (1 - 8 pi^2 sigma^2 exp(-2 pi^2 sigma^2) ...): for sigma^2 >= 4 the difference
+    is below 1e-31 of it (Canonne, Kamath and Steinke 2020, section 3.3).
+    """
+    if variance >= 4:
+        return float(variance)
+    squares = np.arange(1.0, 100.0) ** 2
+    weights = np.exp(-squares / (2 * _positive(variance)))
+    return float(2 * (squares * weights).sum() / (1 + 2 * weights.sum()))
+
+
+def discrete_laplace_tail(scale: Fraction, bound: int) -> float:
+    """An upper bound on P(|noise| > bound) = 2 alpha^(bound + 1) / (1 + alpha), within a factor of 1 + 2^-35."""
+    return SAFETY * 2 * exp(-_rate(scale / (bound + 1))) / (1 + exp(-_rate(scale))) + SMALLEST
+
+
+def discrete_gaussian_tail(variance: Fraction, bound: int) -> float:
+    """An upper bound on P(|noise| > bound).
+
+    Large variances: g(x) = exp(-x^2/(2 sigma^2)) is convex beyond sigma, so g(k) is at most its integral over
+    k - 1/2 .. k + 1/2 (Hermite and Hadamard); it decreases everywhere, so g(k) is at most its integral over k - 1 .. k;
+    and the norm is at least sigma sqrt(2 pi) (Poisson summation has positive terms only).
+    """
+    if variance < SUMMED_VARIANCE:
+        tails = _summed_tails(variance)
+        return float(tails[min(bound, len(tails) - 1)])
+    sigma = sqrt(variance)
+    start = bound + 0.5 if bound + 0.5 >= sigma * SAFETY else float(bound)
+    return SAFETY * erfc(start / (sigma * sqrt(2.0))) + SMALLEST
+
+
+def discrete_laplace_quantile(scale: Fraction, confidence: float) -> int:
+    """The smallest integer t with P(|noise| <= t) >= confidence, or one slightly above: t/scale is within 1e-9 of it.
+
+    >>> discrete_laplace_quantile(Fraction(1), 0.95)
+    3
+    """
+    return _smallest(lambda bound: discrete_laplace_tail(scale, bound), confidence)
+
+
+def discrete_gaussian_quantile(variance: Fraction, confidence: float) -> int:
+    """The smallest integer t with P(|noise| <= t) >= confidence, or slightly above: by at most 1, and 1e-9 sigma.
+
+    >>> discrete_gaussian_quantile(Fraction(100), 0.95)
+    20
+    """
+    if variance < SUMMED_VARIANCE:
+        tails = _summed_tails(variance)
+        return int(np.argmax(tails <= _allowed(confidence)))
+    return _smallest(lambda bound: discrete_gaussian_tail(variance, bound), confidence)
+
+
+def _positive(spread: Fraction) -> float:
+    if spread <= 0:
+        raise ValueError("the spread of noise must be above 0")
+    return max(float(spread), SMALLEST)
+
+
+def _rate(scale: Fraction) -> float:
+    """1 / scale, at most 700: exp(-700) is far below everything that matters."""
+    if scale <= 0:
+        raise ValueError("the spread of noise must be above 0")
+    return float(min(1 / scale, Fraction(700)))
+
+
+def _summed_tails(variance: Fraction) -> NDArray[np.float64]:
+    """Upper bounds on P(|noise| > t) for t = 0 .. 40 sigma; what lies beyond is below 1e-300."""
+    spread = _positive(variance)
+    magnitudes = np.arange(0.0, 40 * sqrt(spread) + 3)
+    weights = np.exp(-(magnitudes**2) / (2 * spread))
+    beyond = np.concatenate((np.cumsum(weights[:0:-1])[::-1], [0.0]))
+    tails: NDArray[np.float64] = SAFETY * 2 * beyond / (1 + 2 * beyond[0]) + SMALLEST
+    return tails
+
+
+def _allowed(confidence: float) -> float:
+    """1 - confidence, exact in floats from 1/2 on, rounded down below it."""
+    if not 0 < confidence < 1:
+        raise ValueError("a confidence must be above 0 and below 1")
+    return float(np.nextafter(1 - confidence, 0.0)) if confidence < 0.5 else 1 - confidence
+
+
+def _smallest(tail: Callable[[int], float], confidence: float) -> int:
+    """The smallest t >= 0 with tail(t) <= 1 - confidence, by doubling and bisection."""
+    allowed = _allowed(confidence)
+    if tail(0) <= allowed:
+        return 0
+    low, high = 0, 1
+    while tail(high) > allowed:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if tail(middle) <= allowed else (middle, high)
+    return high

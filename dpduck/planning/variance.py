@@ -1,0 +1,182 @@
+"""Closed-form error of every answer after least squares, from the ANOVA components (DESIGN 4.3).
+
+A measurement of marginal A asks F_i along each of its attributes, with F_i'F_i = alpha_i I + beta_i J. Component U of
+the table (the projector P_U) is then seen with precision, divided by N,
+
+    d_U = sum over measured A containing U of
+          (1/v_A) prod_{i in U} alpha_i/n_i prod_{i in A minus U} (alpha_i/n_i + beta_i)
+
+which is D_B / N of the design where every F_i is the identity. All answers follow:
+
+    Cov(cell of A, cell of B) = sum over U in A and B of 1/(d_U n_A n_B) prod_{i in U} (n_i [cells agree on i] - 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, prod
+
+import numpy as np
+
+from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
+from dpduck.planning.marginals.operators import hadamard_adjoint
+from dpduck.planning.plan import FamilyMeasurements, Measurement, Plan
+from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor
+from dpduck.values.arrays import FloatArray
+
+
+def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:
+    """d_U for every set U of the lattice; 0 where nothing was measured about it."""
+    if isinstance(measurements, FamilyMeasurements):
+        return _family_precisions(lattice, measurements, noise)
+    precisions = np.zeros(len(lattice))
+    for measurement in measurements:
+        query = measurement.query
+        variance = noise_variance(noise, measurement.spread)
+        precisions += _one_precision(lattice, query.attributes, query.factors, variance)
+    return precisions
+
+
+def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
+    """The same for a family: one transform for the sets in the lattice, one pass over it for each other set."""
+    variances = np.array([noise_variance(noise, spread) for spread in family.spreads.distinct])[family.spreads.which]
+    numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
+    inside = numbers >= 0
+    starts = np.zeros(len(lattice))
+    np.add.at(starts, numbers[inside], 1 / variances[inside])
+    held = [_shares(family.factors[attribute]) for attribute in lattice.attributes]
+    starts *= lattice.products([share for share, _ in held])
+    precisions = lattice.sum_over_supersets(starts, [left / share for share, left in held])
+    for position in np.flatnonzero(~inside).tolist():
+        members = family.attribute_sets[position]
+        factors = [family.factors[attribute] for attribute in members]
+        precisions += _one_precision(lattice, members, factors, float(variances[position]))
+    return precisions
+
+
+def _shares(factor: Factor) -> tuple[float, float]:
+    """(alpha/n, alpha/n + beta): what the factor keeps of a contrast and of the constant, per value."""
+    coefficients = gram(factor)
+    if coefficients is None:
+        raise TypeError(f"{type(factor).__name__} has no closed-form components")
+    alpha, beta = coefficients
+    return alpha / factor.size, (alpha + beta * factor.size) / factor.size
+
+
+def _one_precision(lattice: Lattice, members: Sequence[int], factors: Sequence[Factor], variance: float) -> FloatArray:
+    """What one measurement adds to every d_U."""
+    added = np.where(lattice.within(members), 1 / variance, 0.0)
+    for attribute, factor in zip(members, factors, strict=True):
+        share, left = _shares(factor)
+        if attribute in lattice.attributes:
+            holds = lattice.membership[:, lattice.attributes.index(attribute)]
+            added *= np.where(holds, share, left)
+        else:
+            added *= left
+    return added
+
+
+def component_variances(lattice: Lattice, precisions: FloatArray) -> FloatArray:
+    """1/d_U, infinite where nothing was measured, 0 where the component is empty (an attribute of one value)."""
+    sizes = np.asarray(lattice.sizes, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        variances: FloatArray = np.where(lattice.products(sizes - 1) > 0, 1 / precisions, 0.0)
+    return variances
+
+
+def marginal_variances(lattice: Lattice, variances: FloatArray) -> FloatArray:
+    """Variance of a cell of every marginal of the lattice, from the variances 1/d_U of its components."""
+    sizes = np.asarray(lattice.sizes, dtype=np.float64)
+    spread = variances * lattice.products(sizes - 1)
+    cells = lattice.products(sizes)
+    totals: FloatArray = lattice.sum_over_subsets(spread, np.ones(len(sizes))) / cells / cells
+    return totals
+
+
+def workload_variances(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> tuple[float, ...]:
+    """Predicted variance of a cell of each workload marginal after least squares, from the workload's closure."""
+    precisions = component_precisions(lattice, measurements, noise)
+    by_set = marginal_variances(lattice, component_variances(lattice, precisions))
+    return tuple(by_set[lattice.family].tolist())
+
+
+def least_squares_variances(plan: Plan) -> tuple[float, ...]:
+    """The same for a plan's measurements, whatever recovery the plan names."""
+    lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
+    return workload_variances(lattice, plan.measurements, plan.noise)
+
+
+def cell_weights(lattice: Lattice, workload: MarginalWorkload) -> FloatArray:
+    """For each set of the workload's closure the summed weight of its released cells: w_B n_B, 0 if not asked."""
+    weights: FloatArray = lattice.family_totals(workload.weights) * lattice.products(lattice.sizes)
+    return weights
+
+
+def direct_variance(sizes: Sequence[int], measured: Sequence[int], asked: Sequence[int], variance: float) -> float:
+    """Variance of a cell of `asked` summed from the noisy cells of `measured`."""
+    return variance * prod([sizes[attribute] for attribute in set(measured) - set(asked)])
+
+
+# Which measured table answers each marginal where there is no least squares, and with what variance.
+
+
+def direct_sources(
+    workload: MarginalWorkload, measurements: Sequence[Measurement], noise: NoiseKind
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """For each marginal: its own measurement, else the containing one of least variance; and a cell's variance.
+
+    Only for measurements of marginals. A marginal inside none of them has no source: an error of the planner.
+    """
+    tables = [measurement.query.attributes for measurement in measurements]
+    variances = [noise_variance(noise, measurement.spread) for measurement in measurements]
+    own = {members: number for number, members in enumerate(tables)}
+    holders = [frozenset(members) for members in tables]
+    sources, predicted = [], []
+    for marginal in workload.marginals:
+        best, least = own.get(marginal, -1), inf
+        if best >= 0:
+            least = variances[best]
+        else:
+            for number, holder in enumerate(holders):
+                if holder.issuperset(marginal):
+                    here = direct_variance(workload.sizes, tables[number], marginal, variances[number])
+                    best, least = (number, here) if here < least else (best, least)
+        if best < 0:
+            raise ValueError(f"no measured table contains the marginal {marginal}")
+        sources.append(best)
+        predicted.append(least)
+    return tuple(sources), tuple(predicted)
+
+
+# Factors whose Gram matrix is alpha I + beta J: the ones that ANOVA components diagonalise (DESIGN 4.3).
+
+BALANCED: frozenset[type[Factor]] = frozenset({IdentityFactor, CentredFactor, HadamardFactor})
+"""The kinds that `gram` knows."""
+
+
+def gram(factor: Factor) -> tuple[int, int] | None:
+    """(alpha, beta) with F'F = alpha I + beta J, or None where the Gram matrix is not of that form.
+
+    >>> gram(IdentityFactor(3)), gram(CentredFactor(3)), gram(HadamardFactor(3))
+    ((1, 0), (9, -3), (4, -1))
+    """
+    if isinstance(factor, IdentityFactor):
+        return 1, 0
+    if isinstance(factor, CentredFactor):  # (n I - J)^2 = n^2 I - n J
+        return factor.size**2, -factor.size
+    if isinstance(factor, HadamardFactor):  # all rows but the constant one: m I - J
+        return factor.rows + 1, -1
+    return None
+
+
+def adjoint(factor: Factor, tensor: FloatArray, axis: int) -> FloatArray:
+    """F' times `tensor` along `axis`, for a factor that `gram` knows."""
+    if isinstance(factor, IdentityFactor):
+        return tensor
+    if isinstance(factor, CentredFactor):
+        centred: FloatArray = factor.size * tensor - tensor.sum(axis=axis, keepdims=True)
+        return centred
+    if isinstance(factor, HadamardFactor):
+        return hadamard_adjoint(factor.size, tensor, axis)
+    raise TypeError(f"no adjoint for {type(factor).__name__}")

@@ -1,0 +1,263 @@
+"""Anytime search for the views to measure under pure epsilon: designs, their assignments, annealing (DESIGN 4.6).
+
+The starts of every workload and the covering designs that fit its sizes compete. Designs are first spread evenly over
+the attributes, the better half gets twice the annealing of its assignment again and again, and the winners are
+annealed view by view. Counts of steps follow from the problem's size and the seconds allowed, not from the clock, so
+that the same request has the same plan; the clock only cuts a search short on a busy machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, comb, inf, log, log2
+
+import numpy as np
+
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.planning.views.annealing import DesignStart, anneal_assignment, anneal_views, start_design
+from dpduck.planning.views.designs import DesignFamily, families
+from dpduck.planning.views.objective import HashCounter, SearchClock, ViewObjective
+from dpduck.planning.views.operator import LARGEST_VIEW, balanced_assignment, design_views, workload_starts
+from dpduck.values.arrays import BoolArray, FloatArray
+
+ASSIGNING, ANNEALING = 0.35, 0.1
+"""Parts of the planning seconds given to assignments of designs and to annealing of views, on an idle machine."""
+
+MOST_ASSIGNING, MOST_ANNEALING = 20, 300
+"""Most steps in one round of assigning, and in one annealing, per pair of attributes: small problems end early."""
+
+MOST_COMPONENTS = 20_000
+"""Searches step by step up to so many components; beyond, starts and designs are only compared."""
+
+MOST_PAIRS = 600_000
+"""Designs are assigned by search up to so many pairs of block and component."""
+
+MOST_ENTRIES = 2_000_000
+"""Starts whose views contain more components, summed over the views, are left out."""
+
+MOST_LARGE_DESIGNS, MOST_LARGE_BLOCKS = 8, 50_000
+"""So many designs with at most so many blocks are compared where they are too large to be searched."""
+
+ROUGH, FINE = 1e-3, 1e-10
+"""Relative gains at which budgets count as settled: to compare starts, and in the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class FoundViews:
+    """Views, their budgets adding up to 1, the total variance at epsilon = 1, and where they came from."""
+
+    views: BoolArray
+    budgets: FloatArray
+    error: float
+    origin: str
+
+    def rank(self) -> tuple[float, int]:
+        """Smaller is better: the error to seven digits, then the number of views."""
+        return round(log(self.error), 6), len(self.views)
+
+
+@dataclass(frozen=True)
+class ViewSearch:
+    """One search: its objective, workload, time and the cap on the cells of a view."""
+
+    objective: ViewObjective
+    workload: MarginalWorkload
+    clock: SearchClock
+    largest_view: float = LARGEST_VIEW
+
+    @property
+    def small(self) -> bool:
+        """Whether step-by-step searches are cheap enough."""
+        return self.objective.fits_a_word and len(self.objective.kept) <= MOST_COMPONENTS
+
+    @property
+    def most_blocks(self) -> int:
+        """Most views that are searched step by step."""
+        return min(400, MOST_PAIRS // max(1, len(self.objective.kept))) if self.small else 0
+
+    def run(self) -> FoundViews:
+        """The best views found; at least the asked marginals with better budgets."""
+        starts = self._starts()
+        found = [next(starts)]
+        if self.small:
+            if len(self.objective.lattice.attributes) > 1:
+                found += [self._from_design(design) for design in self._halve(self._designs())]
+            found += starts
+            found.sort(key=FoundViews.rank)
+            few = [start for start in _distinct(found) if len(start.views) <= self.most_blocks]
+            found += self._annealed(few[:3])
+        else:
+            found += starts
+        if len(self.objective.lattice.attributes) > 1:
+            found += self._large_designs()
+        best = min(found, key=FoundViews.rank)
+        clock = SearchClock(max(self.clock.left, self.clock.seconds / 10))
+        tolerance = FINE if self.small else ROUGH
+        views, budgets, error = self.objective.converge(best.views, best.budgets, tolerance, clock)
+        return FoundViews(views, budgets, error, best.origin) if error <= best.error else best
+
+    def _settled(self, views: BoolArray, budgets: FloatArray, origin: str) -> FoundViews | None:
+        """These views with better budgets; None where one is too large or they leave something out."""
+        if (views @ self.objective.log_sizes).max() > log(self.largest_view) + 1e-9:
+            return None
+        settled = FoundViews(*self.objective.converge(views, budgets, ROUGH, self.clock), origin)
+        return settled if settled.error < inf else None
+
+    def _starts(self) -> Iterator[FoundViews]:
+        """What every workload has, the asked marginals first, and every subset of what is asked."""
+        lattice = self.objective.lattice
+        starts = workload_starts(self.workload, lattice)
+        origin, views, budgets = next(starts)
+        yield FoundViews(*self.objective.converge(views, budgets, 0.1, SearchClock(0)), origin)
+        for origin, views, budgets in starts:
+            if self.clock.passed:
+                return
+            start = self._settled(views, budgets, origin) if self._entries(views) <= MOST_ENTRIES else None
+            if start is not None:
+                yield start
+        yield from self._subset_starts()
+
+    def _subset_starts(self) -> Iterator[FoundViews]:
+        """Every subset of what is asked, several times with other uneven budgets: most views fade away."""
+        subsets = self.objective.lattice.membership[self.objective.kept]
+        entries = self._entries(subsets) if len(subsets) <= 2000 else MOST_ENTRIES
+        for number in range(8 if entries <= 20_000 else 1 if entries <= MOST_ENTRIES // 8 and self.small else 0):
+            source = HashCounter(f"subsets of the asked marginals/{number}")
+            noise = np.array([source.uniform() for _ in range(len(subsets))])
+            start = self._settled(subsets, np.exp(3 * noise), "subsets of the asked marginals")
+            if start is not None:
+                yield start
+
+    def _entries(self, views: BoolArray) -> int:
+        """How many components these views contain, at most."""
+        highest = len(self.objective.lattice.members) - 1
+        sizes, counts = np.unique(views.sum(axis=1), return_counts=True)
+        each = [sum(comb(size, order) for order in range(min(size, highest) + 1)) for size in sizes.tolist()]
+        return sum(count * entries for count, entries in zip(counts.tolist(), each, strict=True))
+
+    def _families(self, most_blocks: int) -> tuple[DesignFamily, ...]:
+        """Designs that may fit: of full strength where every set of the highest order is asked."""
+        lattice = self.objective.lattice
+        attributes, highest = len(lattice.attributes), len(lattice.members) - 1
+        complete = len(lattice.members[highest]) == comb(attributes, highest)
+        return families(highest if complete else min(2, highest), attributes, most_blocks)
+
+    def _designs(self) -> list[DesignStart]:
+        """The designs that fit, their points given out evenly."""
+        designs: list[DesignStart] = []
+        for family in self._families(self.most_blocks):
+            if self.clock.passed:
+                break
+            design = start_design(self.objective, family, self.largest_view)
+            if design is not None:
+                designs.append(design)
+        return designs
+
+    def _halve(self, designs: list[DesignStart]) -> list[DesignStart]:
+        """Successive halving: every round anneals those left, then keeps the better half, three at the end."""
+        rounds = max(1, ceil(log2(max(1, len(designs)) / 3)) + 1)
+        for number in range(rounds if designs else 0):
+            cost = sum(_step_seconds(len(design.blocks) * len(self.objective.kept)) for design in designs)
+            steps = int(ASSIGNING * self.clock.seconds / rounds / max(cost, 1e-9))
+            steps = min(steps, MOST_ASSIGNING * len(self.objective.lattice.attributes) ** 2)
+            designs = [
+                anneal_assignment(
+                    self.objective,
+                    design,
+                    steps,
+                    self.largest_view,
+                    HashCounter(f"{design.family}/{number}"),
+                    self.clock,
+                )
+                for design in designs
+            ]
+            designs.sort(key=lambda design: (round(log(design.error), 6), len(design.blocks)))
+            kept = designs[: max(3, len(designs) // 2)]
+            designs = [kept[0], *(after for before, after in pairwise(kept) if not _equal(before.error, after.error))]
+        return designs
+
+    def _from_design(self, design: DesignStart) -> FoundViews:
+        views, block_of = np.unique(design_views(design.blocks, design.assignment), axis=0, return_inverse=True)
+        budgets: FloatArray = np.bincount(block_of.reshape(-1), design.budgets).astype(np.float64)
+        return FoundViews(*self.objective.converge(views, budgets, ROUGH, self.clock), str(design.family))
+
+    def _annealed(self, starts: list[FoundViews]) -> Iterator[FoundViews]:
+        """Each start with its views annealed, gently."""
+        objective = self.objective
+        for start in starts:
+            step = 15e-6 + 10e-9 * len(objective.kept) + 1e-9 * len(start.views) * len(objective.kept)
+            steps = int(ANNEALING * self.clock.seconds / len(starts) / step)
+            steps = min(steps, MOST_ANNEALING * len(objective.lattice.attributes) ** 2)
+            source = HashCounter(f"annealing {start.origin}")
+            codes, budgets = anneal_views(
+                objective,
+                start.views @ objective.bits,
+                start.budgets,
+                steps,
+                (0.004, 0.0002),
+                self.largest_view,
+                source,
+                self.clock,
+            )
+            distinct, which = np.unique(codes, return_inverse=True)
+            views = (distinct[:, None] & objective.bits) != 0
+            summed: FloatArray = np.bincount(which, budgets).astype(np.float64)
+            settled = self._settled(views, summed, f"{start.origin}, annealed")
+            if settled is not None:
+                yield settled
+
+    def _large_designs(self) -> Iterator[FoundViews]:
+        """The designs too large to search: those that look best by count and size of blocks, spread evenly."""
+        lattice = self.objective.lattice
+        highest = len(lattice.members) - 1
+        scale = float(self.objective.log_sizes.mean())
+
+        def estimate(family: DesignFamily) -> float:
+            """log of K^2 n^(block - order): equal budgets over K blocks, cells summed to the asked ones."""
+            width = family.block_size * len(lattice.attributes) / family.points
+            return 2 * log(family.blocks) + scale * max(0.0, width - highest)
+
+        tried = 0
+        large = [family for family in self._families(MOST_LARGE_BLOCKS) if family.blocks > self.most_blocks]
+        for family in sorted(large, key=estimate):
+            if self.clock.passed or tried == MOST_LARGE_DESIGNS:
+                return
+            views = design_views(family.build(), balanced_assignment(self.objective.log_sizes, family.points))
+            views = np.unique(views, axis=0)
+            if self._entries(views) > MOST_ENTRIES or (views @ self.objective.log_sizes).max() > log(self.largest_view):
+                continue
+            tried += 1
+            start = self._settled(views, np.ones(len(views)), str(family))
+            if start is not None:
+                yield start
+
+
+def _step_seconds(pairs: int) -> float:
+    """About how long one step of an assignment takes on an idle machine, by pairs of block and component."""
+    return 4e-5 + 2e-9 * pairs
+
+
+def _equal(one: float, other: float) -> bool:
+    """Whether two errors are most likely those of the same views."""
+    return abs(log(one / other)) < 1e-6
+
+
+def _distinct(found: list[FoundViews]) -> list[FoundViews]:
+    """Without those whose error another one has already."""
+    kept: list[FoundViews] = []
+    for start in found:
+        if not kept or not _equal(kept[-1].error, start.error):
+            kept.append(start)
+    return kept
+
+
+def search_views(
+    objective: ViewObjective,
+    workload: MarginalWorkload,
+    planning_seconds: float = 2.0,
+    largest_view: float = LARGEST_VIEW,
+) -> FoundViews:
+    """The best views found for a workload in about `planning_seconds` at most."""
+    return ViewSearch(objective, workload, SearchClock(planning_seconds), largest_view).run()

@@ -1,0 +1,1 @@
+"""Releases in files of their own."""

@@ -1,0 +1,276 @@
+"""Private views as tables of a PostgreSQL database, through DuckDB's postgres_scanner, in one transaction.
+
+Rows of a table that was published before are deleted and inserted anew, so that its grants and the views that others
+made over it are kept; readers see all of the old publication or all of the new one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import duckdb
+
+from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.publish.views import METADATA, PublishedView
+from dpduck.trusted.ledger.secrets import Steps
+from dpduck.values.errors import Refusal, StoreError
+
+LONGEST_NAME = 63
+"""Bytes; PostgreSQL cuts longer names off."""
+_ONE_AT_A_TIME = 7_236_511_904  # an advisory lock's number, of no meaning
+_WITHDRAWN = "withdrawn: no longer among the published private views"
+_ABOUT_METADATA = "what dpduck published: each private view with its statement, strategy and price"
+
+
+def is_postgres(target: str) -> bool:
+    """Whether a target is a PostgreSQL URI."""
+    return target.startswith(("postgresql://", "postgres://"))
+
+
+def shown_target(target: str) -> str:
+    """The target without user name, password and parameters, for messages."""
+    parts = urlsplit(target)
+    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def to_postgres(
+    connection: duckdb.DuckDBPyConnection,
+    views: Sequence[PublishedView],
+    metadata: str,
+    target: str,
+    schema: str,
+    steps: Steps,
+) -> None:
+    """Publishes the attached store's views to a schema; all of it or nothing."""
+    load_extension(connection, "postgres_scanner", "pip install '.[postgres]' in dpduck's folder")
+    try:
+        connection.execute(f"ATTACH {quote_text(target)} AS target (TYPE postgres)")
+    except duckdb.Error as error:
+        raise StoreError(f"{_why(error, target)}; accepted: postgresql://user@host:port/database") from None
+    try:
+        connection.execute("BEGIN")
+        _Publication(connection, schema).publish(views, metadata)
+        steps("written")
+        connection.execute("COMMIT")
+    except duckdb.Error as error:
+        raise StoreError(f"{_why(error, target)}; nothing was published") from None
+
+
+def _why(error: duckdb.Error, target: str) -> str:
+    """PostgreSQL's reason in one line. DuckDB quotes the whole URI with its password, which is left out."""
+    text = str(error).replace(target, shown_target(target))
+    reasons = [line.strip() for line in text.splitlines() if line.strip()]
+    told = next((line for line in reasons if "ERROR:" in line or "FATAL:" in line), reasons[0] if reasons else "")
+    for mark in ("ERROR:", "FATAL:", '": '):
+        told = told.rpartition(mark)[2].strip()
+    password = urlsplit(target).password
+    if password and password in told:
+        told = "the connection failed"
+    return f"PostgreSQL at {shown_target(target)}: {told}"
+
+
+class _Publication:
+    """One transaction's work on one schema of the attached database."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, schema: str) -> None:
+        self._connection = connection
+        self._schema = schema
+
+    def publish(self, views: Sequence[PublishedView], metadata: str) -> None:
+        self._rows(f"SELECT pg_advisory_xact_lock({_ONE_AT_A_TIME})")
+        self._make_schema()
+        present = self._present()
+        earlier = self._earlier(present)
+        described = self._connection.execute(f"DESCRIBE {metadata}").fetchall()
+        facts = tuple(postgres_column(name, type_name) for name, type_name, *_ in described)
+        tables = {
+            view.name: tuple(postgres_column(column.name, column.type_name) for column in view.columns)
+            for view in views
+        }
+        for name, columns in tables.items():
+            _require_names([name, *(column.name for column in columns)])
+            if name in present and name not in earlier:
+                raise Refusal(
+                    f"PostgreSQL has a {name!r} that was not published from here", accepted="another --schema"
+                )
+        for name, columns in {**tables, METADATA: facts}.items():
+            self._make_empty(name, columns, present.get(name))
+        self._connection.execute("CALL pg_clear_cache()")
+        for name, columns in tables.items():
+            self._insert(name, columns, f"store.main.{quote_identifier(name)}")
+        self._insert(METADATA, facts, f"({metadata})")
+        for view in views:
+            self._comment(view)
+        self._execute(f"COMMENT ON TABLE {self._place(METADATA)} IS {quote_text(_ABOUT_METADATA)}")
+        for name in earlier.intersection(present).difference(tables):
+            self._execute(f"DELETE FROM {self._place(name)}")
+            self._execute(f"COMMENT ON TABLE {self._place(name)} IS {quote_text(_WITHDRAWN)}")
+
+    def _make_schema(self) -> None:
+        if not self._rows(f"SELECT 1 FROM pg_namespace WHERE nspname = {quote_text(self._schema)}"):
+            self._execute(f"CREATE SCHEMA {quote_identifier(self._schema)}")
+
+    def _present(self) -> dict[str, tuple[PostgresColumn, ...]]:
+        """Every relation of the schema with its columns; a relation that is no table has none."""
+        rows = self._rows(
+            "SELECT c.relname::text, CASE WHEN c.relkind = 'r' THEN a.attname::text END, "
+            "format_type(a.atttypid, a.atttypmod) "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_attribute a "
+            "ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+            f"WHERE n.nspname = {quote_text(self._schema)} AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY a.attnum"
+        )
+        found: dict[str, tuple[PostgresColumn, ...]] = {}
+        for name, column, type_name in rows:
+            known = found.setdefault(name, ())
+            if column is not None:
+                found[name] = (*known, PostgresColumn(column, type_name, None))
+        return found
+
+    def _earlier(self, present: dict[str, tuple[PostgresColumn, ...]]) -> frozenset[str]:
+        """The tables of earlier publications: those that the metadata name, and those withdrawn since."""
+        if METADATA not in present:
+            return frozenset()
+        named = self._rows(f"SELECT name FROM {self._place(METADATA)}")
+        withdrawn = self._rows(
+            "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            f"WHERE n.nspname = {quote_text(self._schema)} AND obj_description(c.oid) = {quote_text(_WITHDRAWN)}"
+        )
+        return frozenset(str(row[0]) for row in (*named, *withdrawn))
+
+    def _make_empty(
+        self, name: str, columns: tuple[PostgresColumn, ...], present: tuple[PostgresColumn, ...] | None
+    ) -> None:
+        if present is None:
+            listed = ", ".join(f"{quote_identifier(column.name)} {column.type_name}" for column in columns)
+            self._execute(f"CREATE TABLE {self._place(name)} ({listed})")
+        elif [column.stored for column in present] == [column.stored for column in columns]:
+            self._execute(f"DELETE FROM {self._place(name)}")
+        else:
+            raise Refusal(
+                f"PostgreSQL has a table {name!r} with other columns", accepted="dropping it there, or another --schema"
+            )
+
+    def _insert(self, name: str, columns: tuple[PostgresColumn, ...], source: str) -> None:
+        place = f"target.{quote_identifier(self._schema)}.{quote_identifier(name)}"
+        selected = ", ".join(column.select_sql for column in columns)
+        self._connection.execute(f"INSERT INTO {place} SELECT {selected} FROM {source} AS released")
+
+    def _comment(self, view: PublishedView) -> None:
+        place = self._place(view.name)
+        self._execute(f"COMMENT ON TABLE {place} IS {quote_text(view.comment)}")
+        for column in view.columns:
+            text = quote_text(column.comment)
+            self._execute(f"COMMENT ON COLUMN {place}.{quote_identifier(column.name)} IS {text}")
+
+    def _place(self, name: str) -> str:
+        return f"{quote_identifier(self._schema)}.{quote_identifier(name)}"
+
+    def _execute(self, sql: str) -> None:
+        self._connection.execute(f"CALL postgres_execute('target', {quote_text(sql)})")
+
+    def _rows(self, sql: str) -> list[tuple[str, ...]]:
+        return self._connection.execute(f"SELECT * FROM postgres_query('target', {quote_text(sql)})").fetchall()
+
+
+def _require_names(names: Sequence[str]) -> None:
+    for name in names:
+        if len(name.encode()) > LONGEST_NAME:
+            raise Refusal(f"the name {name!r} is too long for PostgreSQL", accepted=f"at most {LONGEST_NAME} bytes")
+
+
+# DuckDB's types as PostgreSQL's: every value arrives, nested ones as jsonb.
+
+_SAME = {
+    "BOOLEAN": "boolean",
+    "TINYINT": "smallint",
+    "UTINYINT": "smallint",
+    "SMALLINT": "smallint",
+    "USMALLINT": "integer",
+    "INTEGER": "integer",
+    "UINTEGER": "bigint",
+    "BIGINT": "bigint",
+    "FLOAT": "real",
+    "DOUBLE": "double precision",
+    "VARCHAR": "text",
+    "JSON": "jsonb",
+    "BLOB": "bytea",
+    "DATE": "date",
+    "TIME": "time without time zone",
+    "TIMESTAMP": "timestamp without time zone",
+    "TIMESTAMP WITH TIME ZONE": "timestamp with time zone",
+    "INTERVAL": "interval",
+    "UUID": "uuid",
+}
+_CAST = {
+    "UBIGINT": ("numeric(20,0)", "DECIMAL(20,0)"),
+    "HUGEINT": ("numeric(38,0)", "DECIMAL(38,0)"),  # the type of sums; as it is, it would arrive as a double
+    "TIMESTAMP_S": ("timestamp without time zone", "TIMESTAMP"),
+    "TIMESTAMP_MS": ("timestamp without time zone", "TIMESTAMP"),
+    "TIMESTAMP_NS": ("timestamp without time zone", "TIMESTAMP"),
+}
+_NESTED = re.compile(r"^(STRUCT|MAP|UNION)\(|\[\d*\]$")
+_DECIMAL = re.compile(r"^DECIMAL\((\d+),\s*(\d+)\)$")
+
+
+@dataclass(frozen=True)
+class PostgresColumn:
+    """A column as it is in PostgreSQL. cast: what DuckDB makes of a value before it is sent; None for nothing."""
+
+    name: str
+    type_name: str
+    cast: str | None
+
+    @property
+    def stored(self) -> tuple[str, str]:
+        """What PostgreSQL knows of it."""
+        return self.name, self.type_name
+
+    @property
+    def select_sql(self) -> str:
+        """The value as it is sent, from a row that is named `released`."""
+        value = f"released.{quote_identifier(self.name)}"
+        if self.cast is None:
+            return value
+        return f"CAST(to_json({value}) AS VARCHAR)" if self.cast == "JSON" else f"CAST({value} AS {self.cast})"
+
+
+def postgres_column(name: str, type_name: str) -> PostgresColumn:
+    """The column for a DuckDB type; ENUM and what PostgreSQL lacks becomes text.
+
+    >>> postgres_column("n", "UBIGINT").select_sql
+    'CAST(released."n" AS DECIMAL(20,0))'
+    """
+    if type_name in _SAME:
+        return PostgresColumn(name, _SAME[type_name], None)
+    if type_name in _CAST:
+        return PostgresColumn(name, *_CAST[type_name])
+    if _NESTED.search(type_name):
+        return PostgresColumn(name, "jsonb", "JSON")
+    decimal = _DECIMAL.match(type_name)
+    if decimal is not None:
+        return PostgresColumn(name, f"numeric({decimal[1]},{decimal[2]})", None)
+    return PostgresColumn(name, "text", "VARCHAR")
+
+
+# DuckDB extensions that are installed as Python packages: nothing is downloaded at run time.
+
+
+def extension_file(name: str, accepted: str) -> Path:
+    """The extension's file in the package duckdb-extension-<name>; accepted: what a refusal tells to install."""
+    spec = find_spec(f"duckdb_extension_{name}")
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    for place in places:
+        file = Path(place) / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
+        if file.is_file():
+            return file
+    raise Refusal(f"DuckDB {duckdb.__version__} has no extension {name} here", accepted=accepted)
+
+
+def load_extension(connection: duckdb.DuckDBPyConnection, name: str, accepted: str) -> None:
+    """Loads the extension of the package duckdb-extension-<name>."""
+    connection.execute(f"LOAD {quote_text(str(extension_file(name, accepted)))}")

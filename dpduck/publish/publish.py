@@ -1,0 +1,182 @@
+"""Publishing: private views, and nothing else of the store, as a DuckDB file, Parquet files or PostgreSQL tables."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfile
+
+import duckdb
+
+from dpduck.database.store import STORAGE_VERSION
+from dpduck.engine.macros import install_analyst_macros
+from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.publish.postgres import is_postgres, shown_target, to_postgres
+from dpduck.publish.views import METADATA, PublishedView, metadata_sql, open_store, published_views
+from dpduck.trusted.ledger.secrets import Steps, no_step
+from dpduck.values.errors import Refusal
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was written; target is fit to be printed: without the password of a database."""
+
+    views: tuple[str, ...]
+    target: str
+
+
+def publish(
+    store: str | Path | duckdb.DuckDBPyConnection,
+    target: str | Path,
+    *,
+    schema: str = "public",
+    with_ledger: bool = False,
+    views: Sequence[str] = (),
+    steps: Steps = no_step,
+) -> Published:
+    """Writes the private views of a store to FILE.duckdb, a directory (Parquet) or postgresql://..; all or nothing.
+
+    store: its file, or a connection with its views and what is known about them attached as `store`, which is closed.
+    schema: in PostgreSQL. with_ledger: tell who asked and the numbers of ledger entries too. views: names of those to
+    publish; all if none is given. steps: called before the last step; for tests that stop the process there.
+    """
+    with store if isinstance(store, duckdb.DuckDBPyConnection) else open_store(Path(store)) as connection:
+        found = published_views(connection, with_ledger=with_ledger, wanted=views)
+        return _published(connection, found, target, schema, metadata_sql(with_ledger=with_ledger, wanted=views), steps)
+
+
+def _published(
+    connection: duckdb.DuckDBPyConnection,
+    views: Sequence[PublishedView],
+    target: str | Path,
+    schema: str,
+    metadata: str,
+    steps: Steps,
+) -> Published:
+    names = tuple(view.name for view in views)
+    if is_postgres(str(target)):
+        to_postgres(connection, views, metadata, str(target), schema, steps)
+        return Published(names, shown_target(str(target)))
+    path = Path(target)
+    if path.suffix == ".duckdb":
+        _to_duckdb(connection, views, metadata, path, steps)
+    elif path.suffix or "://" in str(target):
+        raise Refusal(
+            f"the target {path.name} is neither",
+            accepted="FILE.duckdb, a directory for Parquet files, or postgresql://..",
+        )
+    else:
+        _to_parquet(connection, views, metadata, path, steps)
+    return Published(names, str(path))
+
+
+def _to_duckdb(
+    connection: duckdb.DuckDBPyConnection, views: Sequence[PublishedView], metadata: str, target: Path, steps: Steps
+) -> None:
+    if target.is_dir():
+        raise Refusal(f"{target.name} is a directory", accepted="a file")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
+        if target.exists() and not _was_published(target, Path(directory) / "earlier.duckdb"):
+            raise Refusal(f"{target.name} is in the way", accepted="a new file, or one that publish made")
+        unfinished = Path(directory) / "published.duckdb"
+        connection.execute(f"ATTACH {quote_text(str(unfinished))} AS target (STORAGE_VERSION '{STORAGE_VERSION}')")
+        for view in views:
+            _copy(connection, view)
+        connection.execute(f"CREATE TABLE target.main.{METADATA} AS {metadata}")
+        install_analyst_macros(connection, "target")
+        connection.execute("DETACH target")  # writes everything into the one file
+        steps("written")
+        unfinished.replace(target)
+
+
+def _was_published(target: Path, copy: Path) -> bool:
+    """Whether a file is a publication: its metadata are there, and no ledger, as a store has.
+
+    A copy is looked at: the file itself may be open, in this process or in another. What cannot be read is none.
+    """
+    copyfile(target, copy)
+    try:
+        with duckdb.connect() as reader:
+            reader.execute(f"ATTACH {quote_text(str(copy))} AS found (READ_ONLY)")
+            tables = reader.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'found'").fetchall()
+            names = {name for (name,) in tables}
+    except duckdb.Error:
+        return False
+    return METADATA in names and "ledger_entries" not in names
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, view: PublishedView) -> None:
+    name = quote_identifier(view.name)
+    connection.execute(f"CREATE TABLE target.main.{name} AS FROM store.main.{name}")
+    if view.comment:
+        connection.execute(f"COMMENT ON TABLE target.main.{name} IS {quote_text(view.comment)}")
+    for column in view.columns:
+        if column.comment:
+            place = f"target.main.{name}.{quote_identifier(column.name)}"
+            connection.execute(f"COMMENT ON COLUMN {place} IS {quote_text(column.comment)}")
+
+
+def _to_parquet(
+    connection: duckdb.DuckDBPyConnection, views: Sequence[PublishedView], metadata: str, target: Path, steps: Steps
+) -> None:
+    ours = (target / f"{METADATA}.parquet").exists()
+    if target.exists() and not ours and (not target.is_dir() or any(target.iterdir())):
+        raise Refusal(f"{target.name} is in the way", accepted="a new directory, or one that publish made")
+    _require_file_names(views)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
+        unfinished = Path(directory) / "published"
+        unfinished.mkdir()
+        for view in views:
+            sql = f"FROM store.main.{quote_identifier(view.name)}"
+            path = quote_text(str(unfinished / f"{view.name}.parquet"))
+            comment = f", KV_METADATA {{comment: {quote_text(view.comment)}}}" if view.comment else ""
+            connection.execute(f"COPY ({sql}) TO {path} (FORMAT parquet{comment})")
+        place = quote_text(str(unfinished / f"{METADATA}.parquet"))
+        connection.execute(f"COPY ({metadata}) TO {place} (FORMAT parquet)")
+        steps("written")
+        replace_directory(unfinished, target)
+
+
+def _require_file_names(views: Sequence[PublishedView]) -> None:
+    for view in views:
+        if not view.name.replace("_", "").replace("-", "").isalnum():
+            raise Refusal(
+                f"the view {view.name!r} is no file name", accepted="letters, digits, _ and - in names of views"
+            )
+
+
+# A directory takes another's place at once, so that no reader finds a part of it or nothing.
+
+_AT_FDCWD = -100
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2) and RENAME_SWAP of renamex_np(2) alike
+
+
+def replace_directory(finished: Path, target: Path) -> None:
+    """Moves `finished` to `target`; what was there is then at `finished`, for the caller to remove.
+
+    Where the system cannot swap two directories in one step, two renames are as near as it gets.
+    """
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        finished.replace(target)  # an empty directory may be replaced by a rename
+    elif not exchanged(finished, target):
+        aside = finished.with_name(f"{finished.name}_earlier")
+        target.rename(aside)
+        finished.rename(target)
+
+
+def exchanged(first: Path, second: Path) -> bool:
+    """Whether the two could be swapped, and were."""
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
+    if sys.platform == "darwin":
+        return hasattr(library, "renamex_np") and library.renamex_np(*names, _EXCHANGE) == 0
+    if not hasattr(library, "renameat2"):
+        return False
+    return bool(library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE) == 0)

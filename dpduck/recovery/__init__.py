@@ -1,1 +1,0 @@
-"""From noisy measurements to consistent answers; never sees exact counts."""

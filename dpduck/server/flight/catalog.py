@@ -1,0 +1,165 @@
+"""What Arrow Flight SQL clients may ask about the server and its catalog, as Arrow tables; nothing here charges.
+
+Shapes of the tables: arrow/format/FlightSql.proto. Tables are the window's private views, in one catalog and schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.frontend.text.names import quote_identifier
+from dpduck.server.flight.messages import Message
+from dpduck.server.window import Window
+
+CATALOG, SCHEMA, TABLE = "private", "main", "TABLE"
+_VIEWS = (
+    "SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory' AND schema_name = 'main' AND NOT internal "
+    "ORDER BY table_name"
+)
+
+
+def _strings(*names: str, required: tuple[str, ...] = ()) -> pa.Schema:
+    return pa.schema([pa.field(name, pa.string(), nullable=name not in required) for name in names])
+
+
+CATALOGS = _strings("catalog_name", required=("catalog_name",))
+SCHEMAS = _strings("catalog_name", "db_schema_name", required=("db_schema_name",))
+TABLE_TYPES = _strings("table_type", required=("table_type",))
+TABLES = _strings("catalog_name", "db_schema_name", "table_name", "table_type", required=("table_name", "table_type"))
+TABLES_WITH_SCHEMA = TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
+PRIMARY_KEYS = _strings(
+    "catalog_name", "db_schema_name", "table_name", "column_name", "key_name", required=("table_name", "column_name")
+).append(pa.field("key_sequence", pa.int32(), nullable=False))
+FOREIGN_KEYS = pa.schema(
+    [
+        *_strings("pk_catalog_name", "pk_db_schema_name", "pk_table_name", "pk_column_name", "fk_catalog_name",
+                  "fk_db_schema_name", "fk_table_name", "fk_column_name",
+                  required=("pk_table_name", "pk_column_name", "fk_table_name", "fk_column_name")),
+        pa.field("key_sequence", pa.int32(), nullable=False), pa.field("fk_key_name", pa.string()),
+        pa.field("pk_key_name", pa.string()), pa.field("update_rule", pa.uint8(), nullable=False),
+        pa.field("delete_rule", pa.uint8(), nullable=False),
+    ]
+)  # fmt: skip
+_REQUIRED_OF_TYPES = ("type_name", "data_type", "nullable", "case_sensitive", "searchable", "fixed_prec_scale",
+                      "sql_data_type")  # fmt: skip
+TYPE_INFO = pa.schema(
+    [
+        pa.field(name, kind, nullable=name not in _REQUIRED_OF_TYPES)
+        for name, kind in (
+            ("type_name", pa.string()), ("data_type", pa.int32()), ("column_size", pa.int32()),
+            ("literal_prefix", pa.string()), ("literal_suffix", pa.string()),
+            ("create_params", pa.list_(pa.field("item", pa.string(), nullable=False))), ("nullable", pa.int32()),
+            ("case_sensitive", pa.bool_()), ("searchable", pa.int32()), ("unsigned_attribute", pa.bool_()),
+            ("fixed_prec_scale", pa.bool_()), ("auto_increment", pa.bool_()), ("local_type_name", pa.string()),
+            ("minimum_scale", pa.int32()), ("maximum_scale", pa.int32()), ("sql_data_type", pa.int32()),
+            ("datetime_subcode", pa.int32()), ("num_prec_radix", pa.int32()), ("interval_precision", pa.int32()),
+        )
+    ]
+)  # fmt: skip
+_INTEGERS = pa.list_(pa.field("$data$", pa.int32()))
+_INFO_VALUES = {
+    "string_value": pa.string(),
+    "bool_value": pa.bool_(),
+    "bigint_value": pa.int64(),
+    "int32_bitmask": pa.int32(),
+    "string_list": pa.list_(pa.field("string_data", pa.string())),
+    "int32_to_int32_list_map": pa.map_(pa.int32(), _INTEGERS),
+}
+SQL_INFO = pa.schema(
+    [
+        pa.field("info_name", pa.uint32(), nullable=False),
+        pa.field(
+            "value", pa.dense_union([pa.field(name, kind) for name, kind in _INFO_VALUES.items()]), nullable=False
+        ),
+    ]
+)
+
+
+def sql_info() -> dict[int, str | bool | int]:
+    """By SqlInfo's number: who answers, that it is read-only, without transactions and Substrait."""
+    return {
+        0: "dpduck", 1: version("dpduck"), 2: pa.__version__, 3: True, 4: True, 5: False, 8: 0, 9: False, 100: 0,
+        101: 0, 500: False, 501: False, 502: False, 503: 1, 504: '"', 505: 1, 506: True, 515: True, 516: True,
+        518: True, 531: "catalog", 532: True, 544: False, 545: False, 546: False, 547: False,
+    }  # fmt: skip
+
+
+def _info_table(wanted: tuple[int, ...]) -> pa.Table:
+    known = sql_info()
+    numbers = [number for number in known if not wanted or number in wanted]
+    kinds = {str: 0, bool: 1, int: 3}
+    types, places = [], []
+    columns: list[list[object]] = [[] for _ in _INFO_VALUES]
+    for number in numbers:
+        kind = kinds[type(known[number])]
+        types.append(kind)
+        places.append(len(columns[kind]))
+        columns[kind].append(known[number])
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, _INFO_VALUES.values(), strict=True)]
+    value = pa.UnionArray.from_dense(
+        pa.array(types, pa.int8()), pa.array(places, pa.int32()), arrays, list(_INFO_VALUES)
+    )
+    return pa.Table.from_arrays([pa.array(numbers, pa.uint32()), value], schema=SQL_INFO)
+
+
+def _pattern(text: str | None) -> Callable[[str], bool]:
+    """SQL's LIKE with % and _, without an escape; None lets everything pass."""
+    if text is None:
+        return lambda _: True
+    parts = [".*" if letter == "%" else "." if letter == "_" else re.escape(letter) for letter in text]
+    compiled = re.compile("".join(parts), re.DOTALL | re.IGNORECASE)
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def _schemas(command: Message) -> pa.Table:
+    here = command.text(1) in (None, CATALOG) and _pattern(command.text(2))(SCHEMA)
+    return SCHEMAS.empty_table() if not here else pa.table([[CATALOG], [SCHEMA]], schema=SCHEMAS)
+
+
+def _tables(command: Message, window: Window) -> pa.Table:
+    shape = TABLES_WITH_SCHEMA if command.flag(5) else TABLES
+    kinds = command.texts(4)
+    fits, named = _pattern(command.text(2)), _pattern(command.text(3))
+    if command.text(1) not in (None, CATALOG) or not fits(SCHEMA) or (kinds and TABLE not in kinds):
+        return shape.empty_table()
+    rows = []
+    with window.cursor() as cursor:
+        for (name,) in cursor.execute(_VIEWS).fetchall():
+            if named(name):
+                row = {"catalog_name": CATALOG, "db_schema_name": SCHEMA, "table_name": name, "table_type": TABLE}
+                rows.append(row | ({"table_schema": _table_schema(cursor, name)} if command.flag(5) else {}))
+    return pa.Table.from_pylist(rows, schema=shape)
+
+
+def _table_schema(cursor: duckdb.DuckDBPyConnection, name: str) -> bytes:
+    """The Arrow schema of a private view, in the form of an IPC message."""
+    schema = cursor.sql(f"FROM memory.main.{quote_identifier(name)} LIMIT 0").to_arrow_table().schema
+    return bytes(schema.serialize())
+
+
+_EMPTY: Mapping[str, pa.Schema] = {
+    "CommandGetXdbcTypeInfo": TYPE_INFO,  # no tables are made here, so no types are listed
+    "CommandGetPrimaryKeys": PRIMARY_KEYS,
+    "CommandGetExportedKeys": FOREIGN_KEYS,
+    "CommandGetImportedKeys": FOREIGN_KEYS,
+    "CommandGetCrossReference": FOREIGN_KEYS,
+}
+_FULL: Mapping[str, Callable[[Message, Window], pa.Table]] = {
+    "CommandGetSqlInfo": lambda command, _: _info_table(command.numbers(1)),
+    "CommandGetCatalogs": lambda _, __: pa.table([[CATALOG]], schema=CATALOGS),
+    "CommandGetDbSchemas": lambda command, _: _schemas(command),
+    "CommandGetTables": _tables,
+    "CommandGetTableTypes": lambda _, __: pa.table([[TABLE]], schema=TABLE_TYPES),
+}
+
+
+def catalog_table(command: Message, window: Window) -> pa.Table | None:
+    """The answer to a question about the catalog; None where the command is something else."""
+    if command.name in _EMPTY:
+        return _EMPTY[command.name].empty_table()
+    return _FULL[command.name](command, window) if command.name in _FULL else None

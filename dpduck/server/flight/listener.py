@@ -1,0 +1,269 @@
+"""The Arrow Flight SQL listener, for ADBC, JDBC and ODBC drivers: the same principals, gate and limits as over Quack.
+
+Looking for columns (GetSchema, CreatePreparedStatement) never charges. Running does: GetFlightInfo of a statement,
+which is how drivers run one, and DoGet. pyarrow sends the traceback of any error but its own Flight errors to the
+client; therefore every method is wrapped, and what is unexpected has one fixed text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from dpduck.server.flight.catalog import catalog_table
+from dpduck.server.flight.messages import Message, read_any, write_any
+from dpduck.server.flight.statements import Statements
+from dpduck.server.gate import UNEXPECTED
+from dpduck.server.house import House
+from dpduck.server.limits import Limits
+from dpduck.server.principals import Principal
+from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal, StoreError
+
+PRINCIPAL = "dpduck"
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_ADDRESS = re.compile(r"(?:grpc(?:\+tcp|\+tls)?://)?(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
+_NO_TOKEN = "no such token; accepted: user name and token, or the header 'authorization: Bearer TOKEN'"  # noqa: S105
+_UPDATES = "CommandStatementUpdate", "CommandPreparedStatementUpdate", "CommandStatementIngest"
+_ACTIONS = {
+    "CreatePreparedStatement": "the columns of a statement, without running it",
+    "ClosePreparedStatement": "forget a statement",
+}
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files in PEM: the certificate with its chain, and its private key."""
+
+    certificate: Path
+    key: Path
+
+
+class _Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
+    """Lets the call of drivers through that trade a password for a token; the middleware looks at both."""
+
+    def authenticate(self, outgoing: object, incoming: object) -> None: ...
+
+    def is_valid(self, token: object) -> str:
+        return ""
+
+
+class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
+    """Who calls. The token goes back to whoever gave it as a password, to be sent with every further call."""
+
+    def __init__(self, principal: Principal, token: str, handshake: bool) -> None:
+        self.principal = principal
+        self._token = token
+        self._handshake = handshake
+
+    def sending_headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self._token}"} if self._handshake else {}
+
+
+class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Finds out who calls, anew in every call, so that a revocation counts at once."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    def start_call(self, info: Any, headers: dict[str, list[str]]) -> _Caller:
+        handshake = info.method == flight.FlightMethod.HANDSHAKE
+        try:
+            given = headers.get("authorization", [])
+            name, token = _credentials(given[0] if len(given) == 1 else "")
+            principal = self._house.book.authenticate(token) if token else None
+            if principal is not None and name not in ("", "token", principal.name):
+                principal = None
+            if principal is None or handshake:
+                event = "turned away" if principal is None else "connected"
+                why = "no such token" if principal is None else ""
+                self._house.audit.note(None if principal is None else principal.name, event, why=why)
+        except Exception:
+            raise flight.FlightInternalError(UNEXPECTED) from None
+        if principal is None:
+            raise flight.FlightUnauthenticatedError(_NO_TOKEN)
+        return _Caller(principal, token, handshake)
+
+
+def _credentials(header: str) -> tuple[str, str]:
+    """User name and token of a header; empty where there are none.
+
+    >>> _credentials("Bearer abc"), _credentials("Basic YWxpY2U6YWJj")
+    (('', 'abc'), ('alice', 'abc'))
+    """
+    kind, _, value = header.partition(" ")
+    if kind.lower() == "bearer":
+        return "", value.strip()
+    if kind.lower() != "basic":
+        return "", ""
+    try:
+        written = value.strip().rstrip("=")  # drivers written in Go leave the padding out
+        name, _, token = base64.b64decode(written + "=" * (-len(written) % 4), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return "", ""
+    return name, token
+
+
+def _flight_errors(method: Method) -> Method:
+    """Errors as Flight errors of one line: pyarrow would send anything else with its traceback."""
+
+    @functools.wraps(method)
+    def wrapped(*arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except DpduckError as error:
+            raise as_flight_error(error) from None
+        except Exception:  # whatever it says could quote what is not the caller's
+            raise flight.FlightInternalError(UNEXPECTED) from None
+
+    return wrapped  # type: ignore[return-value]
+
+
+def as_flight_error(error: DpduckError) -> Exception:
+    """The same line, as the client will see it."""
+    kind = flight.FlightUnauthorizedError if isinstance(error, PermissionRefusal) else flight.FlightServerError
+    made: Exception = kind(str(error))
+    return made
+
+
+class _Server(flight.FlightServerBase):  # type: ignore[misc]
+    """The calls of the protocol."""
+
+    def __init__(self, house: House, statements: Statements, location: str, tls: Tls | None) -> None:
+        certificates = [] if tls is None else [(tls.certificate.read_bytes(), tls.key.read_bytes())]
+        super().__init__(
+            location,
+            auth_handler=_Handshake(),
+            tls_certificates=certificates,
+            middleware={PRINCIPAL: _Callers(house)},
+        )
+        self._house = house
+        self._statements = statements
+
+    @_flight_errors
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        command = _command(descriptor)
+        text = self._statements.text_of(command)
+        if text is not None:
+            handle, schema = self._statements.run(_principal(context), text, context.is_cancelled)
+            ticket = write_any("TicketStatementQuery", {1: handle})
+        else:
+            schema, ticket = self._catalog(command).schema, bytes(descriptor.command)
+        return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
+
+    @_flight_errors
+    def get_schema(self, context: Any, descriptor: Any) -> Any:
+        command = _command(descriptor)
+        text = self._statements.text_of(command)
+        principal = _principal(context)
+        schema = self._catalog(command).schema if text is None else self._statements.columns(principal, text)
+        return flight.SchemaResult(schema)
+
+    @_flight_errors
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        command = read_any(ticket.ticket)
+        if command.name == "TicketStatementQuery":
+            schema, batches = self._statements.stream(_principal(context), command.raw(1) or b"", context.is_cancelled)
+            return flight.GeneratorStream(schema, _careful(batches))
+        text = self._statements.text_of(command)
+        if text is not None:
+            handle, _ = self._statements.run(_principal(context), text, context.is_cancelled)
+            schema, batches = self._statements.stream(_principal(context), handle)
+            return flight.GeneratorStream(schema, _careful(batches))
+        return flight.RecordBatchStream(self._catalog(command))
+
+    @_flight_errors
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        command = _command(descriptor)
+        if command.name in _UPDATES:
+            raise PermissionRefusal("writing is refused", accepted="SELECT, and FROM dp('..') as a query")
+        raise Refusal("parameters of prepared statements are not taken", accepted="values in the statement's text")
+
+    @_flight_errors
+    def do_action(self, context: Any, action: Any) -> Any:
+        if action.type not in _ACTIONS:
+            raise PermissionRefusal(f"the action {action.type[:80]!r} is refused", accepted=", ".join(_ACTIONS))
+        request = read_any(action.body.to_pybytes() if action.body is not None else b"")
+        if action.type == "ClosePreparedStatement":
+            return iter(())
+        text = request.text(1) or ""
+        schema = self._statements.columns(_principal(context), text)
+        made = {1: text.encode(), 2: bytes(schema.serialize()), 3: bytes(pa.schema([]).serialize())}
+        return iter([flight.Result(write_any("ActionCreatePreparedStatementResult", made))])
+
+    @_flight_errors
+    def list_actions(self, context: Any) -> Any:
+        return list(_ACTIONS.items())
+
+    @_flight_errors
+    def list_flights(self, context: Any, criteria: Any) -> Any:
+        return iter(())
+
+    @_flight_errors
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        raise PermissionRefusal("DoExchange is refused", accepted="GetFlightInfo and DoGet")
+
+    def _catalog(self, command: Message) -> pa.Table:
+        table = catalog_table(command, self._house.window)
+        if table is None:
+            raise Refusal(f"the command {command.name[:80]!r} is not known", accepted="queries and catalog commands")
+        return table
+
+
+def _command(descriptor: Any) -> Message:
+    if descriptor.descriptor_type != flight.DescriptorType.CMD:
+        raise Refusal("flights have no paths here", accepted="commands of Arrow Flight SQL")
+    return read_any(bytes(descriptor.command))
+
+
+def _principal(context: Any) -> Principal:
+    caller = context.get_middleware(PRINCIPAL)
+    if caller is None:
+        raise PermissionRefusal("nobody is known here without a token", accepted="a token that is in force")
+    principal: Principal = caller.principal
+    return principal
+
+
+def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows; errors on the way in one line."""
+    try:
+        yield from batches
+    except DpduckError as error:
+        raise as_flight_error(error) from None
+    except Exception:
+        raise flight.FlightInternalError(UNEXPECTED) from None
+
+
+class FlightListener:
+    """Serves one house over Arrow Flight SQL, in threads of its own.
+
+    pyarrow's serve() is never called: it would take the process's signals for itself, and the calls need it not.
+    """
+
+    def __init__(self, address: str, house: House, limits: Limits, tls: Tls | None = None) -> None:
+        parts = _ADDRESS.fullmatch(address)
+        if parts is None or not int(parts["port"]) < 65536:
+            raise Refusal(f"{address[:200]!r} is no address", accepted="localhost:32010")
+        if parts["host"].lower() not in LOCAL and tls is None:
+            raise Refusal("tokens would travel in the clear", accepted="localhost, or --tls-certificate with --tls-key")
+        scheme = "grpc+tcp" if tls is None else "grpc+tls"
+        try:
+            self._server = _Server(house, Statements(house, limits), f"{scheme}://{parts['host']}:{parts['port']}", tls)
+        except (OSError, pa.ArrowException):
+            raise StoreError(
+                f"{address} cannot be listened on; accepted: a free port, and files in PEM for TLS"
+            ) from None
+        self.address = f"{scheme}://{parts['host']}:{self._server.port}"
+
+    def close(self) -> None:
+        """Listens no longer; calls at work are finished."""
+        self._server.shutdown()

@@ -1,1 +1,0 @@
-"""Sparse queries over unbounded universes: projections, lazy histograms, sessions of multiplicative weights."""

@@ -1,1 +1,0 @@
-"""Sparse publication: the choice of a summary by public numbers, its estimators, dyadic ranges, wavelets, sketches."""

@@ -1,0 +1,1 @@
+"""Claim: nothing leaves that was not paid for."""

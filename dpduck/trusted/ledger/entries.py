@@ -1,0 +1,201 @@
+"""The rows of the ledger as texts, and the keyed hash that chains each of them to the one before.
+
+The hash is HMAC-SHA256 under a key that only the secrets file holds, over every field of the row, the store's
+identity and the previous hash: a row cannot be changed, swapped, removed from the middle or forged without the key.
+That the end of the chain was not cut off is what the counters outside the store are for (see outside_counters).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import NamedTuple
+
+from dpduck.values.errors import StoreError
+from dpduck.values.privacy import ZERO, Budget, Charge
+
+GENESIS = "0" * 64
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class LedgerRow(NamedTuple):
+    """One row of the ledger table as it is stored; amounts are texts "numerator/denominator".
+
+    at: microseconds since 1970 in UTC. epsilon: None for a release that has no pure guarantee. budget: the budget
+    that this row declares, None for charges.
+    """
+
+    id: int
+    at: int
+    principal: str
+    unit_key: str
+    table_name: str
+    statement: str
+    mechanism: str
+    epsilon: str | None
+    rho: str
+    delta: str
+    budget: str | None
+    previous_hash: str
+    hash: str
+
+
+def row_hash(chain_key: bytes, store_id: str, row: LedgerRow) -> str:
+    """Hash every field but the hash itself; lengths in front keep fields from running into each other."""
+    message = b"".join(_marked(field) for field in (store_id, *row[:-1]))
+    return hmac.digest(chain_key, message, "sha256").hex()
+
+
+def _marked(field: str | int | None) -> bytes:
+    if field is None:
+        return b"n"
+    text = str(field).encode()
+    return b"%d:%b" % (len(text), text)
+
+
+def sealed(chain_key: bytes, store_id: str, row: LedgerRow) -> LedgerRow:
+    """The row with its own hash."""
+    return row._replace(hash=row_hash(chain_key, store_id, row))
+
+
+def require_next(chain_key: bytes, store_id: str, row: LedgerRow, last_id: int, last_hash: str) -> None:
+    """Fail closed unless this row is the very one that was written after `last_id`."""
+    if row.id != last_id + 1:
+        raise StoreError(
+            f"ledger entry {last_id + 1} is missing; accepted: the store as it was last written, or its newest backup"
+        )
+    if row.previous_hash != last_hash:
+        raise _changed(row)
+    require_untouched(chain_key, store_id, row)
+
+
+def require_untouched(chain_key: bytes, store_id: str, row: LedgerRow) -> None:
+    """Fail closed unless every field of this row is what was written."""
+    if not hmac.compare_digest(str(row.hash).encode(), row_hash(chain_key, store_id, row).encode()):
+        raise _changed(row)
+
+
+def _changed(row: LedgerRow) -> StoreError:
+    return StoreError(
+        f"ledger entry {row.id} is not what was written; "
+        "accepted: the store as it was last written with its own secrets file"
+    )
+
+
+def rational_text(amount: Fraction) -> str:
+    """An exact rational as "numerator/denominator".
+
+    >>> rational_text(Fraction(3))
+    '3/1'
+    """
+    return f"{amount.numerator}/{amount.denominator}"
+
+
+def microseconds_of(at: datetime) -> int:
+    """Whole microseconds since 1970 in UTC."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def datetime_of(microseconds: int) -> datetime:
+    """The moment in UTC."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+# What the ledger says, as frozen values, and the running state that is rebuilt from its rows.
+
+NOTHING = Charge(epsilon=ZERO, rho=ZERO)
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One line of the ledger: a charge, or the declaration of a budget, which charges nothing."""
+
+    id: int
+    at: datetime
+    principal: str
+    unit_key: str
+    table_name: str
+    statement: str
+    mechanism: str
+    epsilon: Fraction | None
+    rho: Fraction
+    delta: Fraction
+    budget: Budget | None
+    previous_hash: str
+    hash: str
+
+
+def added(one: Charge, other: Charge) -> Charge:
+    """Both charges together; there is no pure epsilon once one of them has none."""
+    epsilon = None if one.epsilon is None or other.epsilon is None else one.epsilon + other.epsilon
+    return Charge(epsilon=epsilon, rho=one.rho + other.rho, delta=one.delta + other.delta)
+
+
+def missing_from(own: Charge, other: Charge) -> Charge:
+    """What has to be added to `own` so that no amount of it is below `other`'s."""
+    epsilon: Fraction | None = max(ZERO, (other.epsilon or ZERO) - (own.epsilon or ZERO))
+    if other.epsilon is None and own.epsilon is not None:
+        epsilon = None
+    return Charge(epsilon=epsilon, rho=max(ZERO, other.rho - own.rho), delta=max(ZERO, other.delta - own.delta))
+
+
+def amounts_text(charge: Charge) -> tuple[str | None, str, str]:
+    """Epsilon, rho and delta as exact texts."""
+    epsilon = None if charge.epsilon is None else rational_text(charge.epsilon)
+    return epsilon, rational_text(charge.rho), rational_text(charge.delta)
+
+
+def charge_of(epsilon: str | None, rho: str, delta: str) -> Charge:
+    """The charge that amounts_text wrote."""
+    return Charge(epsilon=None if epsilon is None else Fraction(epsilon), rho=Fraction(rho), delta=Fraction(delta))
+
+
+def budget_text(budget: Budget) -> str:
+    """A budget in one canonical text."""
+    amounts = {name: getattr(budget, name) for name in ("epsilon", "delta", "delta_keys", "rho")}
+    return json.dumps({name: None if amount is None else rational_text(amount) for name, amount in amounts.items()})
+
+
+def budget_of(text: str) -> Budget:
+    """The budget that budget_text wrote."""
+    texts: dict[str, str | None] = json.loads(text)
+    epsilon, rho = (None if amount is None else Fraction(amount) for amount in (texts["epsilon"], texts["rho"]))
+    delta, delta_keys = (Fraction(texts[name] or ZERO) for name in ("delta", "delta_keys"))
+    return Budget(epsilon=epsilon, delta=delta, delta_keys=delta_keys, rho=rho)
+
+
+def entry_of(row: LedgerRow) -> LedgerEntry:
+    """A row, whose hash has been verified, as a value."""
+    charge = charge_of(row.epsilon, row.rho, row.delta)
+    budget = None if row.budget is None else budget_of(row.budget)
+    amounts = {"epsilon": charge.epsilon, "rho": charge.rho, "delta": charge.delta}
+    return LedgerEntry(**{**row._asdict(), **amounts, "at": datetime_of(row.at), "budget": budget})
+
+
+class LedgerState:
+    """Sums over all verified rows: kept in memory so that a charge never reads the whole ledger."""
+
+    def __init__(self) -> None:
+        self.last_id = 0
+        self.budgets: dict[str, Budget] = {}
+        self.spent: dict[str, Charge] = {}
+        self.spent_by: dict[tuple[str, str], Charge] = {}
+        self._hashes = bytearray(bytes.fromhex(GENESIS))
+
+    def hash_at(self, row_id: int) -> str:
+        """The hash of a row that was absorbed; of no row, the beginning of the chain."""
+        return self._hashes[32 * row_id : 32 * (row_id + 1)].hex()
+
+    def absorb(self, row: LedgerRow) -> None:
+        """Add a row that has just been written or verified."""
+        charge = charge_of(row.epsilon, row.rho, row.delta)
+        person = (row.unit_key, row.principal)
+        self.spent[row.unit_key] = added(self.spent.get(row.unit_key, NOTHING), charge)
+        self.spent_by[person] = added(self.spent_by.get(person, NOTHING), charge)
+        if row.budget is not None:
+            self.budgets[row.unit_key] = budget_of(row.budget)
+        self._hashes += bytes.fromhex(row.hash)
+        self.last_id = row.id

@@ -1,0 +1,205 @@
+"""The ledger: every charge against a privacy unit, durable before the first private count.
+
+The chain of entries in the store is the only truth: budgets and sums are rebuilt from it when it is opened, and every
+row is verified (hash_chain). Nothing is ever taken back: a policy that is dropped and made again, or a wider budget,
+leaves the sum of its unit as it was. What restores and copies are noticed is said in outside_counters and witness.
+"""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+from dpduck.trusted.ledger import budgets as budget_rules
+from dpduck.trusted.ledger.copies import Witness
+from dpduck.trusted.ledger.entries import NOTHING, LedgerEntry, LedgerRow
+from dpduck.trusted.ledger.secrets import (
+    BOUNDING_KEY,
+    STORE_ID,
+    Secrets,
+    SecretsFile,
+    SecretsInMemory,
+    Steps,
+    no_step,
+    required,
+)
+from dpduck.trusted.ledger.table import LedgerChain, LedgerTable, OpenCursor
+from dpduck.values.errors import InternalError, StoreError
+from dpduck.values.privacy import Budget, Charge
+
+
+class Ledger:
+    """The ledger of one attached store; safe to use from many threads."""
+
+    def __init__(self, chain: LedgerChain, secrets: Secrets, steps: Steps) -> None:
+        self.secrets = secrets
+        self._chain = chain
+        self._steps = steps
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        open_cursor: OpenCursor,
+        store: str,
+        *,
+        secrets_path: Path | None,
+        witness_directory: Path | None,
+        steps: Steps = no_step,
+    ) -> Ledger:
+        """Open the ledger of an attached store, or begin one; verify all of it, or raise StoreError.
+
+        secrets_path: None for a store in memory. witness_directory: None to do without (see witness.state_directory).
+        """
+        chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, steps)
+        chain.begin()
+        chain.settle()
+        return cls(chain, secrets, steps)
+
+    @classmethod
+    def adopt(
+        cls,
+        open_cursor: OpenCursor,
+        store: str,
+        *,
+        secrets_path: Path | None,
+        witness_directory: Path | None,
+        principal: str,
+        statement: str,
+    ) -> Ledger:
+        """Open an older copy of a store on the owner's word, and charge what the outside counters know was spent.
+
+        No unit's spent amounts get less than the ledger, the secrets file or the witness say. The chain must be whole.
+        Any other copy of the store is refused from then on. Where nothing is wrong, nothing is recorded.
+        """
+        chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, no_step)
+        chain.begin(lost=True)
+        chain.read_on()
+        try:
+            chain.settle()
+        except StoreError:
+            chain.adopt(principal, statement)
+        return cls(chain, secrets, no_step)
+
+    @property
+    def bounding_key(self) -> bytes:
+        """The key of the order in which a unit's rows are kept."""
+        return required(self.secrets, BOUNDING_KEY)
+
+    def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:
+        """Record a budget for a unit; it never resets what was spent, and is refused below that."""
+        budget_rules.require_budget(budget)
+
+        def prepare() -> LedgerRow:
+            state = self._chain.state
+            budget_rules.require_change(unit_key, budget, state.spent.get(unit_key, NOTHING))
+            mechanism = budget_rules.name_of_change(state.budgets.get(unit_key), budget)
+            return self._chain.row(unit_key, table_name, NOTHING, principal, statement, mechanism, budget)
+
+        with self._lock:
+            return self._chain.write(prepare)
+
+    def last_entry(self) -> int:
+        """The number of the last entry, 0 where there is none: whatever is recorded moves it."""
+        with self._lock:
+            self._chain.read_on()
+            return self._chain.state.last_id
+
+    def budget(self, unit_key: str) -> Budget | None:
+        """The budget that was last declared for a unit."""
+        with self._lock:
+            self._chain.read_on()
+            return self._chain.state.budgets.get(unit_key)
+
+    def spent(self, unit_key: str, principal: str | None = None) -> Charge:
+        """The sum of all charges of a unit, or of one principal's; epsilon is None once a release had none."""
+        with self._lock:
+            self._chain.read_on()
+            return self._spent(unit_key, principal)
+
+    def check(
+        self, unit_key: str, charge: Charge, *, principal: str | None = None, allotment: Fraction | None = None
+    ) -> None:
+        """Raise BudgetRefusal if this charge does not fit now; charge nothing."""
+        budget_rules.require_charge(charge)
+        with self._lock:
+            self._chain.read_on()
+            self._require_room(unit_key, charge, principal, allotment)
+
+    def charge(
+        self,
+        unit_key: str,
+        table_name: str,
+        charge: Charge,
+        principal: str,
+        statement: str,
+        mechanism: str,
+        *,
+        allotment: Fraction | None = None,
+    ) -> int:
+        """Record a charge and return its entry's number; it is on disk, inside and outside the store, by then.
+
+        allotment: the share of the unit's budget that this principal may spend in all.
+        """
+        budget_rules.require_charge(charge)
+
+        def prepare() -> LedgerRow:
+            self._require_room(unit_key, charge, principal, allotment)
+            return self._chain.row(unit_key, table_name, charge, principal, statement, mechanism)
+
+        self._steps("charge begins")
+        with self._lock:
+            entry_id = self._chain.write(prepare)
+        self._steps("charge returns")
+        return entry_id
+
+    def entries(self, principal: str | None = None) -> list[LedgerEntry]:
+        """All entries in order, or those of one principal."""
+        return self._chain.entries(principal)
+
+    def entry(self, entry_id: int) -> LedgerEntry:
+        """One entry by its number."""
+        return self._chain.entry(entry_id)
+
+    def verify(self) -> None:
+        """Read the whole chain again; StoreError names the first entry that is not what was written."""
+        with self._lock:
+            self._chain.verify()
+
+    def _spent(self, unit_key: str, principal: str | None) -> Charge:
+        state = self._chain.state
+        if principal is None:
+            return state.spent.get(unit_key, NOTHING)
+        return state.spent_by.get((unit_key, principal), NOTHING)
+
+    def _require_room(self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None) -> None:
+        budget = self._chain.state.budgets.get(unit_key)
+        budget_rules.require_room(f"budget of {unit_key}", budget, self._spent(unit_key, None), charge)
+        if allotment is None:
+            return
+        if principal is None:
+            raise InternalError("an allotment belongs to a principal")
+        share, owner = budget_rules.share_of(budget, allotment), f"share of {principal} in the budget of {unit_key}"
+        budget_rules.require_room(owner, share, self._spent(unit_key, principal), charge)
+
+
+def _assemble(
+    open_cursor: OpenCursor, store: str, secrets_path: Path | None, witness_directory: Path | None, steps: Steps
+) -> tuple[LedgerChain, Secrets]:
+    """Find the tables and find or make the secrets; nothing is verified yet but that they belong together."""
+    table = LedgerTable(open_cursor, store)
+    known = table.store_id()
+    secrets: Secrets
+    if secrets_path is None:
+        secrets = SecretsInMemory()
+    else:
+        secrets = SecretsFile.open(secrets_path, create=known is None, steps=steps)
+    identity = required(secrets, STORE_ID).decode()
+    if known not in (None, identity):
+        raise StoreError(
+            "the secrets do not belong to this store; accepted: the file <name>_secrets that was made with it"
+        )
+    witness = None if witness_directory is None else Witness(witness_directory, identity, steps=steps)
+    folder = None if secrets_path is None else secrets_path.parent
+    return LedgerChain(table, secrets, witness, steps, folder), secrets

@@ -1,0 +1,192 @@
+"""The secrets file beside the store: keys and state that must never be attached, served or published.
+
+A small SQLite file, readable by its owner only from the moment it exists, synchronised to disk at every change.
+It holds the store's identity, the key of the ledger's hash chain, the key of the order in which a unit's rows are
+kept, and the ledger's position; others may keep their own secret state in it by name (tokens, sessions).
+A store in memory has its secrets in memory. One connection per call: nothing is left open, and any thread may call.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from dpduck.values.errors import StoreError
+
+STORE_ID, CHAIN_KEY, BOUNDING_KEY = "store_id", "chain_key", "bounding_key"
+Steps = Callable[[str], None]
+
+
+def no_step(_name: str) -> None:
+    """The default hook: tests put a crash in its place."""
+
+
+class Secrets(Protocol):
+    """Named secret values."""
+
+    def get(self, name: str) -> bytes | None: ...
+
+    def put(self, name: str, value: bytes) -> None: ...
+
+    def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
+        """Put the value only if the present one is `expected` (None: absent); durable when it returns."""
+        ...
+
+
+def first_values() -> dict[str, bytes]:
+    """What a new store begins with, from the operating system's entropy."""
+    return {
+        STORE_ID: secrets.token_hex(16).encode(),
+        CHAIN_KEY: secrets.token_bytes(32),
+        BOUNDING_KEY: secrets.token_bytes(32),
+    }
+
+
+def required(secrets: Secrets, name: str) -> bytes:
+    """A value that every store has."""
+    value = secrets.get(name)
+    if value is None:
+        raise StoreError("the secrets file is not complete; accepted: the file that was made with the store")
+    return value
+
+
+_WHY = {
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_IOERR_WRITE": "the disk does not take what is written",
+    "SQLITE_READONLY": "it is read-only",
+    "SQLITE_READONLY_DIRECTORY": "its directory is read-only",
+    "SQLITE_CANTOPEN": "it, or its journal beside it, cannot be opened for writing",
+    "SQLITE_NOTADB": "it is no secrets file",
+    "SQLITE_BUSY": "another process holds it",
+}
+"""What SQLite's names of errors say; none quotes what the file holds."""
+
+
+class SecretsInMemory:
+    """The secrets of a store in memory; they end with the process, as the store does."""
+
+    def __init__(self) -> None:
+        self._values = first_values()
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> bytes | None:
+        return self._values.get(name)
+
+    def put(self, name: str, value: bytes) -> None:
+        with self._lock:
+            self._values[name] = value
+
+    def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
+        with self._lock:
+            if self._values.get(name) != expected:
+                return False
+            self._values[name] = value
+            return True
+
+
+class SecretsFile:
+    """The secrets of a store on disk."""
+
+    def __init__(self, path: Path, *, steps: Steps = no_step) -> None:
+        self._path = path
+        self._steps = steps
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool, steps: Steps = no_step) -> SecretsFile:
+        """Open the file, or make it where `create` says so; a half-made file is finished."""
+        if create:
+            _create_private(path)
+        elif not path.exists():
+            raise StoreError(
+                "the secrets file of this store is missing; accepted: the file <name>_secrets beside the store"
+            )
+        if path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+            raise StoreError("the secrets file can be read or written by others; accepted: chmod 600")
+        file = cls(path, steps=steps)
+        if create:
+            file._fill()
+        return file
+
+    def get(self, name: str) -> bytes | None:
+        with self._connection() as connection:
+            row = connection.execute("SELECT value FROM secrets WHERE name = ?", [name]).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def put(self, name: str, value: bytes) -> None:
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO secrets VALUES (?, ?)", [name, value])
+
+    def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
+        with self._transaction() as connection:
+            row = connection.execute("SELECT value FROM secrets WHERE name = ?", [name]).fetchone()
+            if (None if row is None else bytes(row[0])) != expected:
+                return False
+            self._steps("secrets begun")
+            connection.execute("INSERT OR REPLACE INTO secrets VALUES (?, ?)", [name, value])
+            self._steps("secrets written")
+            return True
+
+    def _fill(self) -> None:
+        """Make the table and the first values in one transaction, unless they are there."""
+        with self._transaction() as connection:
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+            )
+            connection.executemany("INSERT OR IGNORE INTO secrets VALUES (?, ?)", first_values().items())
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection whose commits are on disk when they return (synchronous = EXTRA: its directory too)."""
+        try:
+            uri = f"{self._path.absolute().as_uri()}?mode=rw"  # never creates: creation sets the permissions
+            with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=300)) as connection:
+                connection.execute("PRAGMA synchronous = EXTRA")
+                yield connection
+        except sqlite3.Error as error:
+            why = _WHY.get(getattr(error, "sqlite_errorname", ""), type(error).__name__)
+            raise StoreError(
+                f"the secrets file could not be used ({why}); nothing is answered; "
+                "accepted: the file as it was last written, writable by this user, on a disk with room"
+            ) from None
+
+
+def _create_private(path: Path) -> None:
+    """Make an empty file that only its owner can read; leave one that is there alone."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise StoreError(
+            f"the secrets file could not be made beside the store ({type(error).__name__}); "
+            "accepted: a directory that this user can write to"
+        ) from None
+    os.close(descriptor)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Put a directory's entries on disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Claim: these integers have exactly this law. Sees no data."""

@@ -1,0 +1,1 @@
+"""Claim: integers go in, only declared noisy answers come out."""

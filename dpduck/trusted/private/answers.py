@@ -1,0 +1,206 @@
+"""Turns exact counts into what leaves: one branch for each kind of query. Called by the door alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.algebra.hashing import PRIME, Words, project, reduced, words_for
+from dpduck.trusted.ask import (
+    Ask,
+    Candidate,
+    Choice,
+    EveryKey,
+    Families,
+    Gate,
+    Layers,
+    Marginal,
+    Present,
+    Projection,
+    Sketch,
+    Table,
+    Threshold,
+    Total,
+)
+from dpduck.trusted.noise.draw import draw
+from dpduck.trusted.noise.entropy import Entropy, words64
+from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.trusted.operators import IdentityFactor
+from dpduck.trusted.private.hidden import ExactCounts, Hidden
+from dpduck.trusted.private.histograms import open_histogram
+from dpduck.trusted.private.interrogation import Guess, Interrogation
+from dpduck.trusted.private.key_counts import KeyCounts
+from dpduck.trusted.private.keys import KeyStream, publish_keys
+from dpduck.trusted.private.measure import measure, noisy_total, require_fit, with_noise
+from dpduck.trusted.private.range_nodes import sparse_counts
+from dpduck.trusted.private.sessions import draw_thresholds
+from dpduck.trusted.private.sketches import draw_hashes, draw_sketch
+from dpduck.trusted.private.summaries import NoisySummary, SummaryPlan, draw_summary
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
+
+Counts = ExactCounts | KeyCounts | KeyStream
+
+
+class Exact(Hidden):
+    """The counts of one scan and what was derived from them; hidden."""
+
+    __slots__ = ("_counts", "_entropy", "_questions")
+
+    def __init__(self, counts: Counts, entropy: Entropy) -> None:
+        self._counts, self._entropy = counts, entropy
+        self._questions: dict[int, tuple[Families, Interrogation]] = {}
+
+    def tables(self, asks: Sequence[Ask[Any]]) -> list[tuple[IntegerArray, ...]]:
+        """The answers of asks for tables of one scan: for each ask, an array for each table."""
+        counts, scan = self._counts, asks[0].scan
+        queries = [
+            (ask.query.query, ask.noise) for ask in asks if isinstance(ask.query, Table) and ask.noise is not None
+        ]
+        if not isinstance(counts, ExactCounts) or len(queries) < len(asks):
+            raise InternalError("a query of other counts")
+        by_table = [measure(counts, queries, table, scan.l1, self._entropy) for table in scan.tables]
+        return [tuple(noisy[place] for noisy in by_table) for place in range(len(asks))]
+
+    def answer(self, ask: Ask[Any], chosen: object) -> object:
+        """One answer. chosen: a SummaryPlan for Layers, a Guess for Choice, a number for Candidate, else None."""
+        query, counts = ask.query, self._counts
+        if isinstance(query, Table):
+            return self.tables([ask])[0]
+        if isinstance(counts, ExactCounts) and counts._unit_bounds[0] != ask.scan.l1:
+            raise InternalError("the asks and the counts disagree about the contribution bound")
+        if isinstance(query, Choice):
+            return self._asked(query.families, ask).choose(query, _guess(chosen), self._entropy)
+        if ask.noise is None:
+            raise InternalError("an ask without its noise")
+        if isinstance(query, Candidate | Marginal):
+            return self._of_families(query, ask, ask.noise, chosen)
+        if isinstance(counts, ExactCounts):
+            return _of_cells(counts, ask, ask.noise, chosen, self._entropy)
+        if isinstance(counts, KeyCounts):
+            return _of_keys(counts, ask, ask.noise, self._entropy)
+        if isinstance(query, Threshold):
+            return publish_keys(counts, query, ask.noise, self._entropy)
+        raise InternalError("a query of other counts")
+
+    def _of_families(self, query: Candidate | Marginal, ask: Ask[Any], noise: Noise, chosen: object) -> IntegerArray:
+        exact = self._asked(query.families, ask)
+        if isinstance(query, Marginal):
+            return exact.marginal(query.number, noise, self._entropy)
+        if not isinstance(chosen, int):
+            raise InternalError("a candidate without its number")
+        return exact.answer(chosen, noise, self._entropy)
+
+    def _asked(self, families: Families, ask: Ask[Any]) -> Interrogation:
+        if id(families) not in self._questions:
+            if not isinstance(self._counts, ExactCounts):
+                raise InternalError("a query of other counts")
+            self._questions[id(families)] = families, Interrogation(self._counts, families, ask.scan.l1)
+        return self._questions[id(families)][1]
+
+
+def _of_cells(counts: ExactCounts, ask: Ask[Any], noise: Noise, chosen: object, entropy: Entropy) -> object:
+    query = ask.query
+    if isinstance(query, Present):
+        return measure_distinct(counts, query, noise, ask.scan.l1, entropy)
+    if isinstance(query, Total):
+        return noisy_total(counts, noise, entropy)
+    if isinstance(query, Sketch):
+        hashes = draw_hashes(query.rows, query.width, len(query.numbers), entropy)
+        return hashes, draw_sketch(counts, hashes, query.numbers, noise, entropy)
+    if isinstance(query, Layers):
+        return _layers(counts, query, noise, chosen, entropy)
+    raise InternalError("a query of other counts")
+
+
+def _layers(counts: ExactCounts, query: Layers, noise: Noise, chosen: object, entropy: Entropy) -> NoisySummary:
+    """Layers chosen after the charge are free as long as they are of the noise that was paid for."""
+    if not isinstance(chosen, SummaryPlan) or noise.kind is not NoiseKind.LAPLACE:
+        raise InternalError("a summary without its layers")
+    if {law.scale for law in chosen.layers} != {noise.parameter}:
+        raise InternalError("the layers of a summary have other noise than was paid for")
+    return draw_summary(sparse_counts(counts, query.axes, query.radix), chosen, entropy)
+
+
+def _of_keys(counts: KeyCounts, ask: Ask[Any], noise: Noise, entropy: Entropy) -> object:
+    query = ask.query
+    if isinstance(query, Total):
+        return noisy_total(counts, noise, entropy)
+    if isinstance(query, Projection):
+        coefficients = draw_coefficients(query.words, query.independence, entropy)
+        return coefficients, measure_projection(counts, coefficients, query.rows, noise, entropy)
+    if isinstance(query, EveryKey):
+        return open_histogram(counts, noise, entropy).to_bytes()
+    if isinstance(query, Gate):
+        return draw_thresholds(noise.parameter, ask.times, entropy)
+    raise InternalError("a query of other counts")
+
+
+def _guess(chosen: object) -> Guess:
+    if not isinstance(chosen, Guess):
+        raise InternalError("a choice without estimates")
+    return chosen
+
+
+# Exact counts by key in, a noisy projection out.
+
+
+def draw_coefficients(words: int, independence: int, entropy: Entropy) -> Words:
+    """Uniform field elements, shape (words, independence): public, but drawn like everything that is random."""
+    drawn = np.empty(words * independence, dtype=np.uint64)
+    open_places = np.arange(len(drawn))
+    while open_places.size:
+        fresh = words64(entropy, open_places.size) >> np.uint64(3)
+        drawn[open_places] = fresh
+        open_places = open_places[fresh == PRIME]  # 61 bits, all of them ones, are no element
+    return drawn.reshape(words, independence)
+
+
+def measure_projection(
+    counts: KeyCounts, coefficients: Words, rows: int, noise: Noise, entropy: Entropy
+) -> NDArray[np.int64]:
+    """A x + noise in integers, shape (rows,); keys are elements of the field by the higher half of their digests."""
+    if len(coefficients) != words_for(rows):
+        raise InternalError("the projection and its coefficients disagree")
+    noisy = draw(noise, rows, entropy)
+    noisy += project(coefficients, reduced(counts._exact_high), counts._exact_counts, rows)
+    return noisy
+
+
+# Numbers of distinct values by cell, with noise: presence, not counts, so they are added up for each set by
+# itself.
+
+
+def measure_distinct(
+    counts: ExactCounts, query: Present, noise: Noise, unit_bound: int, entropy: Entropy
+) -> IntegerArray:
+    """How many values of the last attribute each cell of a query holds, with noise.
+
+    unit_bound: the rows of a unit, for which Present.bound says how far it moves the answers. What that rests on is
+    looked at here: as many rows, as many values, and every cell of the attributes once.
+    """
+    require_fit(counts, [(query.query, noise)], 0, unit_bound)
+    if not all(isinstance(factor, IdentityFactor) for factor in query.query.factors):
+        raise InternalError("distinct values add up to no other query")
+    if len(counts._sizes) - 1 in query.query.attributes:
+        raise InternalError("the values that are counted are no key")
+    if counts._sizes[-1] != query.values:
+        raise InternalError("the plan and the counts disagree about the values")
+    return with_noise(query.query, _present(counts, query.query.attributes), noise, entropy)
+
+
+def _present(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
+    """The exact number of values in each cell of the attributes."""
+    values = counts._sizes[-1]
+    shape = tuple(counts._sizes[attribute] for attribute in attributes)
+    occupied = counts._exact_counts[0] > 0
+    position = np.zeros(int(occupied.sum()), dtype=np.int64)
+    for attribute, size in zip(attributes, shape, strict=True):
+        position = position * size + counts._exact_coordinates[attribute][occupied]
+    position = position * values + counts._exact_coordinates[-1][occupied]
+    cells = np.unique(position) // values
+    return np.bincount(cells, minlength=prod(shape)).astype(np.int64).reshape(shape)

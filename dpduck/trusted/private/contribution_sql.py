@@ -1,0 +1,197 @@
+"""Contributions in SQL, level by level: rows, steps, units where bounds are by group, cells.
+
+Nothing here raises on any row: values are DOUBLE, and are subtracted, divided and cast, by TRY_CAST, only where they
+are between their bounds; sums of BIGINT are HUGEINT, which 2^63 rows of 2^63 do not overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.trusted.private.contributions import LARGEST_BOUND, Contribution
+
+LIMB = 1 << 32
+Column = NDArray[np.integer]
+
+
+def flag(number: int) -> str:
+    """Whether a row meets the condition of an aggregate."""
+    return f"dpduck_flag_{number}"
+
+
+def value(number: int) -> str:
+    """The number of steps of a row; its value before that."""
+    return f"dpduck_value_{number}"
+
+
+def _double(number: Fraction) -> str:
+    return f"CAST({float(number)!r} AS DOUBLE)"
+
+
+def row_columns(aggregates: Sequence[Contribution], shield: str) -> dict[str, str]:
+    """Columns of the rows: what conditions and values are, by name.
+
+    shield: begins a CASE whose first branch is never taken. DuckDB computes an expression that occurs twice in a
+    projection once, below it, and takes it out of TRY for that: there it raises. It leaves alone what only a later
+    branch of CASE computes.
+    """
+    columns: dict[str, str] = {}
+    for number, aggregate in enumerate(aggregates):
+        condition, value_sql = aggregate.condition, aggregate.value_sql
+        shielded = "try(" in condition or "try(" in value_sql
+        if condition:
+            columns[flag(number)] = (
+                f"{shield} FALSE WHEN {condition} THEN TRUE ELSE FALSE END" if shielded else condition
+            )
+        if value_sql:
+            branches = f"WHEN {condition} THEN {value_sql} END" if condition else f"ELSE {value_sql} END"
+            if shielded:
+                columns[value(number)] = f"{shield} NULL {branches}"
+            else:
+                columns[value(number)] = f"CASE {branches}" if condition else value_sql
+    return columns
+
+
+def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[str]) -> str:
+    """The rows with their values in steps; as they are where nothing has a value."""
+    columns = [
+        f"{steps(aggregate, value(number))} AS {value(number)}"
+        for number, aggregate in enumerate(aggregates)
+        if aggregate.value_sql
+    ]
+    columns += [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition]
+    return f"SELECT {', '.join([*kept, *columns])} FROM ({rows_sql})" if columns else rows_sql
+
+
+def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
+    """Flags as they are; steps between their bounds, whatever they were, and only of rows that meet the condition."""
+    columns = [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition]
+    for number, aggregate in enumerate(aggregates):
+        if aggregate.value_sql:
+            low, high = bounds_of_steps(aggregate)
+            met = f"{flag(number)} AND " if aggregate.condition else ""
+            inside = (
+                f"CASE WHEN {met}{value(number)} IS NOT NULL THEN least(greatest({value(number)}, {low}), {high}) END"
+            )
+            columns.append(f"{inside} AS {value(number)}")
+    return columns
+
+
+def bounds_of_steps(aggregate: Contribution) -> tuple[int, int]:
+    """The least and the most steps of a row, before a unit's rows are added up where that is asked."""
+    return (-LARGEST_BOUND, LARGEST_BOUND) if aggregate.per_group else (0, aggregate.steps)
+
+
+def steps(aggregate: Contribution, value: str) -> str:
+    """k of a row; of one that is still to be added up for its unit, its value in steps from 0.
+
+    No value is farther from 0 than 2^45 steps, of which a double keeps 2^-8: nothing between low and high rounds to
+    less than 0 or more than K. least, greatest and round would take several times as long as all the rest.
+    """
+    low, high = aggregate.low, aggregate.high
+    first, last = bounds_of_steps(aggregate)
+    if aggregate.per_group:
+        low, high = first * aggregate.step, last * aggregate.step
+    above = f"({value} - {_double(low)})" if low and not aggregate.per_group else value
+    quotient = f"{above} / {_double(aggregate.step)}" if aggregate.step != 1 else above
+    type_name = "INTEGER" if last < LIMB >> 2 else "BIGINT"
+    return (
+        f"CASE WHEN {value} BETWEEN {_double(low)} AND {_double(high)} THEN TRY_CAST({quotient} AS {type_name}) "
+        f"WHEN isfinite({value}) THEN CASE WHEN {value} < {_double(low)} THEN {first} ELSE {last} END END"
+    )
+
+
+def by_unit(aggregates: Sequence[Contribution]) -> list[str]:
+    """What is added up for each unit in each cell."""
+    columns = []
+    for number, aggregate in enumerate(aggregates):
+        if aggregate.per_group:
+            columns.append(f"{_clamped(aggregate, number)} AS {value(number)}")
+            continue
+        columns.append(f"{_rows(aggregate, number)} AS dpduck_rows_{number}")
+        if aggregate.form != "count":
+            columns += [
+                f"count({value(number)}) AS dpduck_valued_{number}",
+                f"sum({value(number)}) AS dpduck_sum_{number}",
+            ]
+        if aggregate.degree == 2:
+            columns.append(f"sum({_square(number)}) AS dpduck_squares_{number}")
+    return columns
+
+
+def _clamped(aggregate: Contribution, number: int) -> str:
+    """k of a unit in a cell, NULL where none of its rows contributes."""
+    low, high = int(aggregate.low / aggregate.step), int(aggregate.high / aggregate.step)
+    if aggregate.value_sql:
+        present, total = f"count({value(number)})", f"sum({value(number)})"
+    else:
+        present = total = _rows(aggregate, number)
+    if aggregate.per_group == "average":
+        total = f"round(CAST({total} AS DOUBLE) / {present})"
+    steps = f"CAST(least(greatest({total}, {low}), {high}) AS BIGINT) - ({low})"
+    return f"CASE WHEN {present} > 0 THEN {steps} END"
+
+
+def _rows(aggregate: Contribution, number: int) -> str:
+    return f"count(CASE WHEN {flag(number)} THEN 1 END)" if aggregate.condition else "count(*)"
+
+
+def _square(number: int) -> str:
+    return f"CAST({value(number)} AS BIGINT) * {value(number)}"
+
+
+def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
+    """What is added up for each cell, over rows, or over units that were added up by `by_unit`."""
+    columns: list[str] = []
+    for number, aggregate in enumerate(aggregates):
+        added = units and not aggregate.per_group
+        if aggregate.form == "count":
+            columns.append(_total(f"dpduck_rows_{number}") if added else _rows(aggregate, number))
+            continue
+        rows, valued = _rows(aggregate, number), f"count({value(number)})"
+        sums, squares = f"sum({value(number)})", f"sum({_square(number)})"
+        if added:
+            rows, valued = _total(f"dpduck_rows_{number}"), _total(f"dpduck_valued_{number}")
+            sums, squares = f"sum(dpduck_sum_{number})", f"sum(dpduck_squares_{number})"
+        elif aggregate.per_group:
+            rows = valued
+        columns += [rows, valued, *_limbs(sums)]
+        if aggregate.degree == 2:
+            columns += _limbs(squares)
+    return columns
+
+
+def _total(column: str) -> str:
+    return f"CAST(ifnull(sum({column}), 0) AS BIGINT)"
+
+
+def _limbs(total: str) -> list[str]:
+    """A total that is not negative, modulo 2^64, in two halves that fit BIGINT."""
+    return [
+        f"CAST(ifnull({total}, 0) % {LIMB} AS BIGINT)",
+        f"CAST((ifnull({total}, 0) // {LIMB}) % {LIMB} AS BIGINT)",
+    ]
+
+
+def tables_from(aggregates: Sequence[Contribution], columns: Sequence[Column]) -> list[NDArray[np.int64]]:
+    """The tables of all aggregates from the columns of `by_cell`, in 64 bits that wrap."""
+    fetched = iter([np.ma.getdata(column).astype(np.int64) for column in columns])
+    tables: list[NDArray[np.int64]] = []
+    for aggregate in aggregates:
+        rows = next(fetched)
+        if aggregate.form == "count":
+            tables.append(rows)
+            continue
+        valued, sums = next(fetched), _joined(next(fetched), next(fetched))
+        squares = _joined(next(fetched), next(fetched)) if aggregate.degree == 2 else sums
+        tables += aggregate.tables_of(rows, valued, sums, squares)
+    return tables
+
+
+def _joined(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+    joined: NDArray[np.int64] = (high << 32) + low
+    return joined

@@ -1,0 +1,319 @@
+"""One scan over private rows: from a counting job to exact counts, in two stages.
+
+Rows to integers: stored columns become codes, flags and steps in the database's process; what an analyst wrote about
+a row is computed by a worker process (row_program). Integers to counts: counting_stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.frontend.rows.parts import ROWS
+from dpduck.trusted.private.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
+from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, key_integer
+from dpduck.trusted.private.counting_stage import cells_sql, stage_sql
+from dpduck.trusted.private.hidden import ExactCounts
+from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.binning import MOST_POSITIONS, KeyReading, ParameterValue, key_reading
+from dpduck.trusted.rows.plain import plain_number
+from dpduck.trusted.rows.program import Division, Output
+from dpduck.trusted.rows.scan import Scan, read_rows, rows_sql, scan_of
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.domain import ValueDomain
+from dpduck.values.errors import InternalError
+
+FEW_GROUPS = 1 << 17  # below this, groups outside the domain cost less than filtering every row exactly
+LARGEST_WORD = 1 << 62  # of a packed integer, with room for rows that the filters will drop
+
+Column = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A job as it is read: its scan, what the worker computes, and how each key becomes a code.
+
+    here: which keys the database reads itself.
+    """
+
+    job: CountingJob
+    scan: Scan
+    keys: tuple[KeyReading, ...]
+    here: tuple[bool, ...]
+    division: Division
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        """Labels and edges of the keys that the database reads."""
+        found: dict[str, ParameterValue] = {}
+        for key, here in zip(self.keys, self.here, strict=True):
+            found.update(key.parameters if here else {})
+        return found
+
+
+def count_exactly(
+    cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
+) -> ExactCounts:
+    """Exact counts of `job`; its only error has one fixed text, since DuckDB's texts may quote data.
+
+    workers: where processes for an analyst's expressions come from; None for some of its own.
+    """
+    job, totals = pregrouped(job)
+    reading = read_job(job)
+    parameters: dict[str, object] = dict(reading.parameters)
+    if job.unit_sql is not None:
+        parameters[KEY] = key_integer(bounding_key)
+    columns = _answer(cursor, reading, totals, parameters, workers)
+    if _packed(reading):
+        keys = len(_words(reading))
+        codes = _unpacked(reading, columns)
+    else:
+        keys = len(reading.keys)
+        codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
+    return _exact_counts(job, codes, np.array(tables_from(job.aggregates, columns[keys:]), dtype=np.int64))
+
+
+def read_job(job: CountingJob) -> _Reading:
+    """Divides a job between the database and a worker."""
+    scan = scan_of(job)
+    keys = tuple(key_reading(key, position) for position, key in enumerate(job.keys))
+    here = tuple(_is_read(scan, key) for key in job.keys)
+    outputs = worker_outputs(job, scan)
+    parameters: dict[str, object] = {}
+    for position, key in enumerate(job.keys):
+        if not here[position]:
+            computed = key_reading(KeyColumn("{}", key.domain), position)
+            inside = " AND ".join(f"({condition})" for condition in (*computed.filters, computed.guard) if condition)
+            slot = computed.slot_sql("BIGINT")
+            outputs[_cell(position)] = Output(
+                "integer", key.sql, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
+            )
+            parameters.update(computed.parameters)
+    return _Reading(job, scan, keys, here, Division(outputs, scan.moved, scan.types or {}, parameters))
+
+
+def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
+    """Flags and steps of the aggregates that the database does not read itself."""
+    outputs: dict[str, Output] = {}
+    for number, aggregate in enumerate(job.aggregates):
+        if aggregate.condition and not scan.reads(aggregate.condition):
+            outputs[flag(number)] = Output("flag", aggregate.condition)
+        if aggregate.value_sql and not scan.reads_number(aggregate.value_sql):
+            outputs[value(number)] = Output("integer", aggregate.value_sql, steps(aggregate, "{}"))
+    return outputs
+
+
+def _is_read(scan: Scan, key: KeyColumn) -> bool:
+    return scan.types is None or key.sql in scan.types or plain_number(key.sql, scan.types)
+
+
+def _packed(reading: _Reading) -> bool:
+    """Whether keys are packed into integers: where rows are sorted or go through a worker, narrow ones pay."""
+    return reading.job.unit_sql is not None or reading.division.needed
+
+
+def job_sql(job: CountingJob) -> str:
+    """The one query that runs over private rows where no worker is needed."""
+    reading = read_job(job)
+    return _stage(reading, _rows(reading)) if _packed(reading) else unbounded_sql(job, reading.keys)
+
+
+def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
+    """A count by long lists of labels as a job over DuckDB's own groups of the columns, with the column of their rows.
+
+    Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
+    three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
+    """
+    plain = job.unit_sql is None and job.aggregates == (Contribution(""),)
+    listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
+    if not plain or not listed or len(listed) < len(job.keys):
+        return job, None
+    if any(len(domain.values) <= MOST_POSITIONS for domain in listed):
+        return job, None
+    scan = scan_of(job)
+    if scan.moved or scan.stages or not all(_is_read(scan, key) for key in job.keys):
+        return job, None
+    names = [f"dpduck_group_{number}" for number in range(len(job.keys))]
+    columns = ", ".join(f"{key.sql} AS {name}" for key, name in zip(job.keys, names, strict=True))
+    rows = f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{_and(scan.where)} GROUP BY ALL"
+    keys = tuple(replace(key, sql=f"dpduck_groups.{name}") for key, name in zip(job.keys, names, strict=True))
+    grouped = replace(job, from_sql=f"({rows}) AS dpduck_groups", filters=(), keys=keys, source=None)
+    return grouped, f"dpduck_groups.{ROWS}"
+
+
+def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) -> str:
+    """One row per occupied group, as of unbounded_sql, from groups with their numbers of rows."""
+    groups = ", ".join(f"{reading.group_sql} AS {_cell(number)}" for number, reading in enumerate(readings))
+    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {job.from_sql}{_and(_inside(readings, True))}"
+    return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
+
+
+def _answer(
+    cursor: duckdb.DuckDBPyConnection,
+    reading: _Reading,
+    totals: str | None,
+    parameters: Mapping[str, object],
+    workers: Workers | None,
+) -> list[Column]:
+    if totals is not None:
+        return reader.columns(cursor, pregrouped_sql(reading.job, reading.keys, totals), parameters)
+    if not _packed(reading) and not reading.scan.stages:
+        return reader.columns(cursor, unbounded_sql(reading.job, reading.keys), parameters)
+    with read_rows(cursor, reading.scan, _rows(reading), parameters, reading.division, workers) as found:
+        rows, second, given = found
+        sql = _stage(reading, rows) if _packed(reading) else unbounded_sql(reading.job, reading.keys)
+        return reader.columns(second, sql, given)
+
+
+def _stage(reading: _Reading, rows: str) -> str:
+    """The constant stage over rows of integers."""
+    job = reading.job
+    if job.unit_sql is None and any(aggregate.per_group for aggregate in job.aggregates):
+        raise InternalError("contributions by group need a privacy unit")
+    cells = {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
+    return stage_sql(rows, cells, job.aggregates, None if job.unit_sql is None else job.max_rows)
+
+
+def _rows(reading: _Reading) -> str:
+    """Rows of integers, but for what the worker computes, whose inputs are there in its place.
+
+    Here packing pays: rows are narrow when they are sorted. Rows outside a domain are dropped before bounding.
+    """
+    job, division = reading.job, reading.division
+    words = [word for word in _words(reading) if reading.here[word[0]]]
+    cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
+    own = own_aggregates(job, division)
+    conditions = _inside([key for key, here in zip(reading.keys, reading.here, strict=True) if here], True)
+    columns = row_columns(own, shield(job))
+    rows = rows_sql(reading.scan, {**cells, **columns}, conditions, division)
+    bounded = [UNIT, ORDER] if job.unit_sql is not None else []
+    return steps_sql(own, rows, [*cells, *bounded, *division.inputs()])
+
+
+def own_aggregates(job: CountingJob, division: Division) -> list[Contribution]:
+    """The aggregates without what the worker computes of them."""
+    outputs = division.outputs
+    own = [
+        Contribution(aggregate.condition) if value(number) in outputs else aggregate
+        for number, aggregate in enumerate(job.aggregates)
+    ]
+    return [replace(one, condition="") if flag(number) in outputs else one for number, one in enumerate(own)]
+
+
+def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
+    """One row per occupied group: a column per key, then those of the aggregates.
+
+    Grouping by the columns themselves, or by a position in the list of labels, is as fast as DuckDB's own query;
+    packing several keys into one integer is not (DESIGN 6.2).
+    """
+    if any(aggregate.per_group for aggregate in job.aggregates):
+        raise InternalError("contributions by group need a privacy unit")
+    exactly = prod(reading.slots for reading in readings) > FEW_GROUPS
+    groups = {_cell(number): reading.group_sql for number, reading in enumerate(readings)}
+    columns = {**groups, **row_columns(job.aggregates, shield(job))}
+    rows = rows_sql(scan_of(job), columns, _inside(readings, exactly), Division({}, (), {}))
+    return cells_sql(steps_sql(job.aggregates, rows, list(groups)), list(groups), job.aggregates)
+
+
+def _cell(number: int) -> str:
+    return f"dpduck_cell_{number}"
+
+
+def shield(job: CountingJob) -> str:
+    """No hash is NULL, which DuckDB cannot know (see row_columns)."""
+    return f"CASE WHEN hash({job.content_sql[0] if job.content_sql else 0}) IS NULL THEN"
+
+
+def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
+    """Conditions that keep rows inside the domains; not exactly: some outside are left to be dropped as groups."""
+    conditions = [condition for reading in readings for condition in reading.filters]
+    return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
+
+
+def _and(conditions: Sequence[str]) -> str:
+    return " WHERE " + " AND ".join(f"({condition})" for condition in conditions) if conditions else ""
+
+
+def _words(reading: _Reading) -> list[list[int]]:
+    """Positions of the keys that share one 64-bit integer, mixed radix: the first key of a word varies slowest.
+
+    What the worker computes has a word of its own.
+    """
+    words: list[list[int]] = []
+    for position, here in enumerate(reading.here):
+        longer = [*words[-1], position] if words and here and reading.here[words[-1][0]] else []
+        if longer and _farthest(reading.keys, longer) < LARGEST_WORD:
+            words[-1] = longer
+        else:
+            words.append([position])
+    return words
+
+
+def _weights(readings: Sequence[KeyReading], word: Sequence[int]) -> list[int]:
+    return [prod(readings[later].slots for later in word[rank + 1 :]) for rank in range(len(word))]
+
+
+def _farthest(readings: Sequence[KeyReading], word: Sequence[int]) -> int:
+    """No row of the table, inside the domains or not, packs to an integer farther from zero."""
+    reaches = (max(readings[position].reach, readings[position].slots) for position in word)
+    return sum(reach * weight for reach, weight in zip(reaches, _weights(readings, word), strict=True))
+
+
+def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
+    """The packed integer; 32 bits sort faster than 64."""
+    type_name = "INTEGER" if _farthest(readings, word) < 1 << 31 else "BIGINT"
+    slots = (readings[position].slot_sql(type_name) for position in word)
+    return " + ".join(f"{slot} * {weight}" for slot, weight in zip(slots, _weights(readings, word), strict=True))
+
+
+def _unpacked(reading: _Reading, columns: Sequence[Column]) -> list[Column]:
+    """Domain codes from packed integers."""
+    codes: list[Column] = []
+    for word, column in zip(_words(reading), columns, strict=False):
+        slots = np.unravel_index(np.ma.getdata(column), [reading.keys[position].slots for position in word])
+        codes += [reading.keys[position].decode(slot) for position, slot in zip(word, slots, strict=True)]
+    return codes
+
+
+def _codes(reading: KeyReading, column: Column) -> Column:
+    """Domain codes from group values, in a type that no row decides."""
+    values, missing = np.ma.getdata(column), np.ma.getmask(column)
+    if not np.any(missing) and reading.first == 0 and np.array_equal(reading.codes, np.arange(len(reading.codes))):
+        return values.astype(np.int64)
+    slots = values.astype(np.int64) - reading.first
+    slots[missing] = len(reading.codes)
+    return reading.decode(slots)
+
+
+def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.int64]) -> ExactCounts:
+    """Key codes become codes of released attributes; combinations outside a domain or an attribute are left out."""
+    inside = _all_inside(keys)
+    if inside is not None:
+        keys, counts = [codes[inside] for codes in keys], counts[:, inside]
+    coordinates = [_attribute_codes(attribute, keys).astype(np.int64, copy=False) for attribute in job.attributes]
+    kept = _all_inside(coordinates)
+    if kept is not None:
+        coordinates, counts = [codes[kept] for codes in coordinates], counts[:, kept]
+    sizes = tuple(attribute.size for attribute in job.attributes)
+    bounds = zip(job.aggregates, job.unit_bounds, strict=True)
+    return ExactCounts(
+        tuple(coordinates), counts, sizes, tuple(bound for aggregate, bound in bounds for _ in range(aggregate.tables))
+    )
+
+
+def _all_inside(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
+    """Which combinations no column drops; None where none is dropped."""
+    dropping = [codes < 0 for codes in columns if codes.dtype.kind == "i" and codes.size and codes.min() < 0]
+    return ~np.logical_or.reduce(dropping) if dropping else None
+
+
+def _attribute_codes(attribute: Attribute, keys: Sequence[Column]) -> Column:
+    sources = tuple(keys[source] for source in attribute.sources)
+    plain = len(sources) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size))
+    return sources[0] if plain else attribute.codes[sources]

@@ -1,0 +1,100 @@
+"""Integers to counts: the one constant stage, with no word of an analyst's in it. What one unit adds is a theorem here.
+
+Rows come as integers: a cell, a flag and a number of steps for each aggregate, a unit and an order. They may be any
+integers, or NULL; a cell may be bytes. Let m be max_rows. A row takes part if its unit is not NULL and each of its
+cells is from 0 up to the capacity; its steps count as at least 0 and at most K (for a unit's sums: from -2^45 to
+2^45), and only if its flag is true. Of the rows of one unit that take part, those in its first C cells are kept where
+C is given, and of these the first m by (order, cells, flags, steps).
+
+Theorem. Two inputs that differ by all rows of one unit have tables that differ by at most Contribution.unit_bound(m,
+cells) in all, absolutely, for each aggregate, and by no more in any one cell; they differ in at most min(C, m) cells,
+and in the number of units of each by 1.
+Proof. What is kept of a unit is a function of that unit's rows: the windows partition by unit, and ties are between
+rows that are alike in all that is used of them. So both inputs keep the same rows of every other unit, and tables are
+sums over kept rows (over units and cells, where bounds are by group). The unit itself adds at most m rows, each to one
+cell, and each adds at most Contribution.bound there: 1 for counts; |low + k step| / u <= bound for 0 <= k <= K;
+for moments the Bernstein basis at k, which is not negative and adds up to K^d, plus K^d of `rest` only without a value.
+By group it adds in at most min(m, cells) cells, in each once, after clamping. Without a unit, m is the number of copies
+that public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards: they
+neither overflow nor fail for any integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dpduck.trusted.private.contribution_sql import by_cell, by_unit, checked_columns, flag, value
+from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, bounded_rows_sql
+
+UNITS = "dpduck_units"
+IN_CELL = 1
+"""Sets the hash that orders a unit's cells apart from the one that orders its rows."""
+
+
+def total_name(number: int) -> str:
+    """The column of the n-th sum."""
+    return f"dpduck_total_{number}"
+
+
+def stage_sql(
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    max_rows: int | None,
+    groups: int | None = None,
+) -> str:
+    """One row per occupied cell: its columns, then those of by_cell.
+
+    cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C; where it is
+    given the number of units of each cell comes last, or without a unit that of its rows.
+    """
+    by_group = any(aggregate.per_group for aggregate in aggregates)
+    kept = [UNIT] if (by_group or groups is not None) and max_rows is not None else []
+    checked = _checked(rows_sql, cells, aggregates, max_rows is not None)
+    if max_rows is not None:
+        if groups is not None and groups < max_rows:
+            checked = _in_groups_sql(checked, list(cells), groups)
+        used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+        checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows)
+    counted = "" if groups is None else f"count(DISTINCT {UNIT})" if max_rows not in (None, 1) else "count(*)"
+    return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
+
+
+def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int) -> str:
+    """The rows of a unit's first C cells in the order of a keyed hash of unit and cell: of no other unit's rows."""
+    order = f"hash(CAST(${KEY} AS UBIGINT), {IN_CELL}, {UNIT}, {', '.join(cells)})"
+    window = f"dense_rank() OVER (PARTITION BY {UNIT} ORDER BY {order}, {', '.join(cells)})"
+    return f"SELECT * FROM ({rows_sql}) QUALIFY {window} <= {int(most)}"
+
+
+def _columns(number: int, aggregate: Contribution) -> list[str]:
+    flags = [flag(number)] if aggregate.condition else []
+    return [*flags, value(number)] if aggregate.value_sql else flags
+
+
+def _checked(rows_sql: str, cells: Mapping[str, int | None], aggregates: Sequence[Contribution], bounded: bool) -> str:
+    """The rows that take part."""
+    listed = [*cells, *checked_columns(aggregates), *([UNIT, ORDER] if bounded else [])]
+    bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
+    inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]
+    inside += [f"{UNIT} IS NOT NULL"] if bounded else []
+    where = f" WHERE {' AND '.join(inside)}" if inside else ""
+    return f"SELECT {', '.join(listed) or '1 AS dpduck_one'} FROM ({rows_sql}){where}"
+
+
+def cells_sql(
+    rows_sql: str,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    units: Sequence[str] = (),
+    counted: str = "",
+) -> str:
+    """Kept rows to units, where bounds are by group, to cells."""
+    sql = rows_sql
+    if units:
+        grouping = ", ".join([*cells, *units])
+        sql = f"SELECT {', '.join([*cells, *by_unit(aggregates)])} FROM ({sql}) GROUP BY {grouping}"
+    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
+    outputs = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_cell(aggregates, bool(units)))]
+    outputs += [f"{counted} AS {UNITS}"] if counted else []
+    return f"SELECT {', '.join([*cells, *outputs])} FROM ({sql}){grouping}"

@@ -1,0 +1,302 @@
+"""Lets noisy answers out, and nothing else: prices what is asked, charges for it durably, and only then counts.
+
+`opened` is the order of a release. Exact counts exist inside a Door alone. They become numbers by `answer`, each ask
+as often as it was declared and paid for; an ask that was not declared, or is used up, is a defect and raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeVar, cast
+
+import duckdb
+
+from dpduck.trusted.ask import Ask, Present, Scan, Table, Threshold, Within, price
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.ledger.secrets import required
+from dpduck.trusted.noise.entropy import Entropy
+from dpduck.trusted.private.answers import Counts, Exact
+from dpduck.trusted.private.counting import count_exactly
+from dpduck.trusted.private.hidden import Hidden
+from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
+from dpduck.trusted.private.key_counts import count_keys
+from dpduck.trusted.private.keys import KeyStream, bounds_of, require_same_bounds
+from dpduck.trusted.private.sessions import GateLaw, SessionGate
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.workers import StrictWorkers, Workers
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.privacy import Charge
+
+Answer = TypeVar("Answer")
+OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
+Unchanged = Callable[[duckdb.DuckDBPyConnection], None]
+Steps = Callable[[str], None]
+
+PAID = "paid before"
+"""The step in the place of a charge where an earlier one paid."""
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Who pays how much from whose budget, and for what: the entry in the ledger.
+
+    allotment: the share of the unit's budget that this principal may spend in all; None for no limit but the budget.
+    """
+
+    unit_key: str
+    table: str
+    charge: Charge
+    principal: str
+    statement: str
+    mechanism: str
+    allotment: Fraction | None = None
+
+
+class Door(Hidden):
+    """Exact counts behind declared asks; hidden. entry: of the ledger, which paid for it.
+
+    count: reads what a job describes; None of it is read before it is asked for.
+    """
+
+    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_limits", "entry")
+
+    def __init__(
+        self, asks: Sequence[Ask[Any]], count: Callable[[object], Counts], entropy: Entropy, entry: int = 0
+    ) -> None:
+        self._asks = list(asks)
+        self._left = {id(ask): ask.times for ask in asks}
+        self._limits = {id(ask): ask.query.limit for ask in asks if isinstance(ask.query, Within)}
+        self._count = count
+        self._counts: dict[int, Exact] = {}
+        self._entropy = entropy
+        self.entry = entry
+
+    def count(self) -> None:
+        """Reads the rows of everything that was declared."""
+        for ask in self._asks:
+            self._counted(ask.scan)
+
+    def answer(self, ask: Ask[Answer], chosen: object = None) -> Answer:
+        """The noisy answer of an ask. chosen: what is chosen only now and costs nothing, see answers.Exact.answer."""
+        self._use(ask)
+        return cast(Answer, self._counted(ask.scan).answer(ask, chosen))
+
+    def tables(self, asks: Sequence[Ask[tuple[IntegerArray, ...]]]) -> list[tuple[IntegerArray, ...]]:
+        """The answers of many asks for tables of one scan, which are rolled up together."""
+        for ask in asks:
+            self._use(ask)
+            if not isinstance(ask.query, Table) or ask.scan is not asks[0].scan:
+                raise InternalError("only tables of one scan are answered together")
+        return self._counted(asks[0].scan).tables(asks) if asks else []
+
+    def admit(self, member: Ask[Any], family: Ask[None]) -> None:
+        """Declares an ask that was not known before the charge, within the price of its family."""
+        query, left = family.query, self._limits.get(id(family))
+        if not isinstance(query, Within) or left is None or member.scan is not family.scan:
+            raise InternalError("an ask of no family")
+        cost = member.cost
+        paid = cost.epsilon if query.pure else cost.rho
+        if type(member.query) not in query.kinds or paid is None or cost.delta or paid > left:
+            raise InternalError("an ask beyond its family")
+        self._limits[id(family)] = left - paid
+        self._asks.append(member)
+        self._left[id(member)] = self._left.get(id(member), 0) + member.times
+
+    def left(self, family: Ask[None]) -> Fraction:
+        """What of a family's price is not yet declared: a function of the asks, not of the answers."""
+        return self._limits[id(family)]
+
+    def close(self) -> None:
+        """Ends all asks and lets the counts go."""
+        self._left.clear()
+        self._limits.clear()
+        self._counts.clear()
+
+    def _use(self, ask: Ask[Any]) -> None:
+        if self._left.get(id(ask), 0) < 1:
+            raise InternalError("an ask that was not declared, or is used up")
+        self._left[id(ask)] -= 1
+
+    def _counted(self, scan: Scan) -> Exact:
+        known = id(scan.job)
+        if known not in self._counts:
+            self._counts[known] = Exact(self._count(scan.job), self._entropy)
+        return self._counts[known]
+
+
+@contextmanager
+def opened(
+    asks: Sequence[Ask[Any]],
+    bill: Bill,
+    ledger: Ledger,
+    open_cursor: OpenCursor,
+    unchanged: Unchanged,
+    entropy: Entropy,
+    steps: Steps,
+    workers: Workers,
+    paid: int | None = None,
+) -> Iterator[Door]:
+    """The order of a release: price, room, facts, charge, and a door to count and answer by.
+
+    unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
+    paid: the entry of this very bill, which ended before there was an answer: nothing of it left, and nothing is
+    charged again (privacy.md, "Interrupted"). That there is no answer is in the store (database/releases.py), and
+    fenced against older copies.
+    """
+    require_paid(asks, bill.charge)
+    if paid is None:
+        ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
+    else:
+        _require_same_bill(ledger, bill, asks, paid)
+    with open_cursor() as cursor:
+        reader.begin(cursor)
+        unchanged(cursor)
+        if paid is None:
+            steps("before the charge")
+            entry = ledger.charge(
+                bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
+                allotment=bill.allotment,
+            )  # fmt: skip
+        else:
+            steps(PAID)
+            entry = paid
+        door = Door(asks, counting(cursor, ledger.bounding_key, workers), entropy, entry)
+        try:
+            yield door
+        finally:
+            door.close()
+
+
+def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: Workers) -> None:
+    """Counts what the asks are about over rows that are made up, and lets the counts go; Refusal where that fails.
+
+    It is the very job that will run over private rows, so that what cannot be counted is refused before its charge.
+    cursor: of a database that holds nothing else.
+    """
+    strict = StrictWorkers(workers)
+    count = counting(cursor, bytes(32), strict)
+    failed = False
+    try:
+        for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
+            counts = count(job)
+            if isinstance(counts, KeyStream):
+                counts.read()
+    except InternalError:
+        failed = True
+    if failed:
+        said = next((text for text in strict.complaints or [] if text), "")
+        words = said.strip().split("\n", 1)[0][:200]
+        raise Refusal(
+            "this fails on rows that were made up of its columns' types" + (f": {words}" if words else ""),
+            accepted="other expressions; nothing was charged",
+        )
+
+
+def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
+    """What the ledger is charged for a statement of this price: of a pure one, no more rho than its asks cost.
+
+    least: of rho, and no more than the price, so that MIN EPSILON bounds how often a unit is asked about.
+    """
+    if charge.epsilon is None:
+        return charge
+    return Charge(charge.epsilon, min(charge.rho, max(least, price(asks).rho)), charge.delta)
+
+
+def _require_same_bill(ledger: Ledger, bill: Bill, asks: Sequence[Ask[Any]], paid: int) -> None:
+    """Refuses an entry that paid for anything else, or for less."""
+    entry = ledger.entry(paid)
+    require_paid(asks, Charge(entry.epsilon, entry.rho, entry.delta))
+    if (entry.unit_key, entry.table_name, entry.mechanism) != (bill.unit_key, bill.table, bill.mechanism):
+        raise InternalError("an entry of another bill; nothing was charged")
+
+
+def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
+    """Refuses asks that cost more than the charge, or whose bounds are not those of what will be counted."""
+    known: set[int] = set()
+    for ask in asks:
+        if id(ask.scan) not in known and any(bound != ask.scan.l1 for bound in job_bounds(ask.scan)):
+            raise InternalError("the asks and the counts disagree about the contribution bound; nothing was charged")
+        if isinstance(ask.query, Threshold):
+            require_same_bounds(ask.scan.job, ask.query.bounds)
+        if isinstance(ask.query, Present):
+            _require_same_values(ask.scan.job, ask.query.values)
+        known.add(id(ask.scan))
+    cost = price(asks)
+    if charge.epsilon is None:
+        within = cost.rho <= charge.rho
+    else:
+        within = cost.epsilon is not None and cost.epsilon <= charge.epsilon and cost.rho <= charge.rho
+    if not within or cost.delta > charge.delta:
+        raise InternalError("the asks cost more than the statement; nothing was charged")
+
+
+def _require_same_values(job: object, values: int) -> None:
+    """Refuses a price for fewer values, or more, than the last attribute of what will be counted has."""
+    if not isinstance(job, CountingJob) or [last.size for last in job.attributes[-1:]] != [values]:
+        raise InternalError("the asks and the counts disagree about the values; nothing was charged")
+
+
+def job_bounds(scan: Scan) -> list[int]:
+    """What one unit adds at most to each table of a scan, by the description of what will be counted."""
+    job = scan.job
+    if isinstance(job, CountingJob):
+        by_table = [
+            bound
+            for aggregate, bound in zip(job.aggregates, job.unit_bounds, strict=True)
+            for _ in range(aggregate.tables)
+        ]
+        return [by_table[number] for number in scan.tables]
+    if isinstance(job, KeyedJob):
+        return [bounds_of(job).l1]
+    if isinstance(job, KeyJob):
+        return [job.rows.row_bound]
+    raise InternalError("nobody can count this")
+
+
+def counting(
+    cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, workers: Workers | None
+) -> Callable[[object], Counts]:
+    """The one way from a description of rows to exact counts; groups with private keys come as a stream."""
+
+    def count(job: object) -> Counts:
+        if isinstance(job, CountingJob):
+            return count_exactly(cursor, job, bounding_key, workers)
+        if isinstance(job, KeyJob):
+            return count_keys(cursor, job, bounding_key, workers)
+        if isinstance(job, KeyedJob):
+            return KeyStream(cursor, job, bounding_key, workers)
+        raise InternalError("nobody can count this")
+
+    return count
+
+
+def reopened(
+    law: GateLaw,
+    scan: Scan,
+    secret: str,
+    entry: int,
+    ledger: Ledger,
+    open_cursor: OpenCursor,
+    unchanged: Unchanged,
+    entropy: Entropy,
+    workers: Workers,
+) -> SessionGate:
+    """The gate of a session that was paid for earlier; what it asks must not cost more than the ledger's entry says.
+
+    secret: where its thresholds are among the secrets, put there after that charge. Which rounds are left is in the
+    store (mechanisms/sparse/ask.py), and fenced against older copies of it.
+    """
+    paid = ledger.entry(entry)
+    require_paid([law.total_ask(scan), law.gate_ask(scan)], Charge(paid.epsilon, paid.rho, paid.delta))
+    thresholds = required(ledger.secrets, secret)
+    if not isinstance(scan.job, KeyJob):
+        raise InternalError("a session counts by key")
+    with open_cursor() as cursor:
+        reader.begin(cursor)
+        unchanged(cursor)
+        counts = count_keys(cursor, scan.job, ledger.bounding_key, workers)
+    return SessionGate(law, thresholds, counts, entropy)

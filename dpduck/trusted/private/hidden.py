@@ -1,0 +1,51 @@
+"""Exact counts: a type of their own, which only `measure` turns into numbers that leave (DESIGN 5)."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.values.errors import InternalError
+
+
+class Hidden:
+    """What is shown, copied and written by nobody: not in a message, a log or a pickle."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(hidden)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")
+
+    def __getstate__(self) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")
+
+
+class ExactCounts(Hidden):
+    """Sparse exact counts by released attributes; opaque, because even their number is private.
+
+    _exact_coordinates: one row of attribute codes per attribute, one column per occupied combination (may repeat).
+    _exact_counts: one row per table of integers, those of an aggregate next to each other; they wrap at 64 bits.
+    Both are 64-bit integers whatever the rows hold: arithmetic on them never fails, or rounds, by what a row holds.
+    _sizes: of the attributes. _unit_bounds: for each table, what a unit adds at most to all of its aggregate's tables.
+    """
+
+    __slots__ = ("_exact_coordinates", "_exact_counts", "_sizes", "_unit_bounds")
+
+    def __init__(
+        self,
+        coordinates: tuple[NDArray[np.int64], ...],
+        counts: NDArray[np.int64],
+        sizes: tuple[int, ...],
+        unit_bounds: tuple[int, ...],
+    ) -> None:
+        if counts.dtype != np.int64 or any(codes.dtype != np.int64 for codes in coordinates):
+            raise InternalError("exact counts of another type than 64-bit integers")
+        self._exact_coordinates = coordinates
+        self._exact_counts = counts
+        self._sizes = sizes
+        self._unit_bounds = unit_bounds

@@ -1,0 +1,141 @@
+"""What is to be counted over private rows: a frozen, public description that trusted code turns into SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.frontend.rows.parts import Join, Lookup, Source, Stored, UnitLookup
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.values.domain import Domain
+from dpduck.values.errors import InternalError
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of the row source that is grouped by, with its public domain.
+
+    sql: an expression over the row source that has been proven row-local and unable to raise.
+    """
+
+    sql: str
+    domain: Domain
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """A released attribute: the image of some key columns under a public map of their codes.
+
+    sources: positions in CountingJob.keys. codes: shape (sizes of the sources), the attribute's code for each
+    combination, -1 where the combination is dropped. A plain column has sources (i,) and codes 0..n-1.
+    """
+
+    sources: tuple[int, ...]
+    codes: NDArray[np.int64]
+    size: int
+
+
+@dataclass(frozen=True)
+class CountingJob:
+    """One scan over private rows: integer contributions of every row, added up by released attribute.
+
+    from_sql: what follows FROM: the private table and its joins with public tables, identifiers quoted.
+    filters: SQL conditions, all of which a row must meet; each is unable to raise.
+    unit_sql: the privacy unit of a row; None for PRIVACY UNIT ROW. Rows whose unit is NULL are dropped.
+    max_rows: m, rows kept of one unit after filters and joins (only with unit_sql).
+    content_sql: every column of the row source, for the keyed order in which a unit's rows are kept.
+    aggregates: what every kept row adds to each table of integers.
+    lookup: from_sql in two parts, where its last joins do nothing but find the unit.
+    source: what from_sql is, taken apart; None where all SQL here is trusted code's own. With a lookup, without the
+        joins that find the unit. unit_type: DuckDB's type of the unit.
+    copies: without unit_sql, the most rows that the joins with public tables make of one.
+    """
+
+    from_sql: str
+    filters: tuple[str, ...]
+    unit_sql: str | None
+    max_rows: int
+    content_sql: tuple[str, ...]
+    keys: tuple[KeyColumn, ...]
+    attributes: tuple[Attribute, ...] = field(repr=False)
+    aggregates: tuple[Contribution, ...]
+    lookup: UnitLookup | None = None
+    source: Source | None = None
+    unit_type: str = ""
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        if self.unit_sql is None and self.source is not None and _row_copies(self.source) > self.copies:
+            raise InternalError("joins repeat a row more often than its price says")
+
+    @property
+    def row_bound(self) -> int:
+        """The most rows of one unit that are counted."""
+        return self.copies if self.unit_sql is None else self.max_rows
+
+    @property
+    def unit_bounds(self) -> tuple[int, ...]:
+        """For each aggregate, the most that one unit's kept rows add to all of its tables together (L1)."""
+        cells = prod(key.domain.size for key in self.keys)
+        return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
+
+
+@dataclass(frozen=True)
+class KeyedJob:
+    """One scan over private rows, by groups whose values are private until they are published.
+
+    rows: as for other counts; its aggregates are counts, its attributes the keys that have a public domain.
+    texts: SQL of the other keys as VARCHAR, row-local and unable to raise.
+    groups: C, the most groups of one unit; of no account without rows.unit_sql.
+    """
+
+    rows: CountingJob
+    texts: tuple[str, ...]
+    groups: int
+
+    def __post_init__(self) -> None:
+        if any(aggregate != Contribution(aggregate.condition) for aggregate in self.rows.aggregates):
+            raise InternalError("groups are selected for counts alone")
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether the number of rows in a group is that of its units, or where units are unknown, stands for it."""
+        return self.rows.unit_sql is None or self.rows.max_rows == 1
+
+
+@dataclass(frozen=True)
+class KeyJob:
+    """One scan over private rows, counted by every value of a key. rows: as for other counts, by nothing.
+
+    key_sql: the canonical text of stored columns, SQL of our own; rows for which it is NULL are dropped.
+    """
+
+    rows: CountingJob
+    key_sql: str
+
+
+def _row_copies(source: Source) -> int:
+    """The most rows that joins make of one row, each with a stored table by equality with its keys (rows._cut_sql).
+
+    Another relation is none of a row of its own, and rows of a joined table that nobody cuts have no bound.
+    """
+    joined = [join.right for join in source.joins]
+    stored = all(isinstance(one.first, Stored) and not one.joins for one in (replace(source, joins=()), *joined))
+    looking, types = ("SEMI JOIN", "ANTI JOIN"), dict(source.types)
+    bounded = all(join.kind in looking or (join.copies > 0 and _by_keys(join, types)) for join in source.joins)
+    if not stored or not bounded:
+        raise InternalError("rows that are units are those of one table, joined by keys")
+    return prod(1 if join.kind in looking else join.copies for join in source.joins)
+
+
+def _by_keys(join: Join, types: Mapping[str, str]) -> bool:
+    """Whether its conditions are equalities with its keys, of which there is one, and nothing else."""
+    equal = [
+        one.column_sql == key if isinstance(one, Lookup) else one.removesuffix(f" = {key}") in types
+        for one, key in zip(join.on, join.keys, strict=False)
+    ]
+    return bool(join.keys) and len(join.on) == len(join.keys) and all(equal) and join.kind in ("JOIN", "LEFT JOIN")

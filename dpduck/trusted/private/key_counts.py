@@ -1,0 +1,103 @@
+"""Exact counts by keys of an unbounded universe, as opaque as all exact counts: only trusted code opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, key_integer
+from dpduck.trusted.private.counting_stage import stage_sql
+from dpduck.trusted.private.hidden import Hidden
+from dpduck.trusted.private.jobs import KeyJob
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.program import Division
+from dpduck.trusted.rows.scan import Scan, read_rows, rows_sql, scan_of
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import InternalError
+
+LOW = "18446744073709551615"
+CELLS = {"dpduck_high": None, "dpduck_low": None}
+LARGEST_TOTAL = 1 << 50  # rows: sums of counts stay exact in a double
+
+
+@dataclass(frozen=True, eq=False)
+class KeyDigests:
+    """The 128-bit digests (MD5) of public keys, as halves; shape (keys,) each."""
+
+    high: NDArray[np.uint64]
+    low: NDArray[np.uint64]
+
+
+class KeyCounts(Hidden):
+    """Counts by 128-bit digest of the key, sorted by it; hidden, because even their number is private.
+
+    Two keys of one digest are one key everywhere: in counts, in questions and under the keyed noise.
+    """
+
+    __slots__ = ("_exact_counts", "_exact_high", "_exact_low")
+
+    def __init__(self, high: NDArray[np.uint64], low: NDArray[np.uint64], counts: NDArray[np.int64]) -> None:
+        order = np.lexsort((low, high))
+        self._exact_high, self._exact_low, self._exact_counts = high[order], low[order], counts[order]
+
+
+def count_keys(
+    cursor: duckdb.DuckDBPyConnection, job: KeyJob, bounding_key: bytes, workers: Workers | None = None
+) -> KeyCounts:
+    """Exact counts by key; its only error has one fixed text, since DuckDB's texts may quote data.
+
+    workers: as of count_exactly.
+    """
+    scan, unit = scan_of(job.rows), job.rows.unit_sql
+    division = Division({}, scan.moved, scan.types or {})
+    parameters = {} if unit is None else {KEY: key_integer(bounding_key)}
+    with read_rows(cursor, scan, _rows(job, scan, division), parameters, division, workers) as found:
+        rows, second, given = found
+        stage = stage_sql(rows, CELLS, (Contribution(""),), None if unit is None else job.rows.max_rows)
+        high, low, counts = (np.ma.getdata(column) for column in reader.columns(second, stage, given))
+    if counts.sum(dtype=object) >= LARGEST_TOTAL:
+        raise InternalError(reader.FAILED)
+    return KeyCounts(high.astype(np.uint64), low.astype(np.uint64), counts.astype(np.int64))
+
+
+def _rows(job: KeyJob, scan: Scan, division: Division) -> str:
+    """Rows of integers: the halves of the key's digest; so no collation has a say."""
+    others = [*division.inputs(), *([] if job.rows.unit_sql is None else [UNIT, ORDER])]
+    listed = "".join(f", {name}" for name in others)
+    keys = rows_sql(scan, {"dpduck_key": job.key_sql}, [], division)
+    hashed = f"SELECT md5_number(dpduck_key) AS dpduck_cell{listed} FROM ({keys}) WHERE dpduck_key IS NOT NULL"
+    high, low = CELLS
+    return (
+        f"SELECT CAST(dpduck_cell >> 64 AS UBIGINT) AS {high}, CAST(dpduck_cell & {LOW} AS UBIGINT) AS {low}"
+        f"{listed} FROM ({hashed})"
+    )
+
+
+def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: KeyDigests) -> NDArray[np.intp]:
+    """Positions of keys among sorted digests, -1 where a key is absent."""
+    if not len(counts_high):
+        return np.full(len(keys.high), -1, dtype=np.intp)
+    start = np.searchsorted(counts_high, keys.high, side="left")
+    end = np.searchsorted(counts_high, keys.high, side="right")
+    positions = np.where(start < end, start, -1)
+    for place in np.flatnonzero(end - start > 1):  # 64 bits alike by chance: the other 64 decide
+        positions[place] = start[place] + np.searchsorted(counts_low[start[place] : end[place]], keys.low[place])
+    inside = (positions >= 0) & (positions < end)
+    found = np.where(inside, positions, 0)
+    return np.where(inside & (counts_low[found] == keys.low), found, -1)
+
+
+def exact_answers(
+    counts: KeyCounts, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int]
+) -> NDArray[np.int64]:
+    """Weighted sums of exact counts, one for each run of `lengths` keys; for trusted code alone."""
+    places = find(counts._exact_high, counts._exact_low, keys)
+    values = np.where(places < 0, 0, counts._exact_counts[places] if len(counts._exact_counts) else 0) * weights
+    sums = np.concatenate([[0], np.cumsum(values)])
+    ends = np.cumsum(lengths)
+    result: NDArray[np.int64] = sums[ends] - sums[ends - np.asarray(lengths)]
+    return result

@@ -1,0 +1,31 @@
+"""Computes what publishing a group that was not there may cost: a tail of the noise, apart from the planner's."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import erfc, exp, expm1, fsum, log1p, sqrt
+
+from dpduck.trusted.noise.law import Noise, NoiseKind
+
+SUMMED = 9e6
+"""Up to this sigma^2 a tail is summed term by term."""
+
+
+def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:
+    """1 - P(noise <= excess)^groups, rounded up: that a group is published which was not there.
+
+    Gaussian, f(n) = exp(-n^2 / (2 sigma^2)): the sum of f from excess + 1 on over that of all; for large sigma f is
+    convex there, so each term is at most the integral over the unit around it, and the sum of all is at least
+    sqrt(2 pi) sigma (Poisson's formula has positive terms only).
+    """
+    first, scale = excess + 1, float(noise.parameter)
+    if noise.kind is NoiseKind.LAPLACE:
+        one = exp(-first / scale) / (1 + exp(-1 / scale))
+    elif scale > SUMMED:
+        one = erfc((first - 0.5) / sqrt(2 * scale)) / 2 if (first - 0.5) ** 2 > scale else 1.0
+    else:
+        last = int(sqrt(first * first + 90 * scale)) + 2
+        terms = fsum(exp(-n * n / (2 * scale)) for n in range(first, last))
+        one = terms / (1 + 2 * fsum(exp(-n * n / (2 * scale)) for n in range(1, int(9 * sqrt(scale)) + 2)))
+    share = -expm1(groups * log1p(-min(one * (1 + 1e-10), 0.5)))
+    return Fraction(share) * (1 + Fraction(1, 10**10)) + Fraction(1, 10**290)

@@ -1,0 +1,137 @@
+"""Adds noise to exact answers of integer queries; called by the door alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isqrt, prod
+
+import numpy as np
+
+from dpduck.trusted.noise.draw import draw
+from dpduck.trusted.noise.entropy import Entropy
+from dpduck.trusted.noise.law import Noise
+from dpduck.trusted.operators import KroneckerQuery
+from dpduck.trusted.private.hidden import ExactCounts
+from dpduck.trusted.private.key_counts import KeyCounts
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
+
+NoisyQuery = tuple[KroneckerQuery, Noise]
+
+LARGEST_DENSE = 1 << 22  # cells of one table that all marginals are rolled up from
+LARGEST_SHARED = 1 << 16  # cells of a table that some of very many attributes share
+OPEN_GROUPS = 32  # tables that a further marginal may join: keeps grouping linear
+LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 bits, see _check_weights
+
+
+def measure(
+    counts: ExactCounts, queries: Sequence[NoisyQuery], table: int, unit_bound: int, entropy: Entropy
+) -> tuple[IntegerArray, ...]:
+    """One noisy integer array for each query, shape query.shape, of one exact table.
+
+    unit_bound: what one unit adds at most to this table and the others of its aggregate together, which the noise is
+    for: since that is an L1 bound, tables of one aggregate that are measured alike cost as much as one.
+    """
+    require_fit(counts, queries, table, unit_bound)
+    for query, _ in queries:
+        _check_weights(query)
+    marginals = exact_marginals(counts, table, {query.attributes for query, _ in queries})
+    return tuple(with_noise(query, marginals[query.attributes], noise, entropy) for query, noise in queries)
+
+
+def require_fit(counts: ExactCounts, queries: Sequence[NoisyQuery], table: int, unit_bound: int) -> None:
+    """Refuses counts of another domain, or of which a unit holds more than the noise is for."""
+    sizes = counts._sizes
+    fits = all(
+        attribute < len(sizes) and factor.size == sizes[attribute]
+        for query, _ in queries
+        for attribute, factor in zip(query.attributes, query.factors, strict=True)
+    )
+    if counts._unit_bounds[table] != unit_bound or not fits:
+        raise InternalError("the plan and the counts disagree about the domain or the contribution bound")
+
+
+def with_noise(query: KroneckerQuery, marginal: IntegerArray, noise: Noise, entropy: Entropy) -> IntegerArray:
+    """Exact answers plus noise, both in integers; a sum beyond 64 bits would wrap, which is post-processing."""
+    noisy = draw(noise, prod(query.shape), entropy).reshape(query.shape)
+    noisy += query.apply(marginal)
+    return noisy
+
+
+def noisy_total(counts: ExactCounts | KeyCounts, noise: Noise, entropy: Entropy) -> int:
+    """The number of rows plus noise; it may be negative."""
+    return int(np.atleast_2d(counts._exact_counts)[0].sum()) + int(draw(noise, 1, entropy)[0])
+
+
+def _check_weights(query: KroneckerQuery) -> None:
+    """Refuses, from public facts, a query whose answers could leave 64 bits.
+
+    A row adds one entry of the query to an answer, and no entry exceeds the column's L2 norm. Sums inside `apply`
+    may wrap: int64 arithmetic is exact modulo 2^64, so an answer that fits is right.
+    """
+    if isqrt(query.norms[1]) * LARGEST_ROW_COUNT >= 1 << 62:
+        raise InternalError("the weights of a query are too large for 64-bit answers")
+
+
+def exact_marginals(
+    counts: ExactCounts, number: int, wanted: set[tuple[int, ...]]
+) -> dict[tuple[int, ...], IntegerArray]:
+    """Exact marginals; those that fit into one dense table are rolled up from it, not from the sparse counts."""
+    found: dict[tuple[int, ...], IntegerArray] = {}
+    for group in _groups(wanted, counts._sizes):
+        union = tuple(sorted(set().union(*group)))
+        order = sorted(union, key=lambda attribute: -counts._sizes[attribute])
+        found |= rolled_up(_dense(counts, number, union), union, group, order)
+    return found
+
+
+def rolled_up(
+    table: IntegerArray, members: tuple[int, ...], wanted: Sequence[tuple[int, ...]], order: Sequence[int]
+) -> dict[tuple[int, ...], IntegerArray]:
+    """The wanted marginals of a table with these members, all different: an array each, sums being shared.
+
+    order: in which attributes are kept by some of the marginals and summed away for the others.
+    """
+    if len(wanted) == 1:
+        return {wanted[0]: table.sum(axis=tuple(axis for axis, one in enumerate(members) if one not in wanted[0]))}
+    found: dict[tuple[int, ...], IntegerArray] = {}
+    keeping, dropping = ([one for one in wanted if (order[0] in one) is kept] for kept in (True, False))
+    if keeping:
+        found |= rolled_up(table, members, keeping, order[1:])
+    if dropping:
+        axis = members.index(order[0])
+        found |= rolled_up(table.sum(axis=axis), members[:axis] + members[axis + 1 :], dropping, order[1:])
+    return found
+
+
+def _groups(wanted: set[tuple[int, ...]], sizes: tuple[int, ...]) -> list[list[tuple[int, ...]]]:
+    """Sets of attributes that share one dense table, decided from public sizes alone; the largest sets come first."""
+    ordered = sorted(wanted, key=lambda attributes: (-prod(sizes[a] for a in attributes), attributes))
+    if prod(sizes[a] for a in set().union(*ordered)) <= LARGEST_DENSE:
+        return [ordered] if ordered else []
+    groups: list[list[tuple[int, ...]]] = []
+    unions: list[set[int]] = []
+    for attributes in ordered:
+        for group, union in zip(groups[-OPEN_GROUPS:], unions[-OPEN_GROUPS:], strict=True):
+            joint = union.union(attributes)
+            if joint == union or prod(sizes[a] for a in joint) <= LARGEST_SHARED:
+                group.append(attributes)
+                union.update(attributes)
+                break
+        else:
+            groups.append([attributes])
+            unions.append(set(attributes))
+    return groups
+
+
+def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> IntegerArray:
+    """The marginal on `attributes`, added up in integers from the sparse counts."""
+    shape = tuple(counts._sizes[attribute] for attribute in attributes)
+    values = counts._exact_counts[number]
+    position = np.zeros(values.shape, dtype=np.int64)
+    for attribute, size in zip(attributes, shape, strict=True):
+        position *= size
+        position += counts._exact_coordinates[attribute]
+    table = np.zeros(prod(shape), dtype=np.int64)
+    np.add.at(table, position, values)
+    return table.reshape(shape)

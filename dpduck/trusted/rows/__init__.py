@@ -1,0 +1,1 @@
+"""Rows to integers, whatever one row does."""

@@ -1,0 +1,94 @@
+"""Looks at the very text that a worker will run as DuckDB itself reads it: one expression of one row, and no more.
+
+A worker holds a batch of rows, of several people. An aggregate, a window or a subquery would look at more than one of
+them, a sequence or a setting would remember. So whatever is not on these lists is refused, before the charge and
+again before it runs; nothing that read the statement before is believed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Any
+
+import duckdb
+
+from dpduck.values.errors import Refusal
+
+CLASSES = frozenset(
+    ("COLUMN_REF", "CONSTANT", "FUNCTION", "OPERATOR", "COMPARISON", "CONJUNCTION", "CAST", "CASE", "BETWEEN", "TYPE")
+)
+FUNCTIONS = frozenset(
+    ("+", "-", "*", "/", "//", "%", "&", "|", "~", "<<", ">>", "||", "**", "^", "~~", "!~~", "~~*", "!~~*", "~~~",
+     "like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape", "regexp_full_match", "regexp_matches",
+     "abs", "ceil", "floor", "round", "trunc", "sign", "sqrt", "ln", "log", "log2", "log10", "exp", "cbrt", "power",
+     "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "isnan", "isinf", "isfinite", "signbit", "even", "gcd",
+     "lcm", "xor", "greatest", "least", "nullif", "row", "struct_pack",
+     "upper", "lower", "length", "len", "strlen", "substring", "left", "right", "trim", "ltrim", "rtrim", "concat",
+     "replace", "reverse", "starts_with", "ends_with", "prefix", "suffix", "contains", "strpos", "split_part",
+     "strip_accents", "unicode", "ascii", "regexp_extract", "regexp_replace",
+     "year", "month", "day", "dayofweek", "dayofyear", "weekofyear", "week", "quarter", "hour", "minute", "second",
+     "isodow", "weekday", "decade", "century", "dayname", "monthname", "last_day", "date_part", "date_trunc",
+     "date_diff", "date_add", "make_date", "strftime", "to_years", "to_months", "to_days", "to_hours", "to_minutes",
+     "to_seconds", "to_weeks", "to_quarters", "to_milliseconds", "to_microseconds", "to_decades", "to_centuries",
+     "to_millennia")
+)  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def require_row_local(sql: str, columns: frozenset[str]) -> None:
+    """Refuses all but an expression over these columns. It is read in brackets, as it will stand there."""
+    tree, plain = _read(f"SELECT ({sql})"), _read("SELECT 1")
+    listed = tree.pop("select_list", ())
+    if len(listed) != 1 or tree != {name: value for name, value in plain.items() if name != "select_list"}:
+        raise refused("this SQL")
+    check_parts(listed, FUNCTIONS)
+    for part in dicts(listed):
+        if "column_names" in part and (len(part["column_names"]) != 1 or part["column_names"][0] not in columns):
+            raise refused("another column")
+
+
+def check_parts(tree: Any, functions: frozenset[str]) -> None:
+    """Refuses a tree with a kind of expression, or a function, that is not listed."""
+    for part in dicts(tree):
+        kind, name = part.get("class"), part.get("function_name")
+        if kind is not None and kind not in CLASSES:
+            raise refused(str(kind))
+        if name is not None and (name not in functions or part.get("schema") not in ("", "main", None)):
+            raise refused(str(name))
+
+
+def dicts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every part of a tree."""
+    pending = [value]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, dict):
+            yield current
+        if isinstance(current, (dict, list)):
+            pending.extend(current.values() if isinstance(current, dict) else current)
+
+
+def refused(what: str) -> Refusal:
+    """The refusal of what DuckDB reads."""
+    return Refusal(
+        f"DuckDB reads {what} in this statement, which is not on the list of deterministic row functions",
+        accepted="arithmetic, comparison, CASE, CAST, text and date functions over columns",
+    )
+
+
+def _read(sql: str) -> dict[str, Any]:
+    with _parser().cursor() as cursor:
+        row = cursor.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchone()
+    found: dict[str, Any] = json.loads(row[0]) if row is not None else {"error": True}
+    if found.get("error") or len(found["statements"]) != 1:
+        raise refused("this SQL")
+    node: dict[str, Any] = found["statements"][0]["node"]
+    return node
+
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    """An empty database of its own, which parses and runs nothing else."""
+    return duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})

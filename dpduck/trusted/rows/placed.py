@@ -1,0 +1,264 @@
+"""Where rows come from: stored tables, joined along equal columns; what an analyst wrote about them is set apart.
+
+A Source is rendered as SQL of which the database's process evaluates stored columns, their comparisons (plain) and
+nothing else. Every other condition goes one of two ways. Where it may be asked of the joined row instead, it is moved
+behind the joins, to the worker. Where it may not, because an outer, SEMI or ANTI join, a UNION ALL or a count for each
+unit depends on it, it is asked of the rows of the one table that it is about, beforehand (Stage): the worker's answers
+come back by row number, and are then a stored column like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dpduck.frontend.rows.parts import Branch, Join, Lookup, Source, Stored, Union, Units
+from dpduck.trusted.rows.plain import columns_of, is_plain
+from dpduck.values.errors import Refusal
+
+INNER = "JOIN"
+EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
+"""After these a condition of an earlier join is no condition of the joined row."""
+
+ROW = "dpduck_row"
+Types = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is asked of the rows of one table beforehand. flags, values: SQL by the name of their column; types of both.
+
+    name: of the table that the answers are put into. extended: columns that are read where an outer join may have
+        made the table's row NULL: their answer for a row of NULLs must be no answer, which is all that is read there.
+    """
+
+    table_sql: str
+    alias: str
+    name: str
+    flags: tuple[tuple[str, str], ...]
+    values: tuple[tuple[str, Lookup], ...]
+    types: tuple[tuple[str, str], ...] = field(repr=False)
+    extended: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Placed:
+    """SQL of a source: what follows FROM, plain conditions of WHERE, conditions that were moved, stages in order."""
+
+    from_sql: str
+    where: tuple[str, ...]
+    moved: tuple[str, ...]
+    stages: tuple[Stage, ...]
+
+
+def placed(source: Source, filters: Sequence[str], types: Types, *, copied: bool = False) -> Placed:
+    """SQL of a source, with further conditions of WHERE.
+
+    copied: whether public tables are cut to so many rows for one key as the price says: where rows are the privacy
+    units, what one of them becomes through joins is then bounded by the SQL itself.
+    """
+    scope = _Scope(types, [], copied)
+    parts = _parts(source, scope, True)
+    texts = (*source.filters, *filters)
+    where = tuple(text for text in texts if is_plain(text, types))
+    moved = dict.fromkeys((*scope.moved, *(text for text in texts if text not in where)))
+    return Placed(parts.render(scope), where, tuple(moved), (*scope.stages, *scope.own_stages()))
+
+
+@dataclass
+class _Asked:
+    """What is asked of one table of a scope."""
+
+    stored: Stored
+    name: str
+    flags: dict[str, str] = field(default_factory=dict)
+    values: dict[Lookup, str] = field(default_factory=dict)
+    extended: set[str] = field(default_factory=set)
+
+
+@dataclass
+class _Scope:
+    """One level of a statement: its columns, what is asked of its tables, and stages of the levels inside it."""
+
+    types: Types
+    stages: list[Stage]
+    copied: bool = False
+    numbers: list[int] = field(default_factory=lambda: [0])
+    moved: list[str] = field(default_factory=list)
+    tables: dict[str, Stored] = field(default_factory=dict)
+    asked: dict[str, _Asked] = field(default_factory=dict)
+    cut: dict[str, str] = field(default_factory=dict)
+    extended: set[str] = field(default_factory=set)
+
+    def inside(self, source: Source) -> _Scope:
+        return _Scope(dict(source.types), self.stages, False, self.numbers)
+
+    def condition(self, text: str, movable: bool) -> str | None:
+        """A condition as the database may evaluate it; None where it was moved."""
+        if is_plain(text, self.types):
+            return text
+        if movable:
+            self.moved.append(text)
+            return None
+        asked = self._about(text)
+        name = asked.flags.setdefault(text, f"{asked.name}_f{len(asked.flags)}")
+        self._note_extended(asked, name)
+        return f'"{asked.stored.alias}"."{name}"'
+
+    def equality(self, lookup: Lookup) -> str:
+        """An equality of stored columns."""
+        asked = self._about(lookup.value_sql)
+        name = asked.values.setdefault(lookup, f"{asked.name}_v{len(asked.values)}")
+        self._note_extended(asked, name)
+        column, type_name = lookup.column_sql, lookup.type_name
+        right = column if travels(type_name) else f"CAST({column} AS VARCHAR)"
+        return f'"{asked.stored.alias}"."{name}" = {right}'
+
+    def _note_extended(self, asked: _Asked, name: str) -> None:
+        if asked.stored.alias in self.extended:
+            asked.extended.add(name)
+
+    def _about(self, text: str) -> _Asked:
+        """The one table that an expression is about."""
+        aliases = {name.partition(".")[0].strip('"') for name in columns_of(text, self.types)}
+        stored = self.tables.get(next(iter(aliases))) if len(aliases) == 1 else None
+        if stored is None or not stored.numbered:
+            raise Refusal(
+                "an outer, SEMI or ANTI join, a UNION ALL or a count for each unit depends on an expression over "
+                "more than one table",
+                accepted="comparisons of columns there, such as a.day < b.day; or the condition in WHERE",
+            )
+        if stored.alias not in self.asked:
+            self.numbers[0] += 1
+            self.asked[stored.alias] = _Asked(stored, f"dpduck_stage_{self.numbers[0]}")
+        return self.asked[stored.alias]
+
+    def table_sql(self, stored: Stored) -> str:
+        """A table under its alias, with what was asked of it as further columns."""
+        asked = self.asked.get(stored.alias)
+        cut = self.cut.get(stored.alias, "")
+        if asked is None:
+            rows = f"(SELECT * FROM {stored.sql} AS dpduck_t {cut})" if cut else stored.sql
+            return f'{rows} AS "{stored.alias}"'
+        names = [*asked.flags.values(), *asked.values.values()]
+        listed = ", ".join(f'dpduck_s."{name}"' for name in names)
+        joined = f"{stored.sql} AS dpduck_t LEFT JOIN {asked.name} AS dpduck_s ON dpduck_t.rowid = dpduck_s.{ROW}"
+        return f'(SELECT dpduck_t.*, {listed} FROM {joined} {cut}) AS "{stored.alias}"'
+
+    def own_stages(self) -> list[Stage]:
+        return [
+            Stage(
+                asked.stored.sql,
+                asked.stored.alias,
+                asked.name,
+                tuple((name, text) for text, name in asked.flags.items()),
+                tuple((name, lookup) for lookup, name in asked.values.items()),
+                tuple(self.types.items()),
+                frozenset(asked.extended),
+            )
+            for asked in self.asked.values()
+        ]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A source whose conditions are placed; its tables are rendered once all of them are."""
+
+    first: Stored | str
+    joins: tuple[tuple[str, _Parts, tuple[str, ...]], ...]
+
+    def render(self, scope: _Scope) -> str:
+        text = self.first if isinstance(self.first, str) else scope.table_sql(self.first)
+        for kind, right, on in self.joins:
+            inner = right.render(scope)
+            text += f" {kind} {f'({inner})' if right.joins else inner} ON {' AND '.join(on) or 'TRUE'}"
+        return text
+
+
+def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
+    _note_tables(source, scope)
+    first = source.first if isinstance(source.first, Stored) else _nested_sql(source.first, scope)
+    joins = []
+    for number, join in enumerate(source.joins):
+        later = {other.kind for other in source.joins[number + 1 :]}
+        free = movable and join.kind == INNER and not later & EXTENDING
+        if scope.copied and join.copies and isinstance(join.right.first, Stored):
+            scope.cut[join.right.first.alias] = _cut_sql(join.right.first, join)
+        left = _aliases(source.first, source.joins[:number])
+        right = _parts(join.right, scope, free)
+        conditions = [scope.equality(one) if isinstance(one, Lookup) else scope.condition(one, free) for one in join.on]
+        joins.append((join.kind, right, tuple(condition for condition in conditions if condition is not None)))
+        if join.kind in ("LEFT JOIN", "FULL JOIN"):
+            scope.extended |= _aliases(join.right.first, join.right.joins)
+        if join.kind in EXTENDING:
+            scope.extended |= left
+    return _Parts(first, tuple(joins))
+
+
+def _aliases(first: Stored | Union | Units, joins: Sequence[Join]) -> set[str]:
+    """The tables of a part of FROM."""
+    found = {first.alias}
+    for join in joins:
+        found |= _aliases(join.right.first, join.right.joins)
+    return found
+
+
+def _cut_sql(stored: Stored, join: Join) -> str:
+    """At most so many rows of a public table for each value of the columns that rows are joined by."""
+    columns = join.keys
+    before = f'"{stored.alias}".'
+    keys = ", ".join(f"dpduck_t.{column.removeprefix(before)}" for column in columns)
+    return f"QUALIFY row_number() OVER (PARTITION BY {keys}) <= {int(join.copies)}"
+
+
+def _note_tables(source: Source, scope: _Scope) -> None:
+    for one in (source.first, *(join.right.first for join in source.joins)):
+        if isinstance(one, Stored):
+            scope.tables[one.alias] = one
+
+
+def _nested_sql(relation: Union | Units, outer: _Scope) -> str:
+    if isinstance(relation, Union):
+        branches = " UNION ALL ".join(_branch_sql(branch, outer) for branch in relation.branches)
+        return f'({branches}) AS "{relation.alias}"'
+    scope = outer.inside(relation.source)
+    parts, where = _level(relation.source, scope)
+    counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
+    listed = ", ".join([*(f"{sql} AS {name}" for sql, name in relation.outputs), *counts])
+    rows = f"{parts.render(scope)} WHERE {_and([*where, f'{relation.unit_sql} IS NOT NULL'])}"
+    outer.stages.extend(scope.own_stages())
+    return f'(SELECT {listed} FROM {rows} GROUP BY {relation.unit_sql}) AS "{relation.alias}"'
+
+
+def _count_sql(condition: str, name: str, scope: _Scope) -> str:
+    if not condition:
+        return f"count(*) AS {name}"
+    return f"count(CASE WHEN {scope.condition(condition, False)} THEN 1 END) AS {name}"
+
+
+def _branch_sql(branch: Branch, outer: _Scope) -> str:
+    scope = outer.inside(branch.source)
+    parts, where = _level(branch.source, scope)
+    listed = ", ".join(f"{sql} AS {name}" for sql, name in branch.outputs)
+    outer.stages.extend(scope.own_stages())
+    return f"SELECT {listed} FROM {parts.render(scope)}{f' WHERE {_and(where)}' if where else ''}"
+
+
+def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
+    """A source inside another one, none of whose conditions can be moved out of it."""
+    parts = _parts(source, scope, False)
+    conditions = (scope.condition(text, False) for text in source.filters)
+    return parts, [condition for condition in conditions if condition is not None]
+
+
+def _and(conditions: Iterable[str]) -> str:
+    return " AND ".join(f"({condition})" for condition in conditions)
+
+
+_TRAVELS = ("BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+
+
+def travels(type_name: str) -> bool:
+    """Whether values of a type are the same after they went through Arrow; others go as text."""
+    return type_name in _TRAVELS or type_name.removeprefix("U") in _WHOLE or type_name.startswith("DECIMAL(")

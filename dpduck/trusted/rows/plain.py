@@ -1,0 +1,363 @@
+"""Which conditions the database's own process may evaluate: comparisons of stored columns with constants.
+
+A condition is plain where it is made of AND, OR, NOT, TRY and brackets over comparisons of a stored column with a
+literal of its own kind, or with a stored column of the same type, and of LIKE of a stored text and a literal whose only
+wildcard is %, which DuckDB matches in one pass: nothing is cast or computed, so nothing can raise, allocate or take
+long. All else that an analyst wrote is left to a worker process. What this reads is the very text that would run;
+whatever it does not know is not plain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+
+import duckdb
+
+from dpduck.values.errors import Refusal
+
+INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
+FLOATS = frozenset(("FLOAT", "DOUBLE"))
+MOMENTS = frozenset(("DATE", "TIMESTAMP"))
+_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
+_AS_TEXT = re.compile(
+    r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|DATE|TIMESTAMP(_S|_MS)?|TIME|UUID|DECIMAL\(\d+,\d+\)|ENUM\(.*",
+    re.DOTALL,
+)
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)", re.ASCII)
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")*)|(?P<number>\d+(?:\.\d+)?)"""
+    r"""|(?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)|(?P<sign><=|>=|<>|!=|[=<>(),-]))""",
+    re.ASCII,
+)
+_ANY_TOKEN = re.compile(
+    r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\s*\.\s*"(?:[^"]|"")*")*)|(?P<other>[^'"]+)""", re.ASCII
+)
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
+_COMPARES = frozenset(("=", "<>", "!=", "<", ">", "<=", ">="))
+_LARGEST_LITERAL = 9
+_LONGEST_PATTERN = 100
+Types = Mapping[str, str]
+
+
+class _NotPlain(Exception):
+    pass
+
+
+def is_plain(condition: str, types: Types) -> bool:
+    """Whether a condition is plain. types: of every column that may occur, by its text.
+
+    >>> is_plain('("r0"."age" BETWEEN 1 AND 9) AND NOT "r0"."age" IS NULL', {'"r0"."age"': "INTEGER"})
+    True
+    >>> is_plain("CAST(\\"r0\\".\\"note\\" AS INTEGER) > 1", {'"r0"."note"': "VARCHAR"})
+    False
+    """
+    try:
+        reader = _Reader(_tokens(condition), types)
+        reader.condition()
+        reader.end()
+    except (_NotPlain, RecursionError):
+        return False
+    return True
+
+
+def plain_number(value: str, types: Types) -> bool:
+    """Whether a DOUBLE is no more than a stored number as such.
+
+    >>> plain_number('CAST("r0"."age" AS DOUBLE)', {'"r0"."age"': "INTEGER"})
+    True
+    """
+    inside = value.removeprefix("CAST(").removesuffix(" AS DOUBLE)")
+    type_name = types.get(inside, "") if value == f"CAST({inside} AS DOUBLE)" else ""
+    return type_name in INTEGERS or type_name in FLOATS or _DECIMAL.fullmatch(type_name) is not None
+
+
+def plain_text(value: str, types: Types) -> str | None:
+    """The column whose stored value as a text this is, None for anything else.
+
+    >>> plain_text('CAST("r0"."ward" AS VARCHAR)', {'"r0"."ward"': "VARCHAR"})
+    '"r0"."ward"'
+    """
+    inside = value.removeprefix("CAST(").removesuffix(" AS VARCHAR)")
+    known = value == f"CAST({inside} AS VARCHAR)" and _AS_TEXT.fullmatch(types.get(inside, ""))
+    return inside if known else None
+
+
+def columns_of(sql: str, types: Types) -> list[str]:
+    """The columns that an expression reads, in the order in which they come first."""
+    found = (match["name"] for match in _ANY_TOKEN.finditer(sql) if match["name"])
+    return list(dict.fromkeys(name for name in found if name in types))
+
+
+def renamed(sql: str, names: Mapping[str, str]) -> str:
+    """The expression with other names for its columns; literals are left alone."""
+    return _ANY_TOKEN.sub(lambda match: names.get(match[0], match[0]), sql)
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    tokens, place = [], 0
+    while text[place:].strip():
+        match = _TOKEN.match(text, place)
+        if match is None or match.lastgroup is None:
+            raise _NotPlain
+        tokens.append((match.lastgroup, match[match.lastgroup]))
+        place = match.end()
+    return tokens
+
+
+class _Reader:
+    """Reads the tokens of one condition."""
+
+    def __init__(self, tokens: Sequence[tuple[str, str]], types: Types) -> None:
+        self._tokens = tokens
+        self._types = types
+        self._place = 0
+
+    def condition(self) -> None:
+        self._conjunction()
+        while self._word("OR"):
+            self._conjunction()
+
+    def end(self) -> None:
+        if self._place != len(self._tokens):
+            raise _NotPlain
+
+    def _conjunction(self) -> None:
+        self._negation()
+        while self._word("AND"):
+            self._negation()
+
+    def _negation(self) -> None:
+        while self._word("NOT"):
+            pass
+        self._predicate()
+
+    def _predicate(self) -> None:
+        if self._word("TRUE") or self._word("FALSE") or self._word("NULL"):
+            return
+        column = self._column()
+        if column is not None:
+            self._compared(column)
+            return
+        if self._word("TRY") and self._peek()[1] != "(":
+            raise _NotPlain
+        if self._sign("("):
+            self.condition()
+            self._expect(")")
+            return
+        literal = self._literal()
+        sign = self._peek()
+        if sign[1] not in _COMPARES:
+            raise _NotPlain
+        self._place += 1
+        column = self._column()
+        if column is None or not _alike(literal, self._types[column]):
+            raise _NotPlain
+
+    def _compared(self, column: str) -> None:
+        """What follows a column: nothing after a BOOLEAN, else one comparison."""
+        type_name = self._types[column]
+        if self._word("IS"):
+            self._after_is(type_name)
+            return
+        negated = self._word("NOT")
+        if self._word("BETWEEN"):
+            self._operand(type_name)
+            if not self._word("AND"):
+                raise _NotPlain
+            self._operand(type_name)
+            return
+        if self._word("IN"):
+            self._expect("(")
+            self._operand(type_name)
+            while self._sign(","):
+                self._operand(type_name)
+            self._expect(")")
+            return
+        if self._word("LIKE"):
+            self._pattern(type_name)
+            return
+        if negated:
+            raise _NotPlain
+        if self._peek()[1] in _COMPARES:
+            self._place += 1
+            self._operand(type_name)
+        elif type_name != "BOOLEAN":
+            raise _NotPlain
+
+    def _pattern(self, type_name: str) -> None:
+        """A short pattern for a text, without the wildcard _ that would be tried at every place."""
+        kind, text = self._next()
+        if type_name != "VARCHAR" or kind != "text" or "_" in text or len(text) > _LONGEST_PATTERN:
+            raise _NotPlain
+
+    def _after_is(self, type_name: str) -> None:
+        self._word("NOT")
+        if self._word("NULL"):
+            return
+        if self._word("DISTINCT"):
+            if not self._word("FROM"):
+                raise _NotPlain
+            self._operand(type_name)
+            return
+        if type_name != "BOOLEAN" or not (self._word("TRUE") or self._word("FALSE")):
+            raise _NotPlain
+
+    def _operand(self, type_name: str) -> None:
+        """A literal of the column's kind, or a column of its type."""
+        other = self._column()
+        if other is not None:
+            both = {type_name, self._types[other]}
+            if not both <= INTEGERS and (len(both) > 1 or not _comparable(type_name)):
+                raise _NotPlain
+        elif not _alike(self._literal(), type_name):
+            raise _NotPlain
+
+    def _literal(self) -> tuple[str, str]:
+        """Kind and text of a literal: text, number, boolean, DATE or TIMESTAMP."""
+        kind, text = self._next()
+        if kind == "text":
+            return "text", text[1:-1].replace("''", "'")
+        if text == "-":
+            kind, text = self._next()
+        if kind == "number":
+            return "number", text
+        if kind == "word" and text.upper() in ("TRUE", "FALSE"):
+            return "boolean", text
+        if kind == "word" and text.upper() == "CAST":
+            return self._cast()
+        raise _NotPlain
+
+    def _cast(self) -> tuple[str, str]:
+        self._expect("(")
+        kind, text = self._next()
+        if kind != "text" or not self._word("AS"):
+            raise _NotPlain
+        _, named = self._next()
+        self._expect(")")
+        if named not in MOMENTS or not _is_moment(text[1:-1], named):
+            raise _NotPlain
+        return named, text[1:-1]
+
+    def _column(self) -> str | None:
+        """A column, in brackets or not; nothing is read where there is none."""
+        depth = 0
+        while self._peek(depth)[1] == "(":
+            depth += 1
+        name = self._peek(depth)[1]
+        if name not in self._types:
+            return None
+        if any(self._peek(depth + 1 + closing)[1] != ")" for closing in range(depth)):
+            return None
+        self._place += 2 * depth + 1
+        return name
+
+    def _peek(self, ahead: int = 0) -> tuple[str, str]:
+        place = self._place + ahead
+        return self._tokens[place] if place < len(self._tokens) else ("", "")
+
+    def _next(self) -> tuple[str, str]:
+        token = self._peek()
+        self._place += 1
+        return token
+
+    def _word(self, word: str) -> bool:
+        kind, text = self._peek()
+        found = kind == "word" and text.upper() == word
+        self._place += found
+        return found
+
+    def _sign(self, sign: str) -> bool:
+        found = self._peek() == ("sign", sign)
+        self._place += found
+        return found
+
+    def _expect(self, sign: str) -> None:
+        if not self._sign(sign):
+            raise _NotPlain
+
+
+def _comparable(type_name: str) -> bool:
+    """Whether two stored values of a type are compared as they are: all types but those made of several values."""
+    return bool(type_name) and "[" not in type_name and not type_name.startswith(_NESTED)
+
+
+def _alike(literal: tuple[str, str], type_name: str) -> bool:
+    """Whether a column of this type is compared with the literal without a cast of the column."""
+    kind, text = literal
+    if kind in MOMENTS:
+        return kind == type_name
+    if kind == "text":
+        return type_name == "VARCHAR" or (type_name in MOMENTS and _is_moment(text, type_name))
+    if kind == "boolean":
+        return type_name == "BOOLEAN"
+    if type_name in INTEGERS:
+        return text.isdigit() and len(text) <= _LARGEST_LITERAL
+    return type_name in FLOATS or _fits_decimal(text, type_name)
+
+
+def _fits_decimal(number: str, type_name: str) -> bool:
+    places = _DECIMAL.fullmatch(type_name)
+    if places is None:
+        return False
+    whole, _, part = number.partition(".")
+    scale = int(places[2])
+    return len(part) <= scale and len(whole) <= int(places[1]) - scale
+
+
+def _is_moment(text: str, type_name: str) -> bool:
+    if not _MOMENT.fullmatch(text):
+        return False
+    try:
+        (date if type_name == "DATE" else datetime).fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+# DuckDB's plans over private rows keep every expression where it was written, and read no statistics of a
+# column.
+#
+# TRY catches what is computed inside it. Some passes of DuckDB's optimizer compute an expression elsewhere:
+# IN with five or more literals becomes a join below the TRY, what occurs twice is computed once below it.
+# Another one computes the range of a function from the exact least and largest value of a column, and raises
+# while it plans where that range cannot be: one row then decides whether the statement fails. So these passes
+# are switched off.
+#
+# DuckDB has one such setting for a whole database instance, and reads it without a lock while other
+# connections plan: to set it for a count and to restore it afterwards could crash a statement beside it. It
+# is set when dpduck is loaded, and stays. Whoever takes it back has it set again before the next count; where
+# the configuration is locked meanwhile, nothing is counted.
+
+MOVING = (
+    "in_clause",  # IN (..) of many literals as a join below the expression
+    "common_subexpressions",  # what occurs twice, computed once below
+    "statistics_propagation",  # raises by the least and largest value of a column
+    "extension",  # passes that nobody has looked at
+    *("scalar_fn_pushdown", "type_pushdown", "remote_pushdown", "projection_pullup", "projection_placement"),  # of 2.0
+)
+_MISSING = (
+    "SELECT name FROM duckdb_optimizers() WHERE list_contains($names, name) "
+    "AND NOT list_contains(string_split(current_setting('disabled_optimizers'), ','), name)"
+)
+
+
+def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Switches off the passes that are on; Refusal where they are on and the configuration is locked."""
+    if not _running(cursor):
+        return
+    row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchone()
+    known = [row[0]] if row is not None and row[0] else []
+    try:
+        cursor.execute(f"SET GLOBAL disabled_optimizers = '{','.join([*known, *_running(cursor)])}'")
+    except duckdb.Error:
+        raise Refusal(
+            "DuckDB's configuration is locked with optimizer passes on that may raise on a private row",
+            accepted="dpduck.load before SET lock_configuration, and disabled_optimizers left as it sets them",
+        ) from None
+
+
+def _running(cursor: duckdb.DuckDBPyConnection) -> list[str]:
+    """The passes of this DuckDB that must be off and are on."""
+    return [name for (name,) in cursor.execute(_MISSING, {"names": list(MOVING)}).fetchall()]

@@ -1,0 +1,306 @@
+"""Divides what is asked of a row: stored columns are read by the database, all else is computed by a worker.
+
+The worker gets the columns that its expressions read, and nothing else of a row: not its unit, not its order. It
+gives flags, numbers of steps, places and bytes, one of each for every row, NULL where it could not compute them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpduck.frontend.rows.parts import text_sql
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.functions import require_row_local
+from dpduck.trusted.rows.placed import ROW, Stage, Types, travels
+from dpduck.trusted.rows.plain import columns_of, renamed
+from dpduck.trusted.rows.worker import BATCH
+from dpduck.trusted.rows.workers import Program, Runner, Workers
+from dpduck.values.errors import InternalError, Refusal
+
+KEEP = "dpduck_keep"
+RELATION = "dpduck_rows_of_worker"
+BATCH_ROWS = 122_880
+BATCH_TEXTS = 30_720
+"""With texts of at most LONGEST_TEXT bytes, a column of a batch stays below the 2 GiB that Arrow's texts may have."""
+
+LONGEST_TEXT = 65_535
+"""Rows with a longer text in what is read of them, or as their unit, contribute nothing."""
+
+_AS_TEXT = ("HUGEINT", "UHUGEINT", "UUID", "TIME", "INTERVAL")
+_TYPES: Mapping[str, pa.DataType] = {
+    "flag": pa.bool_(), "integer": pa.int64(), "bytes": pa.large_binary(), "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
+    "UTINYINT": pa.uint8(), "USMALLINT": pa.uint16(), "UINTEGER": pa.uint32(), "UBIGINT": pa.uint64(),
+    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "VARCHAR": pa.large_string(), "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"), "TIMESTAMP_S": pa.timestamp("s"), "TIMESTAMP_MS": pa.timestamp("ms"),
+    "TIMESTAMP_NS": pa.timestamp("ns"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column that a worker computes. kind: 'flag', 'integer', 'bytes', or a type that travels.
+
+    value_sql: what is computed of the row. then_sql: what is made of it, with {} for the value; '' for the value as is.
+    """
+
+    kind: str
+    value_sql: str
+    then_sql: str = ""
+
+
+@dataclass(frozen=True)
+class Division:
+    """What the worker computes, by the name of the column, and the conditions that it decides; types of columns."""
+
+    outputs: Mapping[str, Output]
+    conditions: tuple[str, ...]
+    types: Types = field(repr=False)
+    parameters: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to compute."""
+        return bool(self.outputs or self.conditions)
+
+    @property
+    def columns(self) -> list[str]:
+        """The stored columns that are read for it."""
+        texts = chain(self.conditions, (output.value_sql for output in self.outputs.values()))
+        return list(dict.fromkeys(name for text in texts for name in columns_of(text, self.types)))
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the answer."""
+        return [*([KEEP] if self.conditions else []), *self.outputs]
+
+    def inputs(self) -> dict[str, str]:
+        """Columns to read, by name; each of a type that goes through Arrow unchanged, or as a text."""
+        return {f"dpduck_x_{number}": _sent(name, self.types[name]) for number, name in enumerate(self.columns)}
+
+    def guards(self) -> list[str]:
+        """Conditions that leave out rows whose texts are too long."""
+        texts = [name for name in self.columns if self.types[name] == "VARCHAR"]
+        return [f"{name} IS NULL OR strlen({name}) <= {LONGEST_TEXT}" for name in texts]
+
+    @property
+    def batch_rows(self) -> int:
+        """How many rows go at a time."""
+        return BATCH_TEXTS if any(self.types[name] == "VARCHAR" for name in self.columns) else BATCH_ROWS
+
+    def program(self) -> Program:
+        """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
+        columns = {name: f"dpduck_x_{number}" for number, name in enumerate(self.columns)}
+        known = frozenset(columns.values())
+        for text in (*self.conditions, *(output.value_sql for output in self.outputs.values())):
+            require_row_local(renamed(text, columns), known)
+        restored = [_restored(x, self.types[name]) for name, x in columns.items()]
+        values, results = [], []
+        if self.conditions:
+            kept = " AND ".join(f"({renamed(text, columns)})" for text in self.conditions)
+            values.append(f"coalesce(({kept}), FALSE) AS {KEEP}")
+            results.append(KEEP)
+        for name, output in self.outputs.items():
+            values.append(f"({renamed(output.value_sql, columns)}) AS {name}")
+            results.append(f"{_result(name, output)} AS {name}")
+        sql = (
+            f"SELECT {', '.join(results)} FROM (SELECT {', '.join(values)} FROM "
+            f"(SELECT {', '.join(restored) or '1 AS dpduck_x'} FROM {BATCH}))"
+        )
+        fields = [pa.field(KEEP, pa.bool_())] if self.conditions else []
+        fields += [pa.field(name, _arrow_type(output.kind)) for name, output in self.outputs.items()]
+        return Program(with_results_of_their_own(sql), pa.schema(fields), dict(self.parameters))
+
+
+def _sent(name: str, type_name: str) -> str:
+    if travels(type_name):
+        return name
+    if type_name in _AS_TEXT or type_name.startswith("ENUM("):
+        return text_sql(name, type_name)
+    raise Refusal(
+        f"an expression over {name.rpartition('.')[2]}, a {type_name.partition('(')[0]}, is refused",
+        accepted="columns of numbers, texts, BOOLEAN, dates, times, intervals, ENUM and UUID in expressions",
+    )
+
+
+def _restored(x: str, type_name: str) -> str:
+    return x if travels(type_name) else f"TRY_CAST({x} AS {type_name}) AS {x}"
+
+
+def _result(name: str, output: Output) -> str:
+    made = output.then_sql.replace("{}", name) if output.then_sql else name
+    if output.kind == "flag":
+        return f"coalesce(CAST({made} AS BOOLEAN), FALSE)"
+    if output.kind == "integer":
+        return f"CAST({made} AS BIGINT)"
+    if output.kind == "bytes":
+        return f"CASE WHEN strlen({made}) <= {LONGEST_TEXT} THEN encode({made}) END"
+    return made
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    known = _TYPES.get(kind)
+    if known is None:  # the one type that travels with parameters
+        width, scale = kind.removeprefix("DECIMAL(").removesuffix(")").split(",")
+        return pa.decimal128(int(width), int(scale))
+    return known
+
+
+def staged(cursor: duckdb.DuckDBPyConnection, stages: Sequence[Stage], workers: Workers, rows: bool = True) -> None:
+    """Puts the worker's answers about single tables beside the cursor's tables, under the names of the stages.
+
+    rows: whether to ask; else the tables are left empty.
+    """
+    for stage in stages:
+        outputs = {name: Output("flag", text) for name, text in stage.flags}
+        for name, lookup in stage.values:
+            value = f"try(try_cast({lookup.value_sql} AS {lookup.type_name}))"
+            plain = travels(lookup.type_name)
+            outputs[name] = Output(lookup.type_name, value) if plain else Output("VARCHAR", f"CAST({value} AS VARCHAR)")
+        division = Division(outputs, (), dict(stage.types))
+        alias = f'"{stage.alias}"'
+        columns = {ROW: f"{alias}.rowid", **division.inputs()}
+        listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+        where = " AND ".join(f"({guard})" for guard in division.guards())
+        sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias}{f' WHERE {where}' if where else ''}"
+        sql += "" if rows else " LIMIT 0"
+        with workers.runner(division.program()) as runner:
+            if stage.extended:
+                _require_nothing_of_nulls(stage, division, runner)
+            parts = [part.filter(_some(part)) for part in _answered(cursor, sql, {}, division, runner)]
+        found = pa.concat_tables(parts) if parts else _empty(division)
+        cursor.register(stage.name, found)
+
+
+def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
+    """Refuses what says something of a row of NULLs where an outer join puts one: it is read from rows that are there.
+
+    A public fact: it follows from the expression alone.
+    """
+    types = {"VARCHAR": pa.large_string()}
+    columns = {
+        name: pa.nulls(1, _TYPES.get(stage_type, types["VARCHAR"]) if travels(stage_type) else types["VARCHAR"])
+        for name, stage_type in zip(division.inputs(), (division.types[c] for c in division.columns), strict=True)
+    }
+    asked = pa.Table.from_pydict(columns) if columns else _inputs(pa.Table.from_pydict({"x": pa.nulls(1)}), [])
+    answer = runner.compute(asked)
+    if any(answer.column(name)[0].as_py() not in (None, False) for name in stage.extended):
+        raise Refusal(
+            "an expression that has a value for NULLs is asked of rows that an outer join made NULL",
+            accepted="the condition in WHERE of the annotated SELECT, or IS NULL of a column",
+        )
+
+
+def _some(part: pa.Table) -> pa.ChunkedArray:
+    """Rows for which there is anything to say: flags that are true, values that are not NULL."""
+    chosen = None
+    for name in part.column_names[1:]:
+        column = part.column(name)
+        said = pc.fill_null(column, False) if pa.types.is_boolean(column.type) else pc.is_valid(column)
+        chosen = said if chosen is None else pc.or_(chosen, said)
+    return chosen
+
+
+def _empty(division: Division) -> pa.Table:
+    schema = pa.schema([pa.field(ROW, pa.int64()), *division.program().schema])
+    return schema.empty_table()
+
+
+def answered_rows(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], division: Division, runner: Runner
+) -> pa.RecordBatchReader:
+    """The rows of a SELECT whose inputs are replaced by the worker's answers, batch by batch."""
+    parts = _answered(cursor, sql, parameters, division, runner)
+    first = next(parts)
+    batches = (batch for part in chain([first], parts) for batch in part.to_batches())
+    return pa.RecordBatchReader.from_batches(first.schema, batches)
+
+
+def _answered(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], division: Division, runner: Runner
+) -> Iterator[pa.Table]:
+    """Tables of the other columns and the worker's, at least one; the worker computes while the database reads on."""
+    batches = reader.batches(cursor, sql, parameters, division.batch_rows)
+    empty = next(batches)
+    inputs = list(division.inputs())
+    others = [name for name in empty.column_names if name not in inputs]
+    yield _zipped(empty.select(others), runner.check(_inputs(empty, inputs)))
+    pending: tuple[pa.Table, pa.Table] | None = None
+    for table in batches:
+        if not table.num_rows:
+            continue
+        asked = _inputs(table, inputs)
+        if pending is not None:
+            answer = runner.finish(pending[1])
+            runner.begin(asked)
+            yield _zipped(pending[0], answer)
+        else:
+            runner.begin(asked)
+        pending = (table.select(others), asked)
+    if pending is not None:
+        yield _zipped(pending[0], runner.finish(pending[1]))
+
+
+def _inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The columns that a worker gets; a column of NULLs where it needs none: that says how many rows there are."""
+    if names:
+        return table.select(names)
+    return pa.Table.from_pydict({"dpduck_x": pa.nulls(table.num_rows, pa.int8())})
+
+
+def _zipped(others: pa.Table, answer: pa.Table) -> pa.Table:
+    if not others.num_columns:
+        return answer
+    if others.num_rows != answer.num_rows:
+        raise InternalError("a worker answers every row once")
+    for name in answer.column_names:
+        others = others.append_column(answer.schema.field(name), answer.column(name))
+    return others
+
+
+# SQL whose COALESCE never stands directly under TRY, where DuckDB writes beside the result.
+#
+# After a row has raised, DuckDB computes the rows under TRY one by one, each into a result with room for one
+# value. COALESCE writes a value at the row's own position instead of the first: up to 2,047 places behind the
+# end, into memory of the process that holds the rows. CASE hands that result on to its branches, as do casts
+# that DuckDB leaves out. `greatest` of one value is that value, computed into a result of its own with room
+# for all rows.
+
+_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|(?:\b(try|coalesce|ifnull)\s*)?\(|\)|['"]""", re.IGNORECASE)
+_OPENED, _CLOSED = "greatest(", ")"
+
+
+def with_results_of_their_own(sql: str) -> str:
+    """The SQL with one more call around what TRY is over, wherever there is a COALESCE inside.
+
+    >>> with_results_of_their_own("SELECT try(coalesce(a, b)), try(a)")
+    'SELECT try(greatest(coalesce(a, b))), try(a)'
+    """
+    open_calls: list[tuple[str, int, list[bool]]] = []
+    inserted: list[tuple[int, str]] = []
+    for found in _WORDS.finditer(sql):
+        text = found.group()
+        if text in ("'", '"') or (text == ")" and not open_calls):
+            raise InternalError("counting failed")
+        if text == ")":
+            name, start, holds = open_calls.pop()
+            if name == "try" and holds[0]:
+                inserted += [(start, _OPENED), (found.start(), _CLOSED)]
+        elif text.endswith("("):
+            name = (found.group(1) or "").lower()
+            if name in ("coalesce", "ifnull"):
+                for _, _, holds in open_calls:
+                    holds[0] = True
+            open_calls.append((name, found.end(), [False]))
+    if open_calls:
+        raise InternalError("counting failed")
+    for place, text in sorted(inserted, reverse=True):
+        sql = sql[:place] + text + sql[place:]
+    return sql

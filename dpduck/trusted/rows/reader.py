@@ -1,0 +1,97 @@
+"""Reads private rows: SQL and parameters in, columns or batches out. Nothing else of dpduck does (test_house.py).
+
+Its only error has one fixed text and no context: DuckDB's texts may quote data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpduck.values.errors import InternalError
+
+Column = NDArray[np.generic]
+BUILT_IN_ONLY = "SET search_path = 'system.main'"
+"""No macro of the database takes the place of a function in what runs here."""
+
+FAILED = "counting failed"
+
+
+LAZY = duckdb.__version__.startswith("1.")
+"""DuckDB 1.5 materialises what sql() has parameters for, and raises for values without a text; 2.0 does not."""
+
+
+def begin(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Opens the transaction in which facts are looked at again and rows are counted."""
+    cursor.execute(BUILT_IN_ONLY)
+    cursor.execute("BEGIN TRANSACTION READ ONLY")
+
+
+@contextmanager
+def beside(
+    cursor: duckdb.DuckDBPyConnection, name: str, rows: pa.RecordBatchReader
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A second connection that reads rows from elsewhere under a name."""
+    with cursor.cursor() as second:
+        second.execute(BUILT_IN_ONLY)
+        second.register(name, rows)
+        yield second
+
+
+def columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Any]:
+    """The columns of an answer, in order, as numpy has them."""
+    found = _columns(cursor, sql, parameters)
+    if found is None:
+        raise InternalError(FAILED)  # outside the handler: DuckDB's error is not even this one's context
+    return found
+
+
+def batches(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
+) -> Iterator[pa.Table]:
+    """The rows of an answer, about so many at a time; the first table is empty and tells the columns."""
+    reader = _opened(cursor, sql, parameters, rows)
+    if reader is None:
+        raise InternalError(FAILED)
+    yield reader.schema.empty_table()
+    while True:
+        batch, more = _next(reader)
+        if batch is None and more:
+            raise InternalError(FAILED)
+        if batch is None:
+            return
+        yield pa.Table.from_batches([batch])
+
+
+def _columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Column] | None:
+    try:
+        return list(cursor.execute(sql, dict(parameters)).fetchnumpy().values())
+    except duckdb.Error:
+        return None
+
+
+def _opened(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
+) -> pa.RecordBatchReader | None:
+    try:
+        if LAZY:
+            return cursor.execute(sql, dict(parameters)).to_arrow_reader(rows)
+        return cursor.sql(sql, params=dict(parameters) or None).to_arrow_reader(rows)
+    except (duckdb.Error, pa.ArrowException):
+        return None
+
+
+def _next(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatch | None, bool]:
+    """The next batch, and where there is none whether that is a failure: it then comes as Arrow's error."""
+    try:
+        return reader.read_next_batch(), True
+    except StopIteration:
+        return None, False
+    except (duckdb.Error, pa.ArrowException):
+        return None, True

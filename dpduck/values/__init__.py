@@ -1,0 +1,1 @@
+"""Frozen values that every station speaks: domains, privacy units, budgets, errors, types of arrays."""

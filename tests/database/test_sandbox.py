@@ -1,0 +1,115 @@
+"""Questions about types and public values: what one leaves behind, the next one does not see."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from dpduck.database.cursors import Roots
+from dpduck.database.sandbox import MOST_ANSWERS, Answered, Sandbox
+from dpduck.frontend.rows.facts import Column, ImageInput
+from dpduck.frontend.text.names import TableName
+from dpduck.values.errors import Refusal
+
+VISITS = TableName(("clinic", "main", "visits"))
+WHOLE, TEXT = (Column("age", "INTEGER"),), (Column("age", "VARCHAR"),)
+SELECT = "SELECT age FROM clinic.main.visits"
+
+
+def test_an_answer_belongs_to_its_tables_columns() -> None:
+    """The same SQL over other columns is another question, within a statement and from one to the next."""
+    answered = Answered()
+    for _ in range(2):
+        with Sandbox(answered) as box:
+            assert box.bind(SELECT, {VISITS: WHOLE}) == WHOLE
+            assert box.bind(SELECT, {VISITS: TEXT}) == TEXT
+            assert box.bind(SELECT, {VISITS: WHOLE}) == WHOLE
+            with pytest.raises(Refusal):
+                box.bind_rows("SELECT age + 1 FROM clinic.main.visits", "SELECT 1", {VISITS: TEXT})
+            box.bind_rows("SELECT age + 1 FROM clinic.main.visits", "SELECT 1", {VISITS: WHOLE})
+
+
+def test_what_was_refused_is_refused_again() -> None:
+    """Only answers are remembered: a refusal says its own words each time."""
+    answered = Answered()
+    for _ in range(2):
+        with Sandbox(answered) as box, pytest.raises(Refusal, match="DuckDB does not accept this"):
+            box.bind("SELECT nowhere FROM clinic.main.visits", {VISITS: WHOLE})
+
+
+def test_a_remembered_answer_opens_nothing() -> None:
+    """A statement of a shape that was seen needs no DuckDB of its own: opening one takes longer than all the rest."""
+    answered = Answered()
+    with Sandbox(answered) as box:
+        box.bind(SELECT, {VISITS: WHOLE})
+    with Sandbox(answered) as box:
+
+        def never(connection: duckdb.DuckDBPyConnection) -> str:
+            raise AssertionError("it was asked")
+
+        answered.put("known", "this")
+        assert box.answer("known", never) == "this"
+        assert box.bind(SELECT, {VISITS: WHOLE}) == WHOLE
+        assert box._root is None
+
+
+def test_the_oldest_answer_goes_first() -> None:
+    """What is remembered is bounded, and what was asked for lately stays."""
+    answered = Answered()
+    for number in range(MOST_ANSWERS):
+        answered.put(number, number)
+    answered.get(0)
+    answered.put("one more", True)
+    assert answered.get(0) == 0
+    assert answered.get(1) is None
+
+
+def test_questions_of_a_statement_leave_nothing_to_each_other() -> None:
+    """Temporary tables, registered labels and settings go with their question; copies hold one row of NULLs each."""
+    with Sandbox() as box:
+        box.bind_rows(SELECT, "SELECT age IS NULL FROM clinic.main.visits", {VISITS: WHOLE})
+        for _ in range(2):
+            image = box.image("r0.age % 2", [ImageInput("r0", "age", "INTEGER", ("1", "2", "3"))])
+            assert image.codes == (1, 0, 1)
+        with box.cursor() as connection:
+            assert connection.execute(SELECT).fetchall() == [(None,)]
+            named = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'image'"
+            views = "SELECT count(*) FROM duckdb_views() WHERE view_name LIKE 'labels%'"
+            for count in (named, views):
+                assert connection.execute(count).fetchall() == [(0,)]
+
+
+def test_two_statements_share_no_database() -> None:
+    """Tables that one statement's sandbox holds are not in the next one's."""
+    with Sandbox() as box:
+        box.bind(SELECT, {VISITS: WHOLE})
+    with Sandbox() as box, box.cursor() as connection, pytest.raises(duckdb.Error, match="does not exist"):
+        connection.execute(SELECT)
+
+
+def test_a_sandbox_reaches_no_file() -> None:
+    """Neither files nor extensions nor Python's variables are within reach, from any of its cursors."""
+    outside = [1, 2, 3]
+    with Sandbox() as box, box.cursor() as connection:
+        for sql, reason in (
+            ("FROM read_text('/etc/hostname')", "file system operations are disabled"),
+            ("FROM outside", "Table with name outside does not exist"),
+            ("LOAD httpfs", "disabled"),
+            ("SET enable_external_access = true", "Cannot enable external access"),
+        ):
+            with pytest.raises(duckdb.Error, match=reason):
+                connection.execute(sql)
+    assert len(outside) == 3
+
+
+def test_cursors_know_no_macros() -> None:
+    """What runs on a database's own cursors calls DuckDB's functions, whatever a macro of the database is called."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE MACRO upper(x) AS 'hidden'")
+        connection.execute('CREATE MACRO "+"(a, b) AS 0')
+        roots = Roots()
+        roots.add(connection)
+        assert roots.home == ("memory", "main")
+        with roots.cursor() as cursor:
+            assert cursor.execute("SELECT upper('a'), 1 + 2").fetchall() == [("A", 3)]
+        assert connection.execute("SELECT upper('a'), 1 + 2").fetchall() == [("hidden", 0)]

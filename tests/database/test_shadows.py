@@ -1,0 +1,78 @@
+"""Macros over built-in functions are noticed where they can come, and looked for once where they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpduck.database.shadows import Shadows
+from tests.support.clinics import Clinic, by
+
+
+@pytest.fixture
+def macro_file(tmp_path: Path) -> Path:
+    """A database with a macro over upper."""
+    path = tmp_path / "macros.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE MACRO upper(x) AS 1")
+    return path
+
+
+def test_a_database_that_can_be_written_is_looked_at_each_time() -> None:
+    """A macro that was made, or dropped, a moment ago counts."""
+    shadows = Shadows("private")
+    with duckdb.connect() as connection:
+        assert shadows.names(connection) == frozenset()
+        connection.execute("CREATE MACRO Upper(x) AS 1")
+        assert shadows.names(connection) == {"upper"}
+        connection.execute("DROP MACRO upper")
+        assert shadows.names(connection) == frozenset()
+
+
+def test_a_read_only_database_is_looked_at_once(macro_file: Path) -> None:
+    """Where every database is read-only but dpduck's own, the first look holds until databases come or go."""
+    shadows = Shadows("private")
+    with duckdb.connect(str(macro_file), read_only=True) as connection:
+        assert shadows.names(connection) == {"upper"}
+        connection.execute("ATTACH ':memory:' AS private (READ_WRITE)")
+        connection.execute("ATTACH ':memory:' AS dpduck_release_7 (READ_WRITE)")
+        first = shadows._known
+        assert first is not None
+        assert shadows.names(connection) == {"upper"}
+        assert shadows._known is first
+        connection.execute("ATTACH ':memory:' AS other (READ_WRITE)")
+        connection.execute("CREATE MACRO other.main.lower(x) AS 1")
+        assert shadows.names(connection) == {"lower", "upper"}
+        assert shadows._known is None
+        connection.execute("DROP MACRO other.main.lower")
+        assert shadows.names(connection) == {"upper"}
+
+
+def test_another_file_under_the_same_name_is_looked_at(macro_file: Path, tmp_path: Path) -> None:
+    """A database that was detached and attached again, or replaced under its name, is a new one."""
+    plain = tmp_path / "plain.duckdb"
+    duckdb.connect(str(plain)).close()
+    shadows = Shadows("private")
+    with duckdb.connect(str(plain), read_only=True) as connection:
+        for file, expected in (
+            (macro_file, {"upper"}),
+            (plain.with_name("also.duckdb"), set()),
+            (macro_file, {"upper"}),
+        ):
+            if not file.exists():
+                duckdb.connect(str(file)).close()
+            connection.execute(f"ATTACH '{file}' AS more (READ_ONLY)")
+            assert shadows.names(connection) == expected
+            connection.execute("DETACH more")
+
+
+def test_a_read_only_clinic_refuses_what_is_hidden(open_clinic: Callable[..., Clinic], clinic_file: Path) -> None:
+    """In a read-only database too a macro over a built-in refuses every new release, however often it is asked."""
+    with duckdb.connect(str(clinic_file)) as connection:
+        connection.execute("CREATE MACRO upper(x) AS 1")
+    clinic = open_clinic(clinic_file, read_only=True)
+    for _ in range(2):
+        assert "hides the built-in upper" in clinic.refused(by("ward"))

@@ -1,0 +1,46 @@
+"""The columns of an answer before it is asked for: free, and those of the answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpduck.database.cursors import Asker
+from dpduck.engine.functions import engine_of
+from dpduck.values.errors import PermissionRefusal
+from tests.support.clinics import Clinic, by
+
+OPTIONS = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1)"
+STATEMENTS = (
+    by("sex"),
+    by("ward", more="integer = TRUE"),
+    f"SELECT {OPTIONS} sex, age, ward, GROUPING(sex) AS g, count(*) AS n, dp_stderr(n) FROM visits "
+    "GROUP BY CUBE (sex, age, ward)",
+    f"SELECT {OPTIONS} range_end(age) AS younger, count(*) AS n FROM visits GROUP BY PREFIXES(age)",
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 5) sex, count(*) AS n, dp_interval_low(n) "
+    "FROM visits GROUP BY sex",
+    f"SELECT region, sum(n) AS n FROM (SELECT {OPTIONS} ward, count(*) AS n FROM visits GROUP BY ward) AS c "
+    "JOIN wards ON ward = name GROUP BY region",
+    "CREATE PRIVATE VIEW described OPTIONS (epsilon = 0.1) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex",
+)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_columns_are_told_before_and_without_a_charge(clinic: Clinic, statement: str) -> None:
+    """Requirement: schema probes never charge; what they say is what the answer has, without a row."""
+    engine = engine_of(clinic.con)
+    assert engine is not None
+    told = clinic.con.sql(engine.describe(statement, Asker("alice", owner=False)))
+    assert clinic.charges() == 0
+    columns = list(zip(told.columns, map(str, told.types), strict=True))
+    assert told.fetchall() == []
+    answer = clinic.con.sql("FROM dp($1)", params=[statement])
+    assert columns == list(zip(answer.columns, map(str, answer.types), strict=True))
+    assert clinic.charges() == 1
+
+
+def test_a_probe_asks_for_permission(clinic: Clinic) -> None:
+    """Columns of a table that is not the asker's to ask about are refused like the answer."""
+    engine = engine_of(clinic.con)
+    assert engine is not None
+    with pytest.raises(PermissionRefusal):
+        engine.describe(by("sex"), Asker("carol", owner=False, tables=("wards",)))

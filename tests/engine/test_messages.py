@@ -1,0 +1,97 @@
+"""Messages that made a reader hesitate: each names the way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.clinics import Clinic
+
+ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
+SAID = (
+    (f"{ASKED} wrad, count(*) FROM visits GROUP BY wrad", "accepted: ward (did you mean that?); all are sex, age"),
+    (f"{ASKED} sex, count(*) FROM vists GROUP BY sex", "accepted: visits (did you mean that?), or a table with"),
+    (f"{ASKED} sex, count(*) FROM visits JOIN wrads ON visits.ward = wrads.name GROUP BY sex",
+     "there is no table 'wrads'; accepted: wards (did you mean that?)"),
+    (f"{ASKED} sex, count(*) FROM other.vists GROUP BY sex", "'other.vists'; accepted: a table with a policy"),
+    (f"{ASKED} sex, count(*) FORM visits GROUP BY sex", "accepted: FROM in place of FORM"),
+    (f"{ASKED} `sex`, count(*) FROM visits GROUP BY sex", 'accepted: double quotes around a name: "name"'),
+    ("ALTER PRIVACY POLICY ON visits SET DOMAIN wrad IN ('w0')", "accepted: ward (did you mean that?)"),
+    ("ALTER PRIVACY POLICY ON visits SET DOMAIN age RANGE 0 TO 98 STEP 5", "k at least 1: 0 TO 100"),
+    ("ALTER PRIVACY POLICY ON visits SET DOMAIN age RANGE 0 TO 98 STEP 0", "STEP 0 is not above 0"),
+    ("ALTER PRIVACY POLICY ON visits SET DOMAIN day RANGE '2013-01-01' TO '2014-01-01' STEP INTERVAL 7 DAYS",
+     "k at least 1: 2013-01-01 TO 2014-01-07"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "said"), SAID)
+def test_the_way_out_is_named(open_clinic: Callable[..., Clinic], statement: str, said: str) -> None:
+    """Typos with the nearest name, words of other dialects, and ends that a range could have."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.rows("ALTER TABLE visits ADD COLUMN day DATE")
+    clinic.protect()
+    assert said in clinic.refused(statement)
+
+
+def test_a_view_says_whose_rows_it_is_about(clinic: Clinic) -> None:
+    """The comment of a private view has its price, its privacy unit, MAX ROWS and what its domains leave out."""
+    clinic.dp(
+        "CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS SELECT ward, age, count(*) AS n FROM visits GROUP BY ALL"
+    )
+    comment = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'cube'")
+    assert comment.startswith("differentially private, epsilon = 1 (pure); privacy unit all rows of one")
+    assert "at most 4 counted" in comment
+    assert "by ward (6 values, without NULL and other values), age (10 values, without NULL" in comment
+    assert "ledger entry" in comment
+    asked = f"{ASKED} ward, age, count(*) AS n FROM visits GROUP BY ALL"
+    stated = clinic.value(f"SELECT worst_stderr FROM dp_explain($${asked}$$) WHERE chosen")
+    assert f"; standard error of n {stated:.4g}; strategy" in comment
+
+
+def test_a_view_says_how_far_it_is_off(clinic: Clinic) -> None:
+    """The standard errors of counts and sums are in its comment whatever was selected; those of averages differ."""
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 100")
+    clinic.dp(
+        "CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1, strategy = 'Q', budgets = 'uniform', consistency = 'none') AS "
+        "SELECT ward, 2 * count(*) AS twice, count(*) AS n, avg(age) AS mean FROM visits GROUP BY ROLLUP (ward)"
+    )
+    clinic.dp(
+        "CREATE PRIVATE VIEW moved OPTIONS (epsilon = 1, nonnegative = TRUE) AS "
+        "SELECT ward, count(*) AS n FROM visits GROUP BY ward"
+    )
+    comments = dict(
+        clinic.rows("SELECT table_name, comment FROM duckdb_tables() WHERE table_name IN ('cube', 'moved')")
+    )
+    assert re.search(r"; standard error of n [0-9.]+; strategy", comments["cube"])
+    assert "standard error" not in comments["moved"]
+
+
+def test_counts_beside_averages_are_not_off_by_a_rounding(clinic: Clinic) -> None:
+    """A count that is measured in steps of a clamp is a multiple of one step, as its shortest text."""
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 100 STEP 0.1")
+    rows = clinic.dp(f"{ASKED} ward, count(*) AS n, avg(age), sum(age) AS s FROM visits GROUP BY ward")
+    assert len({n % 1 for _, n, _, _ in rows}) > 1, "they are no whole numbers"
+    assert all(len(repr(number).partition(".")[2]) <= 3 for _, n, _, s in rows for number in (n, s)), rows
+
+
+def test_a_view_without_any_group_says_so(open_clinic: Callable[..., Clinic]) -> None:
+    """Selected keys may be none: the word for the view tells where the threshold is, each time."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, "
+        "BUDGET (epsilon = 100, delta = 1e-5, delta_keys = 5e-6))"
+    )
+    view = (
+        "CREATE PRIVATE VIEW {} OPTIONS (epsilon = {}, delta = 1e-8, group_selection_strategy = GAUSSIAN_THRESHOLD) AS "
+        "SELECT {}, count(*) AS n FROM visits GROUP BY ALL"
+    )
+    for _ in range(2):
+        assert clinic.dp(view.format("none", 1, "patient")) == [
+            ("private.none is ready; no group was above the threshold, which dp_explain shows: fewer or larger groups, "
+             "or a higher price",)
+        ]  # fmt: skip
+    assert clinic.dp(view.format("some", 20, "ward")) == [("private.some is ready",)]

@@ -1,0 +1,65 @@
+"""Rebuilding the house changes no digest, no row of a ledger and no store: pinned at commit 7775bdd."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpduck
+from dpduck.engine.connection import verify_store
+from tests.engine.pinned_statements import PINS, STATEMENTS, STORE, answer, golden, made, releases
+from tests.support.clinics import CHARGES
+
+PINNED: dict[str, dict[str, list[Any]]] = json.loads(PINS.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", list(STATEMENTS))
+def test_every_mechanism_is_charged_as_before(name: str) -> None:
+    """Digest, strategy, the ledger's word for the mechanism and every amount are those of the commit before."""
+    with made(*STATEMENTS[name]) as connection:
+        assert releases(connection) == PINNED[name]
+
+
+def test_golden_statements_are_charged_as_before() -> None:
+    """The same of every statement that the golden files accept."""
+    with golden() as connection:
+        assert releases(connection) == PINNED["golden"]
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the store that an earlier commit wrote."""
+    shutil.unpack_archive(STORE, tmp_path)
+    (tmp_path / "clinic_private_secrets").chmod(0o600)
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path
+
+
+@pytest.fixture
+def store(unpacked: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """That store, opened by this commit."""
+    with dpduck.connect(unpacked / "clinic.duckdb") as connection:
+        yield connection
+
+
+def test_an_earlier_store_answers_for_nothing(store: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """What the commit before released is answered as it was, without a charge; its session goes on."""
+    kept = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))
+    charges = store.execute(CHARGES).fetchall()
+    assert {text: answer(store, text) for text in kept["answers"]} == kept["answers"]
+    assert repr(store.execute("FROM dp_ask('few', ['w1'])").fetchall()) == kept["asked"]
+    assert len(store.execute("FROM dp_ask('few', ['w2'])").fetchall()) == 1
+    assert len(store.execute("FROM dp_ask('lazy', ['w2'])").fetchall()) == 1
+    assert releases(store) == kept["releases"]
+    assert store.execute(CHARGES).fetchall() == charges
+
+
+def test_an_earlier_store_verifies(unpacked: Path) -> None:
+    """The chain of the commit before is whole."""
+    assert verify_store(unpacked / "clinic.duckdb") == 8

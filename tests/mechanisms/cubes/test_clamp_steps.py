@@ -1,0 +1,82 @@
+"""A CLAMP that names no step counts values as finely as their type or their bounds allow, and says where it rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.clinics import Clinic
+
+Open = Callable[..., Clinic]
+FINE = (("DOUBLE", "0.000001"), ("FLOAT", "0.000001"), ("DECIMAL(5, 2)", "0.01"), ("DECIMAL(18, 9)", "0.000000001"))
+
+
+def fares(open_clinic: Open, type_name: str, clamp: str) -> tuple[Clinic, str]:
+    """10,000 rows of 0.3 in a column of a type, and what the owner was told of its policy."""
+    clinic = open_clinic()
+    clinic.rows(f"CREATE TABLE fares AS SELECT CAST(0.3 AS {type_name}) AS x FROM range(10000)")
+    told = clinic.dp(f"CREATE PRIVACY POLICY ON fares (PRIVACY UNIT ROW, BUDGET (epsilon = 1000), CLAMP x {clamp})")
+    return clinic, str(told[0][0])
+
+
+@pytest.mark.parametrize(("type_name", "step"), FINE)
+def test_fractions_are_kept(open_clinic: Open, type_name: str, step: str) -> None:
+    """Averages and sums of 0.3 between 0 and 1 are 0.3 and 3,000: at epsilon 100, noise of a tenth is 2^-14 rare."""
+    clinic, told = fares(open_clinic, type_name, "BETWEEN 0 AND 1")
+    assert clinic.value("SELECT clamps FROM dp_policies()") == f"x 0 to 1 step {step}"
+    assert ("rounded" in told) == (type_name in ("DOUBLE", "FLOAT", "DECIMAL(18, 9)"))
+    average, added, middle = clinic.dp(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) avg(x), sum(x), median(x) FROM fares"
+    )[0]
+    assert average == pytest.approx(0.3, abs=1e-4)
+    assert added == pytest.approx(3000, abs=1)
+    assert middle == pytest.approx(0.3, abs=0.002)
+
+
+def test_whole_numbers_step_by_one(open_clinic: Open) -> None:
+    """Columns of integers count in ones, as they did; a written step stands, however coarse."""
+    clinic, told = fares(open_clinic, "INTEGER", "BETWEEN 0 AND 10")
+    assert clinic.value("SELECT clamps FROM dp_policies()") == "x 0 to 10 step 1"
+    assert "rounded" not in told
+    clinic, told = fares(open_clinic, "DOUBLE", "BETWEEN 0 AND 10 STEP 1")
+    assert clinic.value("SELECT clamps FROM dp_policies()") == "x 0 to 10 step 1"
+    assert "rounded" not in told
+
+
+def test_bounds_are_on_the_step(open_clinic: Open) -> None:
+    """A step that nobody wrote divides both bounds."""
+    clinic, _ = fares(open_clinic, "DOUBLE", "BETWEEN 0.00000025 AND 1000.5")
+    assert clinic.value("SELECT clamps FROM dp_policies()") == "x 0.00000025 to 1000.5 step 0.00000025"
+
+
+def test_wide_bounds_say_that_they_round(open_clinic: Open) -> None:
+    """Where the bounds are too far apart for every value, the owner is told to what it is rounded."""
+    _, told = fares(open_clinic, "BIGINT", "BETWEEN 0 AND 1000000000")
+    assert "; values of x are rounded to multiples of 60;" in told
+    assert told.endswith("; dp_check('fares') tells what its answers leave out")
+
+
+def test_a_stored_step_stays(open_clinic: Open) -> None:
+    """Changing another item of a policy leaves the step that was stored, and the stored answers with it."""
+    clinic, _ = fares(open_clinic, "DOUBLE", "BETWEEN 0 AND 1 STEP 1")
+    clinic.dp("ALTER PRIVACY POLICY ON fares SET EXPECT ROWS 10")
+    assert clinic.value("SELECT clamps FROM dp_policies()") == "x 0 to 1 step 1"
+
+
+def test_a_variance_leaves_what_is_beside_it_as_fine_as_it_was(open_clinic: Open) -> None:
+    """Ages between 0 and 1,000,000: squares are of steps of 122, in which every age is 0. Averages and sums beside a
+    variance are those of the ages, and intervals of deviations hold what the rounding hides. At epsilon 50 an error of
+    5 is 50 deviations of the noise of the average; an interval of 99.9999 % misses by 4 more with 1e-8."""
+    clinic, _ = fares(open_clinic, "INTEGER", "BETWEEN 0 AND 1000000")
+    clinic.rows("UPDATE fares SET x = 20 + rowid % 41")
+    clinic.rows("INSERT INTO fares SELECT x FROM fares, range(99)")
+    average, added, low, high, noise, widest, error = clinic.dp(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 50, confidence = 0.999999) avg(x), sum(x), "
+        "dp_interval_low(var_pop(x)), dp_interval_high(var_pop(x)), dp_stderr(var_pop(x)), "
+        "dp_interval_high(stddev_samp(x)), dp_stderr(stddev_samp(x)) FROM fares"
+    )[0]
+    assert average == pytest.approx(40, abs=5)
+    assert added == pytest.approx(40e6, rel=0.1)
+    assert low - 4 * noise <= 140 <= high
+    assert widest > 11.8 and error > 30

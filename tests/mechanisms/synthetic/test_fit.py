@@ -1,0 +1,50 @@
+"""Where a fit ends, and with what: its steps may raise the value for a while before they lower it further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpduck.mechanisms.synthetic import fit as fits
+from dpduck.mechanisms.synthetic.fit import Observation
+
+SHAPE = (2, 3)
+SEEN = (Observation((0,), np.array([30.0, 60.0]), 2.0), Observation((1,), np.array([20.0, 30.0, 40.0]), 2.0))
+
+
+def fitted_along(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> float:
+    """The value of the point that a fit answers with, where its steps have these values."""
+    points: dict[bytes, float] = {}
+    script: Iterator[float] = iter(values)
+
+    def scripted(
+        problem: fits.Problem, point: fits.Point, slope: np.ndarray, step: float, reference: float
+    ) -> tuple[fits.Point, float] | None:
+        value = next(script, None)
+        if value is None:
+            return None
+        table = np.full(SHAPE, 1.0) + np.arange(6.0).reshape(SHAPE) * value
+        table /= table.sum()
+        points[table.tobytes()] = value
+        return replace(problem.point(table, np.log(table)), value=value), step
+
+    monkeypatch.setattr(fits, "_line_search", scripted)
+    start = np.full(SHAPE, 1 / 6)
+    table, _ = fits.fit((0, 1), start, SEEN, 90.0, steps=100, prior=start, strength=1.0, tolerance=1e-3)
+    return points[table.tobytes()]
+
+
+def test_steps_that_rise_end_no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three steps in a row that gain nothing are not the end; the lowest point is the answer, not the last one."""
+    assert fitted_along(monkeypatch, [9.0, 5.0, 5.5, 6.0, 5.4, 1.0, 1.5]) == 1.0
+
+
+def test_a_fit_ends_where_steps_together_gain_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five steps that gain less than a thousandth together are the end: what comes after is not looked at."""
+    little = [5.0 - 0.0009 * number for number in range(fits.PATIENCE + 1)]
+    assert fitted_along(monkeypatch, [9.0, *little, 1.0]) == little[-1]
+    slowly = [5.0 - 0.002 * number for number in range(20)]
+    assert fitted_along(monkeypatch, [9.0, *slowly, 1.0]) == 1.0

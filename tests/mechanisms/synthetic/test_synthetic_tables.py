@@ -1,0 +1,282 @@
+"""CREATE PRIVATE TABLE through SQL: every mechanism and workload, what is free, what is charged, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dpduck.database.cursors import Asker
+from dpduck.database.releases import ReleaseStore
+from dpduck.engine import functions
+from dpduck.engine.engine import Engine
+from dpduck.mechanisms.release import Releaser
+from dpduck.values.errors import PermissionRefusal
+from tests.support.clinics import Clinic
+
+ALICE, BOB = Asker("alice", owner=False), Asker("bob", owner=False)
+POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, {budget},
+    DOMAIN sex IN (0, 1), DOMAIN age RANGE 0 TO 100 STEP 20, DOMAIN ward FROM wards.name, EXPECT ROWS 1000)"""
+PURE = "BUDGET (epsilon = 1000)"
+GAUSSIAN = "BUDGET (epsilon = 100, delta = 1e-3)"
+
+
+def engine_of(clinic: Clinic) -> Engine:
+    found = functions.engine_of(clinic.con)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def made(open_clinic: Callable[..., Clinic]) -> Clinic:
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(POLICY.format(budget=PURE))
+    return clinic
+
+
+def create(name: str, options: str, workload: str = "MARGINALS (2)", head: str = "CREATE", where: str = "") -> str:
+    return (
+        f"{head} PRIVATE TABLE {name} OPTIONS ({options}) AS SELECT sex, age, ward FROM visits {where} "
+        f"WORKLOAD {workload}"
+    )
+
+
+WORKLOADS = [
+    ("mechanism = 'mwem'", "MARGINALS (2)"),
+    ("mechanism = 'mwem', update = 'paper', ask = 'queries', keep = 'average'", "GROUPING SETS ((sex, age), (ward))"),
+    ("mechanism = 'mwem', first = 'histogram', adaptive = TRUE", "PARITIES (2)"),
+    ("first = 'marginals', rounds = 9", "RANGES (2)"),
+    ("rounds = 4", "(count(*) FILTER (WHERE age >= 40 AND ward = 'w1'), count(*) FILTER (WHERE sex = 1))"),
+    ("mechanism = 'cube'", "MARGINALS (2)"),
+    ("mechanism = 'barak'", "MARGINALS (3)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("price", "options", "workload"),
+    [("epsilon = 100", *each) for each in WORKLOADS] + [("rho = 40", *WORKLOADS[0]), ("rho = 40", *WORKLOADS[5])],
+)
+def test_rows_are_like_the_data(open_clinic, price: str, options: str, workload: str) -> None:
+    """Every mechanism and workload yields typed rows of the domain, close to the data when epsilon is large.
+
+    The share of one sex has a deviation of 0.005 at most: 0.1 off has a chance below 1e-15.
+    """
+    made = open_clinic()
+    made.fill()
+    made.protect(POLICY.format(budget=PURE if "epsilon" in price else GAUSSIAN))
+    made.dp(create("synth", f"{price}, {options}, rows = 2000, weights = TRUE", workload))
+    described = [row[:2] for row in made.rows("DESCRIBE private.synth")]
+    assert described == [("sex", "BIGINT"), ("age", "BIGINT"), ("ward", "VARCHAR")]
+    assert made.value("SELECT count(*) FROM private.synth") == 2000
+    assert made.rows("SELECT DISTINCT age FROM private.synth ORDER BY age") == [(20 * bin,) for bin in range(5)]
+    ones = made.value("SELECT avg(sex) FROM private.synth")
+    assert 0.4 < ones < 0.6
+    weights = made.rows("SELECT count(*), sum(probability), min(probability) >= 0 FROM private.synth_weights")[0]
+    assert weights[0] == 60
+    assert weights[1] == pytest.approx(1)
+    assert weights[2]
+
+
+def test_rows_are_free_once_the_distribution_is_released(made: Clinic) -> None:
+    """The price is charged once; another number of rows, the same statement again, and dropping cost nothing."""
+    made.dp(create("synth", "epsilon = 1, mechanism = 'mwem', rows = 100"))
+    charged = made.rows("SELECT epsilon, mechanism FROM dp_ledger() ORDER BY id DESC LIMIT 1")
+    assert charged == [(1.0, "exact exponential mechanism and discrete Laplace, mwem")]
+    entries = made.value("SELECT count(*) FROM dp_ledger()")
+    before = made.rows("FROM private.synth ORDER BY ALL")
+    made.dp(create("synth", "epsilon = 1, mechanism = 'mwem', rows = 100"))
+    assert made.rows("FROM private.synth ORDER BY ALL") == before
+    made.dp(create("synth", "epsilon = 1, mechanism = 'mwem', rows = 7", head="CREATE OR REPLACE"))
+    made.dp(create("other", "epsilon = 1, mechanism = 'mwem'"))
+    assert made.value("SELECT count(*) FROM private.synth") == 7
+    listed = made.rows("SELECT name, strategy, epsilon, kind FROM dp_releases() WHERE kind = 'view' ORDER BY name")
+    assert listed == [("other", "mwem", 1.0, "view"), ("synth", "mwem", 1.0, "view")]
+    made.dp("DROP PRIVATE TABLE synth")
+    made.dp("DROP PRIVATE TABLE IF EXISTS nothing")
+    assert made.value("SELECT count(*) FROM dp_ledger()") == entries
+    made.dp(create("again", "epsilon = 1, mechanism = 'mwem', refresh = 'b'"))
+    assert made.value("SELECT count(*) FROM dp_ledger()") == entries + 1
+
+
+def test_names_are_given_one_at_a_time(made: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the last look whether a name is free until its table stands, nobody else can give or take a name: neither a
+    view nor a table replaces what another made meanwhile."""
+    views, busy = engine_of(made)._views, []
+
+    def watched(method: str) -> None:
+        original = getattr(ReleaseStore, method)
+
+        def put(*arguments: object) -> None:
+            busy.append((method, views._lock.locked()))
+            original(*arguments)
+
+        monkeypatch.setattr(ReleaseStore, method, put)
+
+    watched("put_rows")
+    watched("put_views")
+    cube = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+    made.dp(f"CREATE OR REPLACE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS {cube}")
+    made.dp(create("synth", "epsilon = 1, mechanism = 'mwem', weights = TRUE", head="CREATE OR REPLACE"))
+    made.dp("CREATE OR REPLACE PRIVATE TABLE sampled AS SAMPLE 10 FROM private.cube")
+    assert busy == [("put_views", True), ("put_rows", True), ("put_rows", True), ("put_rows", True)]
+    assert not views._lock.locked()
+
+
+def test_a_name_that_another_took_meanwhile(made: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alice's view appears between Bob's first look and his last: CREATE OR REPLACE is refused and hers stays."""
+    engine, charge = engine_of(made), Releaser.release
+
+    def release(*arguments: object, **named: object) -> object:
+        done = charge(*arguments, **named)  # type: ignore[arg-type]
+        monkeypatch.setattr(Releaser, "release", charge)
+        cube = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+        engine.run(f"CREATE PRIVATE VIEW synth OPTIONS (epsilon = 2) AS {cube}", ALICE)
+        return done
+
+    monkeypatch.setattr(Releaser, "release", release)
+    with pytest.raises(PermissionRefusal, match="another's"):
+        engine.run(create("synth", "epsilon = 1, mechanism = 'mwem'", head="CREATE OR REPLACE"), BOB)
+    assert made.rows("SELECT epsilon, kind FROM dp_releases() WHERE name = 'synth'") == [(2.0, "view")]
+
+
+def test_a_cube_is_sampled_free_of_charge(made: Clinic) -> None:
+    """CREATE PRIVATE TABLE x AS SAMPLE n FROM a released cube: rows near its counts, with its types, no new charge."""
+    made.dp(
+        "CREATE PRIVATE VIEW wards_cube OPTIONS (epsilon = 50) AS SELECT sex, ward, age, count(*) AS n FROM visits "
+        "GROUP BY CUBE (sex, ward, age)"
+    )
+    before = made.value("SELECT count(*) FROM dp_ledger()")
+    made.dp("CREATE PRIVATE TABLE drawn AS SAMPLE 5000 FROM private.wards_cube")
+    assert [row[:2] for row in made.rows("DESCRIBE private.drawn")] == [
+        ("sex", "BIGINT"), ("ward", "VARCHAR"), ("age", "BIGINT"),
+    ]  # fmt: skip
+    counted = made.rows("SELECT ward, count(*) FROM private.drawn WHERE ward < 'w5' GROUP BY ward ORDER BY ward")
+    assert [name for name, _ in counted] == [f"w{number}" for number in range(5)]
+    assert max(abs(count - 1000) for _, count in counted) < 120
+    made.dp("CREATE PRIVATE TABLE drawn AS SAMPLE 5000 FROM private.wards_cube")
+    assert made.value("SELECT count(*) FROM dp_ledger()") == before
+    made.all_refused([
+        "CREATE PRIVATE TABLE drawn AS SAMPLE 6000 FROM private.wards_cube",
+        "CREATE PRIVATE TABLE more AS SAMPLE 6000 FROM private.nothing",
+        "CREATE PRIVATE TABLE more AS SAMPLE 0 FROM private.wards_cube",
+        "CREATE PRIVATE TABLE more OPTIONS (rows = 3) AS SAMPLE 6 FROM private.wards_cube",
+        "CREATE PRIVATE TABLE more AS SAMPLE 6 FROM private.drawn WHERE sex = 1",
+    ])  # fmt: skip
+
+
+REFUSED = [
+    (create("x", "epsilon = 1, rounds = 9"), "rounds says nothing about mechanism = 'cube', which is taken here"),
+    (
+        create("x", "epsilon = 1, mechanism = 'barak', keep = 'average', replays = 3"),
+        "replays and keep say nothing about mechanism = 'barak', which is taken here",
+    ),
+    (create("s", "epsilon = 1, bogus = 2"), "'bogus' is unknown"),
+    (create("s", "mechanism = 'mwem'"), "price is missing"),
+    (create("s", "epsilon = 1, mechanism = 'gan'"), "mechanism has no such value"),
+    (create("s", "epsilon = 1, rows = 0"), "rows is out of range"),
+    (create("s", "epsilon = 1, rows = 5, rows = 6"), "given twice"),
+    (create("s", "epsilon = 1, first_share = 2"), "first_share is out of range"),
+    (create("s", "epsilon = 1", "MARGINALS (4)"), "there are 3 columns"),
+    (create("s", "epsilon = 1", "GROUPING SETS ((sex), (age))"), "neither grouped nor counted"),
+    (create("s", "epsilon = 1", "GROUPING SETS ((sex), (age, ward, sex % 2))"), "something else than columns"),
+    (create("s", "epsilon = 1", "(count(*) FILTER (WHERE patient = 3))"), "has no public domain"),
+    (create("s", "epsilon = 1", "(sum(age))"), "counts with conditions"),
+    (create("s", "epsilon = 1", "EVERYTHING"), "not expected here"),
+    (create("s", "epsilon = 1, mechanism = 'cube'", "RANGES"), "cannot serve"),
+    (create("s", "epsilon = 1, ask = 'marginals'", "PARITIES (1)"), "only marginals are asked as a whole"),
+    ("CREATE PRIVATE TABLE s OPTIONS (epsilon = 1) AS SELECT sex, sex FROM visits WORKLOAD MARGINALS (1)", ""),
+    ("CREATE PRIVATE TABLE s OPTIONS (epsilon = 1) AS SELECT sex + 1 FROM visits WORKLOAD MARGINALS (1)", "columns"),
+    ("CREATE PRIVATE TABLE s OPTIONS (epsilon = 1) AS SELECT sex FROM visits LIMIT 3 WORKLOAD MARGINALS (1)", "LIMIT"),
+    ("CREATE PRIVATE TABLE s OPTIONS (epsilon = 1) AS SELECT sex FROM visits", "ends too early"),
+    (
+        "CREATE PRIVATE TABLE release_9 OPTIONS (epsilon = 1) AS SELECT sex FROM visits WORKLOAD MARGINALS (1)",
+        "not free",
+    ),
+    ("DROP PRIVATE TABLE s", "no private view"),
+]
+
+
+def test_refusals_are_one_line_and_cost_nothing(made: Clinic) -> None:
+    """What cannot be served is refused before the charge, by a line that says what."""
+    messages = made.all_refused([statement for statement, _ in REFUSED])
+    for (statement, wanted), message in zip(REFUSED, messages, strict=True):
+        assert wanted in message, (statement, message)
+
+
+def test_too_large_a_table_is_refused_with_its_size(open_clinic: Callable[..., Clinic]) -> None:
+    """Neither a dense table nor a factor holds it: the refusal says how many cells there would be."""
+    clinic = open_clinic()
+    names = [f"c{number}" for number in range(8)]
+    clinic.con.execute(f"CREATE TABLE wide AS SELECT {', '.join(f'range AS {name}' for name in names)} FROM range(10)")
+    domains = ", ".join(f"DOMAIN {name} RANGE 0 TO 100 STEP 1" for name in names)
+    clinic.dp(f"CREATE PRIVACY POLICY ON wide (PRIVACY UNIT ROW, BUDGET (epsilon = 9), {domains})")
+    head = f"CREATE PRIVATE TABLE s OPTIONS (epsilon = 1{{}}) AS SELECT {', '.join(names)} FROM wide WORKLOAD "
+    messages = clinic.all_refused([
+        head.format(", mechanism = 'cube'") + "MARGINALS (2)",
+        head.format(", first = 'histogram', mechanism = 'mwem'") + "MARGINALS (1)",
+        head.format("") + "MARGINALS (4)",
+        head.format(", weights = TRUE") + "MARGINALS (1)",
+    ])  # fmt: skip
+    assert all(str(100**8) in message for message in messages[:2])
+    assert str(100**4) in messages[2] or "cells" in messages[2]
+
+
+def test_forty_columns_are_synthesised(open_clinic: Callable[..., Clinic]) -> None:
+    """40 columns of 6 values, all pairs: a factored distribution; two columns that are equal stay nearly equal."""
+    clinic = open_clinic()
+    columns = ", ".join(f"(hash(range, {number}) % 6)::INTEGER AS c{number}" for number in range(39))
+    clinic.con.execute(f"CREATE TABLE wide AS SELECT {columns}, (hash(range, 0) % 6)::INTEGER AS c39 FROM range(20000)")
+    domains = ", ".join(f"DOMAIN c{number} RANGE 0 TO 6 STEP 1" for number in range(40))
+    clinic.dp(f"CREATE PRIVACY POLICY ON wide (PRIVACY UNIT ROW, BUDGET (epsilon = 9), {domains}, EXPECT ROWS 20000)")
+    names = ", ".join(f"c{number}" for number in range(40))
+    statement = (
+        f"CREATE PRIVATE TABLE s OPTIONS (epsilon = 2, rounds = 3) AS SELECT {names} FROM wide WORKLOAD MARGINALS (2)"
+    )
+    explained = clinic.con.execute("SELECT strategy FROM dp_explain(?)", [statement]).fetchall()
+    assert explained == [("mwem",)]
+    clinic.dp(statement)
+    assert abs(clinic.value("SELECT count(*) FROM private.s") - 20000) < 2000
+    assert clinic.value("SELECT avg((c0 = c39)::INTEGER) FROM private.s") > 0.8
+    assert clinic.value("SELECT avg((c1 = c2)::INTEGER) FROM private.s") == pytest.approx(1 / 6, abs=0.1)
+
+
+def test_explain_compares_mechanisms(made: Clinic) -> None:
+    """dp_explain lists every mechanism that could serve, the smallest predicted error first, and spends nothing."""
+    before = made.value("SELECT count(*) FROM dp_ledger()")
+    rows = made.con.execute(
+        "SELECT strategy, chosen, predicted_error, note FROM dp_explain(?)", [create("s", "epsilon = 1")]
+    ).fetchall()
+    assert sorted(row[0] for row in rows) == ["barak", "cube", "mwem"]
+    assert [row[1] for row in rows] == [True, False, False]
+    assert list(np.argsort([row[2] for row in rows], kind="stable")) == [0, 1, 2]
+    assert "predicted to be better" in rows[0][3]
+    single = made.con.execute("SELECT strategy FROM dp_explain(?)", [create("s", "epsilon = 1, mechanism = 'mwem'")])
+    assert single.fetchall() == [("mwem",)]
+    assert made.value("SELECT count(*) FROM dp_ledger()") == before
+
+
+def test_a_condition_filters_private_rows(made: Clinic) -> None:
+    """WHERE works as everywhere: only rows that meet it are synthesised."""
+    made.dp(create("synth", "epsilon = 100, mechanism = 'cube'", where="WHERE ward = 'w1'"))
+    assert made.value("SELECT avg((ward = 'w1')::INTEGER) FROM private.synth") > 0.9
+    assert abs(made.value("SELECT count(*) FROM private.synth") - 200) < 20
+
+
+@pytest.mark.usefixtures("stopped_clock")
+def test_explain_knows_where_asking_everything_wins(open_clinic: Callable[..., Clinic]) -> None:
+    """NLTCS's 16 bits at epsilon 1, 2-way: cube and Barak are predicted to beat MWEM, from public facts alone."""
+    clinic = open_clinic()
+    names = [f"y{bit}" for bit in range(16)]
+    clinic.con.execute(f"CREATE TABLE bits ({', '.join(f'{name} INTEGER' for name in names)})")
+    domains = ", ".join(f"DOMAIN {name} IN (0, 1)" for name in names)
+    clinic.dp(f"CREATE PRIVACY POLICY ON bits (PRIVACY UNIT ROW, BUDGET (epsilon = 9), {domains}, EXPECT ROWS 21574)")
+    statement = (
+        f"CREATE PRIVATE TABLE s OPTIONS (epsilon = 1, planning_seconds = 0.2) AS SELECT {', '.join(names)} "
+        "FROM bits WORKLOAD MARGINALS (2)"
+    )
+    rows = clinic.con.execute("SELECT strategy, predicted_error, note FROM dp_explain(?)", [statement]).fetchall()
+    assert [row[0] for row in rows] == ["cube", "barak", "mwem"]
+    assert rows[1][1] < rows[2][1]
+    assert "cube is predicted to be better than barak" in rows[0][2]

@@ -1,0 +1,104 @@
+"""What a statement costs is said before it is asked, when it is refused, and in both forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from math import tanh
+
+import pytest
+
+from dpduck.values.accounting import rho_of_laplace
+from tests.support.clinics import Clinic, by
+
+OpenClinic = Callable[..., Clinic]
+
+APPROXIMATE = (
+    "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 3, delta = 1e-6){}, "
+    "DOMAIN sex IN (0, 1), DOMAIN ward IN ('w0', 'w1'))"
+)
+
+
+def explained(clinic: Clinic, statement: str) -> tuple[float, str]:
+    """The chosen row's price, and the words for it."""
+    rows = clinic.con.execute("SELECT rho, price FROM dp_explain(?) WHERE chosen", [statement]).fetchall()
+    assert len(rows) == 1
+    return rows[0]
+
+
+def test_a_price_is_explained_in_both_forms(open_clinic: OpenClinic) -> None:
+    """What dp_explain says of the chosen row is what the ledger is charged, and what would be far cheaper."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(APPROXIMATE.format(""))
+    rho, words = explained(clinic, by("sex", epsilon="0.5"))
+    assert rho == pytest.approx(float(rho_of_laplace(4, 4, Fraction(8))), rel=1e-12) and rho < 0.125
+    assert words.startswith("rho = 0.1076, as epsilon = 2.229 with delta = 1e-06 costs; OPTIONS (epsilon = 0.5, delta")
+    assert "times less, and have larger noise" in words
+    clinic.dp(by("sex", epsilon="0.5"))
+    assert clinic.value("SELECT rho FROM dp_ledger() ORDER BY id DESC LIMIT 1") == pytest.approx(rho, rel=1e-12)
+    rho, words = explained(clinic, by("sex", epsilon="1", more="delta = 1e-6"))
+    assert words == "rho = 0.02436, as epsilon = 1 with delta = 1e-06 costs" and round(rho, 5) == 0.02436
+    others = clinic.con.execute("SELECT max(rho), count(price) FROM dp_explain(?)", [by("sex", epsilon="0.5")])
+    assert others.fetchall() == [(pytest.approx(0.5 * tanh(0.25), rel=1e-12), 1)]
+
+
+def test_disjoint_tables_are_charged_once_each(open_clinic: OpenClinic) -> None:
+    """Two tables at half of epsilon each cost half of what one costs at all of it, in a budget of rho."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(APPROXIMATE.format(""))
+    both = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, strategy = 'Q', budgets = 'uniform') sex, ward, "
+        "count(*) AS n FROM visits GROUP BY GROUPING SETS ((sex), (ward))"
+    )
+    clinic.dp(both)
+    charged = clinic.value("SELECT rho FROM dp_ledger() ORDER BY id DESC LIMIT 1")
+    assert charged == pytest.approx(2 * float(rho_of_laplace(4, 4, Fraction(16))), rel=1e-9)
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET MIN EPSILON 0.5")
+    clinic.dp(both.replace("epsilon = 0.5", "epsilon = 0.5, refresh = 'again'"))
+    assert clinic.value("SELECT rho FROM dp_ledger() ORDER BY id DESC LIMIT 1") == 0.125, "MIN EPSILON in rho"
+
+
+def test_what_is_left_is_refused_in_the_unit_of_the_question(open_clinic: OpenClinic) -> None:
+    """Each form of a price that is named is accepted as it is written; the form of the question comes first."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(APPROXIMATE.format(""))
+    pure = clinic.refused(by("sex", epsilon="2"))
+    assert "the statement, epsilon = 2 without a delta, asks for rho = 1." in pure
+    left = re.search(r"rho of at most 0\.185069: epsilon = ([0-9.]+) without a delta or epsilon = 2\.99999 with", pure)
+    assert left is not None
+    with_delta = clinic.refused(by("sex", epsilon="3.1", more="delta = 1e-6"))
+    assert "the statement, as epsilon = 3.1 with delta = 1e-06, asks for" in with_delta
+    assert "rho of at most 0.185069: epsilon = 2.99999 with delta = 1e-06 or epsilon = " in with_delta
+    clinic.dp(by("sex", epsilon=left[1]))
+    assert "accepted: " in clinic.refused(by("sex", epsilon="3"))
+
+
+@pytest.mark.parametrize(
+    ("options", "accepted"),
+    [
+        ("epsilon = 0.5, delta = 1e-6", True),
+        ("epsilon = 0.51, delta = 1e-6", False),
+        ("epsilon = 0.5, delta = 1e-5", False),
+        ("rho = 0.0063", True),
+        ("rho = 0.0068", False),
+        ("target_stderr = 60", True),
+        ("target_stderr = 20", False),
+        ("epsilon = 0.5", True),
+        ("epsilon = 0.51", False),
+    ],
+)
+def test_max_epsilon_is_one_limit(open_clinic: OpenClinic, options: str, accepted: bool) -> None:
+    """A price in epsilon, in rho and of a target_stderr is within the same limit: (0.5, 1e-6), rho = 0.0066."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(APPROXIMATE.format(", MAX EPSILON 0.5"))
+    statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) sex, count(*) AS n FROM visits GROUP BY sex"
+    if accepted:
+        assert len(clinic.dp(statement)) == 2
+        return
+    refused = clinic.refused(statement)
+    assert "one statement may cost rho" in refused or "epsilon of at most 0.5 with delta = 1e-06, or rho of" in refused

@@ -1,0 +1,201 @@
+"""Averages, variances and quantiles: intervals cover, errors are as predicted, biases are as stated."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.planning.ranges.buckets import Buckets, buckets_for, tree_workload
+from dpduck.planning.ranges.sets import plan_range_sets
+from dpduck.planning.recovery.curved import LEVELS, Curved, average, deviation_of, rescaled, variance_of
+from dpduck.planning.recovery.quantiles import quantile
+from dpduck.planning.recovery.ranges import recover_sets
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray
+
+RUNS = 20_000
+USUAL = LEVELS.index(Fraction(95, 100))
+
+
+def skewed(generator: np.random.Generator, rows: int) -> FloatArray:
+    """Values between 0 and 1, most of them small, some at the upper bound."""
+    return np.minimum(generator.lognormal(-2.5, 1.2, rows), 1.0)
+
+
+def noise_of(generator: np.random.Generator, kind: NoiseKind, scale: float, shape: tuple[int, ...]) -> FloatArray:
+    """Integers of the law with this parameter: differences of geometric variables, or rounded normal ones."""
+    if kind is NoiseKind.GAUSSIAN:
+        return np.rint(generator.normal(0, scale, shape))
+    stop = 1 - np.exp(-1 / scale)
+    return (generator.geometric(stop, shape) - generator.geometric(stop, shape)).astype(np.float64)
+
+
+def moments(values: FloatArray, degree: int) -> FloatArray:
+    """Exact sums of the Bernstein basis."""
+    if degree == 1:
+        return np.array([(1 - values).sum(), values.sum()])
+    return np.array([((1 - values) ** 2).sum(), (2 * values * (1 - values)).sum(), (values**2).sum()])
+
+
+def runs(kind: NoiseKind, values: FloatArray, degree: int, scale: float) -> tuple[list[FloatArray], FloatArray, float]:
+    """Noisy tables of many runs, their variance, and what one integer is worth; scale is in rows."""
+    generator, whole = np.random.default_rng(7), 10_000.0
+    drawn = noise_of(generator, kind, scale * whole, (degree + 1, RUNS)) / whole
+    variance = (2 if kind is NoiseKind.LAPLACE else 1) * scale**2
+    return list(moments(values, degree)[:, None] + drawn), np.full(RUNS, variance), 1 / whole
+
+
+def coverage(found: Curved, exact: float) -> float:
+    return float(((found.lows[USUAL] <= exact) & (exact <= found.highs[USUAL])).mean())
+
+
+KINDS = pytest.mark.parametrize("kind", list(NoiseKind))
+SIZES = pytest.mark.parametrize(("rows", "scale"), [(5000, 4.0), (400, 8.0), (60, 3.0)])
+
+
+@KINDS
+@SIZES
+def test_intervals_of_averages_cover(kind: NoiseKind, rows: int, scale: float) -> None:
+    """Of 20,000 runs on skewed data, 94 % to 99 % of the 95 % intervals hold the average; the draws are fixed."""
+    values = skewed(np.random.default_rng(1), rows)
+    for degree in (1, 2):
+        tables, variance, step = runs(kind, values, degree, scale)
+        assert 0.94 <= coverage(average(tables, variance, kind, step), values.mean()) <= 0.99
+
+
+@KINDS
+def test_an_average_of_hardly_any_rows_says_so(kind: NoiseKind) -> None:
+    """Where noise hides the number of rows, intervals still cover, and NULL stands for nothing to average."""
+    values = skewed(np.random.default_rng(1), 6)
+    tables, variance, step = runs(kind, values, 1, 10.0)
+    found = average(tables, variance, kind, step)
+    assert coverage(found, values.mean()) >= 0.94
+    assert np.isnan(found.estimates).mean() > 0.1
+    assert found.highs[USUAL][np.isnan(found.estimates)].min() == 1
+
+
+@KINDS
+@pytest.mark.parametrize(("rows", "scale"), [(5000, 4.0), (2000, 8.0)])
+@pytest.mark.parametrize("sample", [False, True])
+def test_intervals_of_variances_cover(kind: NoiseKind, rows: int, scale: float, sample: bool) -> None:
+    """The same for variances and standard deviations, whose intervals are the delta method's."""
+    values = skewed(np.random.default_rng(1), rows)
+    tables, variance, _ = runs(kind, values, 2, scale)
+    exact = float(values.var(ddof=int(sample)))
+    found = variance_of(tables, variance, kind, sample=sample)
+    assert 0.94 <= coverage(found, exact) <= 0.99
+    assert 0.94 <= coverage(deviation_of(found), exact**0.5) <= 0.99
+
+
+@KINDS
+@pytest.mark.parametrize("rows", [2, 4, 8, 20, 80, 400])
+@pytest.mark.parametrize("scale", [0.3, 2.0])
+def test_variances_of_values_at_both_ends_cover(kind: NoiseKind, rows: int, scale: float) -> None:
+    """Half of the values at either bound is the largest variance there is, and a sample's is more: n / (4 (n - 1))."""
+    values = np.repeat([0.0, 1.0], rows // 2)
+    tables, variance, step = runs(kind, values, 2, scale)
+    for sample in (False, True):
+        found = variance_of(tables, variance, kind, step, sample=sample)
+        exact = float(values.var(ddof=int(sample)))
+        assert coverage(found, exact) >= 0.94
+        answered = ~np.isnan(found.estimates)
+        assert found.estimates[answered].max() <= (0.5 if sample else 0.25)
+
+
+@KINDS
+def test_errors_and_biases_are_as_stated(kind: NoiseKind) -> None:
+    """The standard error is the deviation of the runs, and the bias of a ratio is of second order: below 1/5 of it."""
+    values = skewed(np.random.default_rng(1), 2000)
+    tables, variance, step = runs(kind, values, 2, 4.0)
+    for found, exact in (
+        (average(tables, variance, kind, step), values.mean()),
+        (variance_of(tables, variance, kind, sample=False), values.var()),
+    ):
+        deviation = found.estimates.std()
+        assert np.median(found.stderrs) == pytest.approx(deviation, rel=0.1)
+        assert abs(found.estimates.mean() - exact) < 0.2 * deviation
+
+
+def test_narrower_intervals_are_noticed() -> None:
+    """The test of coverage rejects margins of two thirds."""
+    values = skewed(np.random.default_rng(1), 400)
+    tables, variance, step = runs(NoiseKind.LAPLACE, values, 1, 8.0)
+    assert coverage(average(tables, variance * 4 / 9, NoiseKind.LAPLACE, step), values.mean()) < 0.94
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_quantile_is_never_without_error(whole: bool) -> None:
+    """Where noise is as good as nothing and the interval is one value, the error is what a bucket hides."""
+    buckets = Buckets(Fraction(0), Fraction(2), 5, whole)
+    below = np.array([0.0, 0.0, 1e6, 1e6])
+    answers = np.concatenate([below, 1e6 - below, [1e6]])[None, :]
+    found = quantile(answers, np.full((1, 9), 1e-6), 0.5, buckets, NoiseKind.GAUSSIAN)
+    assert found.stderrs[0] >= 2 / 12**0.5 * (1 - 1e-12)
+    assert found.lows[USUAL][0] <= found.estimates[0] <= found.highs[USUAL][0]
+
+
+def test_scaling_keeps_order() -> None:
+    """From [0, 1] to values between the bounds, and to squares for variances."""
+    one = Curved(np.array([0.5]), np.array([0.1]), np.array([[0.25]]), np.array([[0.75]]))
+    assert rescaled(one, -10, 20).lows[0, 0] == -5
+    assert rescaled(one, -10, 20, 2).highs[0, 0] == 300
+
+
+def tree_runs(
+    kind: NoiseKind, values: FloatArray, buckets: Buckets, amount: Fraction, count: int
+) -> tuple[FloatArray, FloatArray]:
+    """Recovered ranks of many runs, and their variances."""
+    workload = MarginalWorkload((buckets.count,), ((0,),), (1.0,))
+    (plan,) = plan_range_sets([tree_workload(buckets.count)], workload, kind, amount, 1, strategy="hierarchy")
+    edges = np.array([float(edge) for edge in buckets.edges])
+    placed = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, buckets.count - 1)
+    exact = np.bincount(placed, minlength=buckets.count)
+    generator, answers = np.random.default_rng(3), []
+    truth = [measurement.query.apply(exact) for measurement in plan.measurements]
+    scales = [float(one.spread) ** (1 if kind is NoiseKind.LAPLACE else 0.5) for one in plan.measurements]
+    for _ in range(count):
+        noisy = [
+            table + noise_of(generator, kind, scale, table.shape).astype(np.int64)
+            for table, scale in zip(truth, scales, strict=True)
+        ]
+        answers.append(recover_sets(plan, noisy)[0])
+    return np.array(answers), np.broadcast_to(plan.variances[0], (count, len(answers[0])))
+
+
+@KINDS
+def test_intervals_of_quantiles_cover(kind: NoiseKind) -> None:
+    """Of 2,000 runs on skewed data, 94 % to 99 % of the 95 % intervals hold the quantile."""
+    values = np.sort(skewed(np.random.default_rng(1), 3000))
+    buckets = buckets_for(Fraction(0), Fraction(1), Fraction(1, 10**6), 1)
+    amount = Fraction(1, 2) if kind is NoiseKind.LAPLACE else Fraction(1, 40)
+    answers, variances = tree_runs(kind, values, buckets, amount, 2000)
+    for fraction in (0.1, 0.5, 0.9):
+        found = quantile(answers, variances, fraction, buckets, kind)
+        exact = float(np.quantile(values, fraction))
+        assert 0.94 <= coverage(found, exact) <= 0.99
+        assert np.abs(found.estimates - exact).mean() < 3 * np.median(found.stderrs)
+
+
+@KINDS
+def test_extremes_are_inside_and_covered(kind: NoiseKind) -> None:
+    """min and max lie inside of the data's by the stated two standard errors of rank; intervals hold the true ones."""
+    values = skewed(np.random.default_rng(1), 3000)
+    buckets = buckets_for(Fraction(0), Fraction(1), Fraction(1, 10**6), 1)
+    answers, variances = tree_runs(kind, values, buckets, Fraction(1), 200)
+    for fraction, exact in ((0.0, values.min()), (1.0, values.max())):
+        found = quantile(answers, variances, fraction, buckets, kind)
+        assert coverage(found, float(exact)) >= 0.94
+    found = quantile(answers, variances, 0.0, buckets, kind)
+    assert (found.estimates > values.min()).mean() > 0.9
+
+
+def test_buckets_of_whole_values() -> None:
+    """Few steps get a bucket each, whose answer is the value; many cells get fewer buckets."""
+    buckets = buckets_for(Fraction(0), Fraction(4), Fraction(1), 1)
+    answers, variances = tree_runs(NoiseKind.LAPLACE, np.array([1.0] * 50 + [3.0] * 50), buckets, Fraction(20), 5)
+    for fraction, value in ((0.25, 1), (0.75, 3), (0.0, 1), (1.0, 3)):
+        assert quantile(answers, variances, fraction, buckets, NoiseKind.LAPLACE).estimates.tolist() == [value] * 5
+    assert buckets_for(Fraction(0), Fraction(1), Fraction(1, 10**6), 1 << 16).count == 64

@@ -1,0 +1,132 @@
+"""Kill a process at every step of opening a ledger and charging it; run by test_ledger_kill in a process of its own.
+
+The parent never opens DuckDB: each child is forked clean, opens the store, charges, and reports every charge that
+returned through a pipe before anything else can happen to it. Arguments: an empty directory, "steps" or "moments",
+and the number of children. Prints how many children were killed at which step.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import time
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.values.privacy import ZERO, Budget, Charge
+
+UNIT = "main.patients.id"
+MOST_STEPS = 18
+
+
+def open_ledger(directory: Path, steps: object = None) -> Ledger:
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute(f"ATTACH '{directory}/clinic_private.duckdb' AS private")
+    options = {} if steps is None else {"steps": steps}
+    return Ledger.open(
+        connection.cursor,
+        "private",
+        secrets_path=directory / "clinic_secrets",
+        witness_directory=directory / "state",
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def child(directory: Path, pipe: int, kill_at: int, charges: int) -> None:
+    """Charge, report, and die at the given step; the names of the steps go through the pipe as well."""
+    seen = 0
+
+    def step(name: str) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == kill_at:
+            os.write(pipe, f"killed {name}\n".encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    ledger = open_ledger(directory, step)
+    if ledger.budget(UNIT) is None:
+        ledger.declare_budget(UNIT, "visits", Budget(Fraction(10**6), ZERO, ZERO, None), "owner", "CREATE")
+    known = len(ledger.entries())
+    os.write(pipe, f"opened {known} {int(ledger.spent(UNIT).epsilon or 0)}\n".encode())
+    for _ in range(charges):
+        entry = ledger.charge(UNIT, "visits", Charge.pure(Fraction(1)), "alice", "statement", "noise")
+        os.write(pipe, f"charged {entry}\n".encode())
+
+
+def run_child(directory: Path, kill_at: int, charges: int, word: str = "", patience: float = 0.0) -> list[str]:
+    """Fork a child and return what it reported; with a word, kill it so many seconds after it has said it."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(reading)
+        try:
+            child(directory, writing, kill_at, charges)
+        except BaseException as error:
+            os.write(writing, f"failed {type(error).__name__}: {error}\n".encode())
+        os._exit(0)
+    os.close(writing)
+    said = b""
+    if word:
+        while word.encode() not in said and (part := os.read(reading, 1 << 16)):
+            said += part
+        time.sleep(patience)
+        os.kill(process, signal.SIGKILL)
+    with os.fdopen(reading, "rb") as pipe:
+        report = (said + pipe.read()).decode().splitlines()
+    os.waitpid(process, 0)
+    return report
+
+
+def check(directory: Path, returned: set[int], charged: int) -> None:
+    """Open the store as the owner would: whole, with every charge that returned, and no more than were begun."""
+    ledger = open_ledger(directory)
+    ledger.verify()
+    entries = ledger.entries()
+    ids = {entry.id for entry in entries if entry.budget is None}
+    assert returned <= ids, "a charge that returned is not in the ledger"
+    assert len(ids) <= charged, "a charge appeared that nobody asked for"
+    assert ledger.spent(UNIT).epsilon == len(ids), "the sum is not that of the entries"
+
+
+def main(directory: Path, mode: str, children: int) -> None:
+    returned: set[int] = set()
+    killed: Counter[str] = Counter()
+    begun = 0
+    steps = np.random.default_rng(2).integers(MOST_STEPS, size=children).tolist()  # what is opened depends on the last
+    for number in range(children):
+        if mode == "steps":
+            report = run_child(directory, 1 + steps[number], 2)
+        else:  # every other one charges at least once, however slow the machine is
+            report = run_child(directory, 0, 10**6, ("opened", "charged")[number % 2], secrets.randbelow(150_000) / 1e6)
+        lines = [line.split(maxsplit=1) for line in report]
+        failures = [line for line in report if line.startswith("failed")]
+        assert not failures, failures
+        charged = [int(rest) for word, rest in lines if word == "charged"]
+        killed.update(rest for word, rest in lines if word == "killed")
+        opened = [int(rest.split()[1]) for word, rest in lines if word == "opened"]
+        assert all(spent >= len(returned) for spent in opened), "a charge was lost"
+        returned.update(charged)
+        begun += len(charged) + 1
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            check(directory, returned, begun)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0, "the store does not hold what it must"
+    for name, times in sorted(killed.items()):
+        print(f"{name}: {times}")  # noqa: T201
+    print(f"returned: {len(returned)}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,53 @@
+"""Doors over given counts, without a ledger, for tests of what passes them; and prices of single asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpduck.mechanisms.keys.plan import KeyPlan
+from dpduck.mechanisms.synthetic.measure import Interview, Interviewed
+from dpduck.mechanisms.synthetic.mwem import Pool
+from dpduck.mechanisms.synthetic.schedule import Schedule
+from dpduck.planning.plan import Plan, noisy_queries
+from dpduck.trusted.ask import Ask, Query, Scan, Table, Threshold, price
+from dpduck.trusted.noise.entropy import Entropy, operating_system_entropy
+from dpduck.trusted.noise.law import Noise
+from dpduck.trusted.private.answers import Counts
+from dpduck.trusted.private.door import Door
+from dpduck.trusted.private.jobs import KeyedJob
+from dpduck.values.privacy import Charge
+
+
+def scan_of(bound: int, job: object = None) -> Scan:
+    """Counts of which one unit holds at most so many."""
+    return Scan(job, bound)
+
+
+def door_over(counts: Counts, asks: Sequence[Ask[Any]], entropy: Entropy | None = None) -> Door:
+    """A door that is open: somebody paid for these asks."""
+    return Door(asks, lambda job: counts, entropy or operating_system_entropy())
+
+
+def interviewer(counts: Counts, pool: Pool, schedule: Schedule) -> Interviewed:
+    """The product's own interviewer over given counts."""
+    interview = Interview(pool, schedule, scan_of(schedule.unit_bound))
+    return interview.through(door_over(counts, interview.asks))
+
+
+def price_of(query: Query[Any], noise: Noise | None, bound: int = 1, times: int = 1) -> Charge:
+    """What one ask costs where one unit holds so many."""
+    return Ask(scan_of(bound), query, noise, times).cost
+
+
+def price_of_plans(plans: Sequence[Plan], bound: int) -> Charge:
+    """What the measurements of plans cost together."""
+    scan = scan_of(bound)
+    return price([Ask(scan, Table(query), noise) for plan in plans for query, noise in noisy_queries(plan)])
+
+
+def key_ask(job: KeyedJob, plan: KeyPlan) -> Ask[Any]:
+    """The selection of a plan."""
+    answers, bounds = Noise(plan.noise, plan.answer_spread), plan.bounds
+    query = Threshold(bounds, plan.least, plan.excess, answers, plan.aggregates, plan.reused, plan.other)
+    return Ask(Scan(job, bounds.l1), query, Noise(plan.noise, plan.selection_spread))

@@ -1,0 +1,67 @@
+"""What a worker runs is one expression of one row, whatever read the statement before."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpduck.trusted.rows.functions import require_row_local
+from dpduck.trusted.rows.program import Division, Output
+from dpduck.values.errors import Refusal
+
+COLUMNS = frozenset(("dpduck_x_0", "dpduck_x_1"))
+OTHER_ROWS = (
+    "sum(dpduck_x_0)",
+    "sum(dpduck_x_0) OVER ()",
+    "(SELECT max(dpduck_x_0) FROM dpduck_batch)",
+    "EXISTS (SELECT 1 FROM dpduck_batch)",
+    "dpduck_x_0 IN (SELECT dpduck_x_0 FROM dpduck_batch)",
+    "dpduck_x_0) FROM dpduck_batch GROUP BY (dpduck_x_0",
+    "dpduck_x_0), (dpduck_x_1",
+    "dpduck_x_0) LIMIT (1",
+    "dpduck_x_0); SELECT (1",
+    "dpduck_x_0 -- ",
+    "dpduck_x_0 /*",
+    "nextval('s')",
+    "random()",
+    "getvariable('a')",
+    "list_transform([dpduck_x_0], x -> x)",
+    "[dpduck_x_0]",
+    "COLUMNS(*)",
+    "*",
+    "$1",
+    "main2.upper(dpduck_x_0)",
+    "upper(dpduck_keep)",
+    "dpduck_batch.dpduck_x_0",
+    "rowid",
+)
+
+
+@pytest.mark.parametrize("sql", OTHER_ROWS)
+def test_other_rows_are_out_of_reach(sql: str) -> None:
+    """Aggregates, windows, subqueries, other columns, and SQL that leaves its brackets are refused."""
+    with pytest.raises(Refusal, match="DuckDB reads"):
+        require_row_local(sql, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "dpduck_x_0 + 1 > dpduck_x_1",
+        "try(CAST(dpduck_x_0 AS INTEGER)) IN (1, 2, 3, 4, 5)",
+        "CASE WHEN dpduck_x_0 LIKE 'a%' THEN upper(dpduck_x_0) ELSE coalesce(dpduck_x_1, 'b') END",
+        "date_trunc('month', dpduck_x_0) BETWEEN DATE '2024-01-01' AND DATE '2024-02-01'",
+        "regexp_matches(dpduck_x_0, 'a|b') IS NOT TRUE",
+    ],
+)
+def test_plain_expressions_pass(sql: str) -> None:
+    """What the list is for."""
+    require_row_local(sql, COLUMNS)
+
+
+@pytest.mark.parametrize("sql", ['sum("r0"."a")', '(SELECT max("r0"."a"))', 'upper("r0"."a") OVER ()', "secret"])
+def test_no_program_is_made_of_anything_else(sql: str) -> None:
+    """Neither a condition nor an output of a worker's program goes round the look."""
+    types = {'"r0"."a"': "INTEGER"}
+    for division in (Division({}, (sql,), types), Division({"o": Output("integer", sql)}, (), types)):
+        with pytest.raises(Refusal, match="DuckDB reads"):
+            division.program()

@@ -1,0 +1,152 @@
+"""Workers: whatever a row does to a program, the other rows are computed, and that row is NULL."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dpduck.trusted.rows import workers as module
+from dpduck.trusted.rows.workers import COMMAND, Program, Runner, Workers
+from dpduck.values.errors import InternalError
+
+FAULTY = (sys.executable, "-I", str(Path(__file__).with_name("faulty_worker.py")))
+TEXT = pa.schema([pa.field("y", pa.bool_())])
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[Workers]:
+    """Processes that know the function that fails."""
+    pool = Workers(FAULTY)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Workers]:
+    pool = Workers()
+    yield pool
+    pool.close()
+
+
+def program(mode: str) -> Program:
+    return Program(f"SELECT faulty('{mode}', x) AS y FROM dpduck_batch", TEXT)
+
+
+def texts(*bad: int, count: int = 100) -> pa.Table:
+    return pa.table({"x": pa.array(["bad" if place in bad else f"n{place}" for place in range(count)])})
+
+
+@pytest.mark.parametrize("mode", ["raise", "kill", "allocate", "hang"])
+def test_a_row_that_fails_is_null_and_all_others_are_computed(
+    faulty: Workers, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """An exception, a dead process, memory without end, no end: one NULL, and the answers of all other rows."""
+    monkeypatch.setattr(module, "ROW_SECONDS", 0.3)
+    with faulty.runner(program(mode)) as runner:
+        found = runner.compute(texts(5, count=16))["y"].to_pylist()
+    assert found == [None if place == 5 else False for place in range(16)]
+
+
+def test_rows_that_fail_are_found_wherever_they_are(faulty: Workers) -> None:
+    """First, last and neighbouring rows; a batch of one; and a batch of failures alone."""
+    with faulty.runner(program("raise")) as runner:
+        for bad in ((0,), (99,), (3, 4, 50), tuple(range(100))):
+            found = runner.compute(texts(*bad))["y"].to_pylist()
+            assert [place for place, value in enumerate(found) if value is None] == list(bad)
+        assert runner.compute(texts(0, count=1))["y"].to_pylist() == [None]
+
+
+def test_without_halving_a_row_would_decide(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above sees what it should: a runner that gives a failed batch up loses the other rows."""
+
+    def given_up(self: Runner, batch: pa.Table) -> pa.Table:
+        return pa.table({"y": pa.nulls(batch.num_rows, pa.bool_())})
+
+    monkeypatch.setattr(Runner, "_halved", given_up)
+    with faulty.runner(program("raise")) as runner:
+        assert set(runner.compute(texts(5))["y"].to_pylist()) == {None}
+
+
+def test_a_process_that_has_failed_is_not_kept(faulty: Workers) -> None:
+    """The next statement gets a sound one."""
+    with faulty.runner(program("kill")) as runner:
+        runner.compute(texts(1, count=2))
+    with faulty.runner(program("raise")) as runner:
+        assert runner.compute(texts())["y"].to_pylist() == [False] * 100
+
+
+def test_a_row_is_computed_even_if_the_one_before_ended_the_process(plain: Workers) -> None:
+    """Late, after its own answer: a batch of one row cannot be halved, so a fresh process is asked."""
+    program = Program("SELECT x + 1 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
+    with plain.runner(program) as runner:
+        assert runner.compute(pa.table({"x": [1]})).to_pydict() == {"y": [2]}
+        assert runner._worker is not None
+        runner._worker._process.kill()
+        runner._worker._process.wait()
+        assert runner.compute(pa.table({"x": [5]})).to_pydict() == {"y": [6]}
+
+
+def test_an_answer_that_nobody_waits_for_ends_the_process(plain: Workers) -> None:
+    """What a statement that ended early left in a pipe is never read as the answer to another one."""
+    doubled = Program("SELECT x * 2 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
+    with plain.runner(doubled) as runner:
+        runner.begin(pa.table({"x": pa.array([1, 2], pa.int64())}))
+    with plain.runner(doubled) as runner:
+        assert runner.compute(pa.table({"x": pa.array([5], pa.int64())}))["y"].to_pylist() == [10]
+
+
+def test_a_program_that_does_not_run_is_a_defect(plain: Workers) -> None:
+    """It shows on a batch without rows, before any row could be the reason."""
+    with pytest.raises(InternalError, match="does not run"), plain.runner(Program("SELECT nothing", TEXT)) as runner:
+        runner.check(pa.table({"x": pa.array([], pa.string())}))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT content AS y FROM read_text('/etc/hostname')",
+        "COPY (SELECT 1 AS y) TO '/tmp/dpduck_worker_was_here'",
+        "SELECT getenv('HOME') AS y",
+        "ATTACH '/tmp/dpduck_worker_was_here.duckdb'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "FROM 'http://127.0.0.1:9/x.csv'",
+    ],
+)
+def test_a_worker_reaches_nothing(plain: Workers, sql: str) -> None:
+    """No file, no environment, no extension, no setting: a program that asks for one does not run."""
+    with pytest.raises(InternalError), plain.runner(Program(sql, TEXT)) as runner:
+        runner.check(pa.table({"x": pa.array([], pa.string())}))
+    assert not list(Path("/tmp").glob("dpduck_worker_was_here*"))
+
+
+def test_a_worker_cannot_open_a_file_even_by_its_process(tmp_path: Path) -> None:
+    """The operating system refuses further files and sockets, whoever asks in the process."""
+    script = tmp_path / "probe.py"
+    script.write_text(
+        "import importlib.util, os, socket, sys\n"
+        f"spec = importlib.util.spec_from_file_location('worker', {COMMAND[2]!r})\n"
+        "worker = importlib.util.module_from_spec(spec); spec.loader.exec_module(worker)\n"
+        "own = worker.evaluate\n"
+        "def evaluate(connection, sql, parameters, batch):\n"
+        "    if sql.startswith('probe'):\n"
+        "        for reach in (lambda: open('/etc/hostname'), socket.socket, os.pipe):\n"
+        "            try:\n"
+        "                reach()\n"
+        "            except OSError:\n"
+        "                continue\n"
+        "            os._exit(1)\n"
+        "        assert set(os.environ) <= {'LC_CTYPE'}\n"
+        "        sql = 'SELECT true AS y FROM dpduck_batch'\n"
+        "    return own(connection, sql, parameters, batch)\n"
+        "worker.evaluate = evaluate\n"
+        "worker.serve(*map(int, sys.argv[1:4]))\n"
+    )
+    pool = Workers((sys.executable, "-I", str(script)))
+    with pool.runner(Program("probe", TEXT)) as runner:
+        assert runner.compute(pa.table({"x": ["a"]}))["y"].to_pylist() == [True]
+    pool.close()
