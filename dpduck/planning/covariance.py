@@ -1,6 +1,6 @@
 """Covariances between released cells, for standard errors of their sums, differences and ratios.
 
-Least squares (formula in marginal_variance.py) and the plain Fourier inverse (the same over the padded sizes m_i):
+Least squares (formula in variance.py) and the plain Fourier inverse (the same over the padded sizes m_i):
 
     Cov(cell of A, cell of B) = 1/(n_A n_B) sum over U in A and B of c_U prod_{i in U} (n_i [cells agree on i] - 1),
 

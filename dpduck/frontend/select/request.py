@@ -143,7 +143,7 @@ class KeySelection:
 class Request:
     """One private release.
 
-    from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see trusted.counting_job).
+    from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see trusted.private.jobs).
     unit_bound: the most rows of one privacy unit in the row source after bounding.
     grouping_sets: positions in keys, increasing within a set; no set twice.
     intervals: where every aggregate is an interval of bins of the one source: its first bin and the one after.

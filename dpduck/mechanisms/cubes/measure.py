@@ -25,7 +25,7 @@ Recheck = Callable[[duckdb.DuckDBPyConnection, Planned], None]
 
 
 class CubeRecipe:
-    """Aggregates by grouping sets, planned when the recipe is made (see releaser.Recipe).
+    """Aggregates by grouping sets, planned when the recipe is made (see release.Recipe).
 
     recheck: refuses before the charge, in the transaction that will count, what must hold of a new release.
     box: the sandbox of the statement.

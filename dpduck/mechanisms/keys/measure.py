@@ -32,7 +32,7 @@ OTHER_SET = 1
 
 
 class KeyRecipe:
-    """Counts by selected keys (see releaser.Recipe).
+    """Counts by selected keys (see release.Recipe).
 
     recheck: refuses before the charge, in the transaction that will count, what must hold of a new release.
     """

@@ -53,7 +53,7 @@ def key_scan(sparse: SparseRequest) -> Scan:
 
 
 class ProjectionRecipe:
-    """A random projection of the counts of an unbounded universe (see releaser.Recipe)."""
+    """A random projection of the counts of an unbounded universe (see release.Recipe)."""
 
     def __init__(self, sparse: SparseRequest, recheck: Recheck) -> None:
         self._sparse = sparse

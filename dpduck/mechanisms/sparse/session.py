@@ -83,7 +83,7 @@ def _facts(values: dict[str, object]) -> Product:
 
 
 class HistogramRecipe:
-    """A histogram over an unbounded universe (see releaser.Recipe)."""
+    """A histogram over an unbounded universe (see release.Recipe)."""
 
     def __init__(self, sparse: SparseRequest, recheck: Recheck, secrets: Secrets) -> None:
         self._sparse, self._recheck, self._secrets = sparse, recheck, secrets
@@ -107,7 +107,7 @@ class HistogramRecipe:
 
 
 class SessionRecipe:
-    """A session of adaptive questions (see releaser.Recipe)."""
+    """A session of adaptive questions (see release.Recipe)."""
 
     def __init__(self, sparse: SparseRequest, recheck: Recheck, secrets: Secrets) -> None:
         self._sparse, self._recheck, self._secrets = sparse, recheck, secrets

@@ -110,7 +110,7 @@ def summary_recipe(request: Request, recheck: Recheck) -> Recipe:
 
 
 class SummaryRecipe:
-    """A noisy summary (see releaser.Recipe); the method is chosen by public numbers when the recipe is made."""
+    """A noisy summary (see release.Recipe); the method is chosen by public numbers when the recipe is made."""
 
     def __init__(self, request: Request, recheck: Recheck) -> None:
         self._request = request

@@ -30,7 +30,7 @@ SKETCH_COLUMNS = (
 
 
 class SketchRecipe:
-    """A count sketch (see releaser.Recipe)."""
+    """A count sketch (see release.Recipe)."""
 
     def __init__(
         self, request: Request, design: SketchDesign, recheck: Callable[[duckdb.DuckDBPyConnection], None]

@@ -43,7 +43,7 @@ class Model:
 
 
 class SyntheticRecipe:
-    """A distribution by MWEM, from a cube, or from Barak's coefficients (see releaser.Recipe)."""
+    """A distribution by MWEM, from a cube, or from Barak's coefficients (see release.Recipe)."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 The hash is HMAC-SHA256 under a key that only the secrets file holds, over every field of the row, the store's
 identity and the previous hash: a row cannot be changed, swapped, removed from the middle or forged without the key.
-That the end of the chain was not cut off is what the counters outside the store are for (see outside_counters).
+That the end of the chain was not cut off is what the counters outside the store are for (see copies).
 """
 
 from __future__ import annotations

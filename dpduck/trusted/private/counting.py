@@ -226,7 +226,7 @@ def _cell(number: int) -> str:
 
 
 def shield(job: CountingJob) -> str:
-    """No hash is NULL, which DuckDB cannot know (see row_columns)."""
+    """No hash is NULL, which DuckDB cannot know."""
     return f"CASE WHEN hash({job.content_sql[0] if job.content_sql else 0}) IS NULL THEN"
 
 
