@@ -223,10 +223,11 @@ def test_price_adds_up_over_aggregates() -> None:
 
 
 def test_mixed_noise_is_paid_in_rho_and_no_noise_is_refused() -> None:
-    """Laplace beside Gaussian noise has no epsilon and costs epsilon^2/2 of rho; noise of nothing is never made."""
+    """Laplace beside Gaussian noise has no epsilon and costs what it does in rho; noise of nothing is never made."""
     sizes, query = (2,), marginal_query((0,), (2,))
     plans = [plan_of(sizes, [query], noise, [Fraction(1)]) for noise in NoiseKind]
-    assert price_of_plans(plans, 1) == Charge.concentrated(Fraction(1))
+    laplace = price_of_plans([plan for plan in plans if plan.noise is NoiseKind.LAPLACE], 1)
+    assert price_of_plans(plans, 1) == Charge.concentrated(Fraction(1, 2) + laplace.rho) and laplace.epsilon == 1
     for spread in (Fraction(0), Fraction(-1)):
         with pytest.raises(InternalError, match="without noise"):
             price_of_plans([plan_of(sizes, [query], spreads=[spread])], 1)
