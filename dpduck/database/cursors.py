@@ -1,4 +1,4 @@
-"""The connections that dpduck was loaded on: where its own cursors come from."""
+"""Keeps the connections that dpduck was loaded on, who asks through them, and what temporary tables they carry."""
 
 from __future__ import annotations
 

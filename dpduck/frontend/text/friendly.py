@@ -1,4 +1,4 @@
-"""Deprecated forms of BigQuery and GoogleSQL, recognised by their words so that the modern form can be named."""
+"""Reads what other dialects write: wrapped calls, names of options, deprecated forms (met with the modern one)."""
 
 from __future__ import annotations
 

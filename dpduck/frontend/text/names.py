@@ -1,4 +1,4 @@
-"""Names of tables, and the one way to quote an identifier or a text into SQL."""
+"""Names tables and released columns, and quotes identifiers and texts into SQL: the one place that does."""
 
 from __future__ import annotations
 

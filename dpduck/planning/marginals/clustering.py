@@ -1,4 +1,4 @@
-"""Plans of the clustering strategy C: the unions of greedy clusters, uniform or optimal noise (C+)."""
+"""Plans the clustering strategy C: unions of greedy clusters, with uniform or optimal noise (C+)."""
 
 from __future__ import annotations
 

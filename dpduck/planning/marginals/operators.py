@@ -1,4 +1,4 @@
-"""I: the one table over every attribute that the workload uses; all its marginals are sums of it."""
+"""Says what strategies over marginals measure and how it is weighted: identity, marginals, residuals, Fourier."""
 
 from __future__ import annotations
 

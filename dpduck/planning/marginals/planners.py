@@ -1,4 +1,4 @@
-"""Plans of the identity strategy: one table, one group, an exact simple rational for its noise."""
+"""Plans strategies over marginals: which tables are measured, and the exact rationals of their noise."""
 
 from __future__ import annotations
 

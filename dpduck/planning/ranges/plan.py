@@ -1,4 +1,4 @@
-"""Plans for ranges over one ordered attribute: the strategies' budgets, exact spreads and predicted errors."""
+"""Plans ranges over one ordered attribute, and products of such plans: budgets, exact spreads, predicted errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From noisy integers to the answers of a plan: one rule for each structure of measurements."""
+"""Recovers the answers of a plan from noisy integers: one rule for each structure of measurements."""
 
 from __future__ import annotations
 

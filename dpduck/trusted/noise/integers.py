@@ -1,4 +1,7 @@
-"""Exact discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009, the two-sided geometric mechanism)."""
+"""Draws exact discrete Laplace and discrete Gaussian noise.
+
+Laplace: Ghosh, Roughgarden and Sundararajan 2009, the two-sided geometric mechanism.
+"""
 
 from __future__ import annotations
 
