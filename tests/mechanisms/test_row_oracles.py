@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.measure import measure
-from dpduck.trusted.rows.program import with_results_of_their_own
+from dpduck.trusted.rows.program import with_results_of_their_own, with_whole_conditions
+from dpduck.trusted.rows.worker import BATCH
+from dpduck.trusted.rows.workers import Program, Workers
 from tests.mechanisms.neighbours import FALSE_CAST, HER, PATIENT, ROW, Neighbours, open_neighbours
 from tests.trusted.rows.test_try_results import tree, unsafe
 
@@ -276,3 +279,27 @@ def test_the_bound_of_counts_is_that_of_the_noise(single_rows: Neighbours, monke
     assert single_rows.outcomes(select, ", refresh = 'a'") == ("answered", "answered")
     assert found
     assert all(counted == noised and counted % 3 == 0 for counted, noised in found)
+
+
+@pytest.mark.parametrize("word", ["AND", "OR"])
+def test_a_row_that_raises_changes_no_order_of_conditions(word: str) -> None:
+    """DuckDB adapts the order of AND and OR in a CASE to the rows it saw: one that raises under TRY counts as many."""
+    guard = "age = 97 AND" if word == "AND" else "age < 97 OR"
+    value = (
+        f"CASE WHEN {guard} substring(note, least(9223372036854775807, 9223372036854775000 + age * 0 + 807), 1) = 'q' "
+    )
+    program = Program(
+        with_whole_conditions(f"SELECT (try({value}THEN FALSE ELSE TRUE END)) AS y FROM {BATCH}"),
+        pa.schema([pa.field("y", pa.bool_())]),
+    )
+    workers = Workers()
+    ages = [20 + number % 60 for number in range(5000)]
+    answers = []
+    for first in ([], [97]):
+        batch = pa.table(
+            {"age": pa.array([*first, *ages], pa.int64()), "note": pa.array(["flu"] * (len(first) + 5000))}
+        )
+        with workers.runner(program) as runner:
+            answers.append(runner.compute(batch).column("y").to_pylist()[len(first) :])
+    workers.close()
+    assert answers[0] == answers[1]

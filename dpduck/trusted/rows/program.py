@@ -116,7 +116,7 @@ class Division:
         )
         fields = [pa.field(KEEP, pa.bool_())] if self.conditions else []
         fields += [pa.field(name, _arrow_type(output.kind)) for name, output in self.outputs.items()]
-        return Program(with_results_of_their_own(sql), pa.schema(fields), dict(self.parameters))
+        return Program(with_results_of_their_own(with_whole_conditions(sql)), pa.schema(fields), dict(self.parameters))
 
 
 def _sent(name: str, type_name: str) -> str:
@@ -300,6 +300,40 @@ def with_results_of_their_own(sql: str) -> str:
                     holds[0] = True
             open_calls.append((name, found.end(), [False]))
     if open_calls:
+        raise InternalError("counting failed")
+    for place, text in sorted(inserted, reverse=True):
+        sql = sql[:place] + text + sql[place:]
+    return sql
+
+
+# Conditions of CASE as whole values. DuckDB evaluates AND and OR there in an order that it adapts to the rows it has
+# seen: a row that raises under TRY is evaluated alone, which counts as often as many rows, and after some twenty such
+# turns the other operand comes first, for all rows that follow. Inside a call both operands are evaluated, always.
+
+_CASES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(?:CASE|WHEN|THEN|END)\b""", re.IGNORECASE)
+
+
+def with_whole_conditions(sql: str) -> str:
+    """The SQL with one call around each condition of a CASE, so that no row changes how another one is evaluated.
+
+    >>> with_whole_conditions("CASE WHEN a AND b THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END")
+    "CASE WHEN greatest( a AND b ) THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END"
+    """
+    inserted: list[tuple[int, str]] = []
+    searched: list[bool] = []
+    words = [found for found in _CASES.finditer(sql) if found.group()[0] not in "'\""]
+    for number, found in enumerate(words):
+        word = found.group().upper()
+        if word == "CASE":
+            following = words[number + 1] if number + 1 < len(words) else found
+            searched.append(following.group().upper() == "WHEN" and not sql[found.end() : following.start()].strip())
+        elif not searched:
+            raise InternalError("counting failed")
+        elif word == "END":
+            searched.pop()
+        elif searched[-1]:
+            inserted.append((found.end(), " greatest(") if word == "WHEN" else (found.start(), ") "))
+    if searched:
         raise InternalError("counting failed")
     for place, text in sorted(inserted, reverse=True):
         sql = sql[:place] + text + sql[place:]
