@@ -285,19 +285,18 @@ def test_the_bound_of_counts_is_that_of_the_noise(single_rows: Neighbours, monke
 def test_a_row_that_raises_changes_no_order_of_conditions(word: str) -> None:
     """DuckDB adapts the order of AND and OR in a CASE to the rows it saw: one that raises under TRY counts as many."""
     guard = "age = 97 AND" if word == "AND" else "age < 97 OR"
-    value = (
-        f"CASE WHEN {guard} substring(note, least(9223372036854775807, 9223372036854775000 + age * 0 + 807), 1) = 'q' "
-    )
+    start = "CASE WHEN age < 200 THEN 9223372036854775807 ELSE 1 END"
+    value = f"CASE WHEN {guard} substring(note, {start}, 1) = 'q' "
     program = Program(
         with_whole_conditions(f"SELECT (try({value}THEN FALSE ELSE TRUE END)) AS y FROM {BATCH}"),
         pa.schema([pa.field("y", pa.bool_())]),
     )
     workers = Workers()
-    ages = [20 + number % 60 for number in range(5000)]
+    ages = [20 + number % 60 for number in range(20000)]
     answers = []
     for first in ([], [97]):
         batch = pa.table(
-            {"age": pa.array([*first, *ages], pa.int64()), "note": pa.array(["flu"] * (len(first) + 5000))}
+            {"age": pa.array([*first, *ages], pa.int32()), "note": pa.array(["flu"] * (len(first) + 20000))}
         )
         with workers.runner(program) as runner:
             answers.append(runner.compute(batch).column("y").to_pylist()[len(first) :])

@@ -144,8 +144,7 @@ def opened(
 
     unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
     paid: the entry of this very bill, which ended before there was an answer: nothing of it left, and nothing is
-    charged again (privacy.md, "Interrupted"). That there is no answer is in the store (database/releases.py), and
-    fenced against older copies.
+    charged again (privacy.md, "Interrupted"). That there is no answer is in the store alone (database/releases.py).
     """
     require_paid(asks, bill.charge)
     if paid is None:
