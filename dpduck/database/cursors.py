@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from collections import OrderedDict
@@ -75,6 +76,7 @@ class Roots:
 PREFIX = "dpduck_release_"
 """How the names of these databases begin, since those of releases begin with release_."""
 
+_CARRIED = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_\d+)\b")
 MOST_CARRIERS = 64
 MOST_ROWS = 5_000_000
 
@@ -104,6 +106,11 @@ class Carriers:
         """The carried table, None where the release is read from the store."""
         with self._lock:
             return f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
+
+    def has_all(self, sql: str) -> bool:
+        """Whether none of the carriers that SQL names was detached."""
+        with self._lock:
+            return all(name in self._rows for name in _CARRIED.findall(sql))
 
     def _enter(self, name: str, rows: int) -> list[str]:
         """Notes a new carrier and says which are to go."""

@@ -93,6 +93,10 @@ class Engine:
         """How many releases and views of a principal the store holds, and how many rows they have."""
         return self._releases.kept_by(principal)
 
+    def is_carried(self, sql: str) -> bool:
+        """Whether every copy of a release that this SQL reads is still there."""
+        return self._carriers.has_all(sql)
+
     def run(self, text: str, asker: Asker) -> str:
         """SQL whose result is the answer to a statement of dp()."""
         statement = parse_statement(text)

@@ -7,6 +7,7 @@ import hmac
 import secrets
 import threading
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +15,7 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
+from dpduck.database.cursors import Asker
 from dpduck.database.releases import BEFORE_STORING
 from dpduck.database.store import STORE_NAME, store_files
 from dpduck.engine.connection import load
@@ -32,6 +34,9 @@ from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
 
 CHARGED = "charge returns"
 MOST_KEYS = 1_000
+MOST_KNOWN = 200
+"""Statements of one principal whose answers are found without looking."""
+
 QUESTIONS, QUESTIONS_EACH = 8, 1
 """At work at the same time, of all and of one principal: who asks much slows nobody but themselves."""
 
@@ -115,18 +120,24 @@ class LocalVault:
         self._lock = threading.Lock()
         self._coming: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
+        self._known = Known(engine.is_carried)
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
         """Runs a dp function as this principal, looked up here: the window says who asks, not what they may."""
-        self._charging.seen, self._charging.principal = False, principal
+        self._charging.seen, self._charging.principal = False, None
         self._grid.begin()
         try:
+            asker, changes = self._book.named(principal).asker, self._known.changes
+            known = self._known.get(asker, action, argument)
+            if known is not None:  # nothing is looked at and nothing computed: it needs no place, and no point of time
+                return Reply(self._kept(principal, known))
             self._places.take(principal, seconds)
-        except Refusal as error:
+        except DpduckError as error:
             return Reply(None, None, str(error))
-        self._charging.placed = True
+        self._charging.placed, self._charging.principal = True, principal
         try:
-            sql = called(self._engine, self._book.named(principal).asker, action, argument)
+            sql = called(self._engine, asker, action, argument)
+            self._known.put(asker, action, argument, sql, changes)
         except DpduckError as error:
             self._hold(principal)
             return Reply(None, self._charged(principal, argument), str(error))
@@ -137,13 +148,17 @@ class LocalVault:
             self._charging.principal = None
             self._give_place_back(principal)
             self._give_room_back(principal)
+        return Reply(self._kept(principal, sql), self._charged(principal, argument))
+
+    def _kept(self, principal: str, sql: str) -> str:
+        """The key under which the rows of this SQL can be had."""
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
             self._statements[key] = sql
             self._statements.move_to_end(key)
             while len(self._statements) > MOST_KEYS:
                 self._statements.popitem(last=False)
-        return Reply(key, self._charged(principal, argument))
+        return key
 
     def rows(self, key: str, most: int) -> Rows:
         """The rows of an answer; Refusal where they are more than that."""
@@ -210,7 +225,10 @@ class LocalVault:
 
     def owner(self, action: str, argument: str | None) -> Rows:
         """The answer to a dp function for the owner, who is held to no grid and no quota."""
-        sql = called(self._engine, OWNER, action, argument)
+        try:
+            sql = called(self._engine, OWNER, action, argument)
+        finally:
+            self._known.forget()  # whatever it was: a policy may be another one now
         with self._connection.cursor() as cursor:
             return _fetched(cursor, sql, None)
 
@@ -287,6 +305,49 @@ class LocalVault:
             if (entry.principal, entry.statement) == (principal, statement):
                 return entry_id
         return last
+
+
+class Known:
+    """SQL of answers that principals were given before, so that the same statement again costs no work.
+
+    A stored answer depends on nothing but what the owner may change, and on who asks: the asker is a part of the key,
+    as looked up for this statement. Tables cannot change, since the database is open for reading alone.
+    """
+
+    def __init__(self, is_carried: Callable[[str], bool]) -> None:
+        """is_carried: whether SQL reads what is still there; carriers go, and then the answer is in the store."""
+        self.changes = 0
+        self._is_carried = is_carried
+        self._lock = threading.Lock()
+        self._of: dict[str, OrderedDict[tuple[Asker, str], str]] = {}
+
+    def get(self, asker: Asker, action: str, argument: str | None) -> str | None:
+        """The SQL of an answer; None where it has to be found out."""
+        if action != "run" or argument is None:
+            return None
+        with self._lock:
+            mine = self._of.get(asker.name)
+            sql = None if mine is None else mine.get((asker, argument))
+        return sql if sql is not None and self._is_carried(sql) else None
+
+    def put(self, asker: Asker, action: str, argument: str | None, sql: str, changes: int) -> None:
+        """Keeps the SQL of a question, if the owner changed nothing since it was begun; each principal has so many."""
+        if action != "run" or argument is None or not argument.lstrip().lower().startswith(("select", "with")):
+            return
+        with self._lock:
+            if changes != self.changes:
+                return
+            mine = self._of.setdefault(asker.name, OrderedDict())
+            mine[asker, argument] = sql
+            mine.move_to_end((asker, argument))
+            while len(mine) > MOST_KNOWN:
+                mine.popitem(last=False)
+
+    def forget(self) -> None:
+        """Whatever is known may be otherwise now."""
+        with self._lock:
+            self.changes += 1
+            self._of.clear()
 
 
 def _opened(database: Path) -> duckdb.DuckDBPyConnection:
