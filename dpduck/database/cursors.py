@@ -8,7 +8,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import duckdb
@@ -139,12 +139,14 @@ class Asker:
     """Who asks. share: of a budget, for principals of a server; None for no limit but the budget.
 
     tables: the private tables that may be asked about, each as a name or with its schema and database; None for all.
+    room: takes room in the store for a release of so many rows, or refuses; returns for how many more there is room.
     """
 
     name: str
     owner: bool
     share: Fraction | None = None
     tables: tuple[str, ...] | None = None
+    room: Callable[[int | None], int] | None = field(default=None, compare=False)
 
     def require_tables(self, tables: Iterable[object]) -> None:
         """PermissionRefusal for the first of these tables that is not this asker's to ask about."""

@@ -216,15 +216,25 @@ class ReleaseStore:
             before_it_is_seen()
             cursor.execute("COMMIT")
 
-    def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool) -> None:
-        """Stores private views, the rows of a SELECT over a release as a table of its own each; all of them or none."""
+    def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool, most: int | None = None) -> None:
+        """Stores private views, the rows of a SELECT over a release as a table of its own each; all of them or none.
+
+        most: rows of each; Refusal for more.
+        """
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN")
             for release, select_sql in views:
                 if replace:
                     self._remove(cursor, release.name)
+                bounded = select_sql if most is None else f"FROM ({select_sql}) LIMIT {most + 1}"
                 with interrupted_after(self.seconds, cursor):
-                    cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
+                    made = cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {bounded}").fetchone()
+                if most is not None and made is not None and made[0] > most:
+                    raise Refusal(
+                        f"there is room for {most} rows more in the store, and {release.name!r} has more; the answers "
+                        "are kept: asking for them again is free",
+                        accepted="fewer rows; DROP PRIVATE VIEW makes room",
+                    )
                 self._insert(cursor, release)
             cursor.execute("COMMIT")
 

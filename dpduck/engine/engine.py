@@ -217,7 +217,8 @@ class Engine:
             if statement.view is not None and self._views.is_ready(statement, text, asker, digest):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
-            release = self._releaser.release(digest, lambda: self._recipe(analysis, box), asker, text)
+            kept_by = asker if statement.view is None else _with_room_for_a_view(asker)
+            release = self._releaser.release(digest, lambda: self._recipe(analysis, box), kept_by, text)
             self._require_outer(release, analysis, box)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
@@ -287,6 +288,12 @@ def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
     if request.selection is None or release is None or release.rows:
         return ""
     return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"
+
+
+def _with_room_for_a_view(asker: Asker) -> Asker:
+    """Who asks for rows that are kept twice: as the answers and as the view."""
+    room = asker.room
+    return asker if room is None else replace(asker, room=lambda rows: room(rows and 2 * rows))
 
 
 def _require_owner(asker: Asker) -> None:

@@ -7,7 +7,6 @@ import hmac
 import secrets
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +14,6 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import Asker
 from dpduck.database.releases import BEFORE_STORING
 from dpduck.database.store import STORE_NAME, store_files
 from dpduck.engine.connection import load
@@ -25,7 +23,7 @@ from dpduck.mechanisms.release import WAITING
 from dpduck.publish.views import LEDGER_ENTRY
 from dpduck.server.limits import Quota
 from dpduck.server.places import Places
-from dpduck.server.principals import PrincipalBook
+from dpduck.server.principals import Known, PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.time_grid import TimeGrid
 from dpduck.trusted.ledger.secrets import SecretsFile
@@ -34,13 +32,10 @@ from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
 
 CHARGED = "charge returns"
 MOST_KEYS = 1_000
-MOST_KNOWN = 200
-"""Statements of one principal whose answers are found without looking."""
-
 QUESTIONS, QUESTIONS_EACH = 8, 1
 """At work at the same time, of all and of one principal: who asks much slows nobody but themselves."""
 
-BEFORE_CHARGE = "before the charge"
+STORED = "after the release"
 ANSWERS_COMPUTED = ("answers computed", "values computed")
 SECONDS = 50.0
 """Of a SELECT around released answers, unless the server allows less."""
@@ -119,6 +114,7 @@ class LocalVault:
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
         self._coming: Counter[str] = Counter()
+        self._coming_rows: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
         self._known = Known(engine.is_carried)
 
@@ -128,6 +124,7 @@ class LocalVault:
         self._grid.begin()
         try:
             asker, changes = self._book.named(principal).asker, self._known.changes
+            asker = replace(asker, room=lambda rows: self._take_room(principal, rows))
             known = self._known.get(asker, action, argument)
             if known is not None:  # nothing is looked at and nothing computed: it needs no place, and no point of time
                 return Reply(self._kept(principal, known))
@@ -247,12 +244,12 @@ class LocalVault:
         self._connection.close()
 
     def _note(self, step: str) -> None:
-        """What the steps of a release are for here: room before the charge, and a point of the grid before the end."""
+        """What the steps of a release are for here: places, room, and a point of the grid before the end."""
         principal = getattr(self._charging, "principal", None)
         if principal is None:  # the owner, whom nothing is hidden from
             return
-        if step == BEFORE_CHARGE:
-            self._require_room(principal)
+        if step == STORED:
+            self._give_room_back(principal)
         elif step == WAITING:  # who only waits takes nobody's place, not even their own
             self._give_place_back(principal)
         elif step in (CHARGED, PAID):
@@ -275,25 +272,37 @@ class LocalVault:
             self._charging.placed = False
             self._places.give_back(principal)
 
-    def _require_room(self, principal: str) -> None:
-        with self._lock:
-            self._coming[principal] += 1  # those that are not stored yet count as well
-            self._charging.coming = True
-            coming = self._coming[principal] - 1
-        releases, rows = self._engine.kept_by(principal)
-        releases += coming
-        for kept, most, what in ((releases, self._quota.releases, "releases"), (rows, self._quota.rows, "rows")):
-            if kept >= most:
-                raise Refusal(
-                    f"{principal} keeps {kept} {what} in the store already",
-                    accepted=f"fewer than {most}; questions that were asked before are answered as they were",
-                )
+    def _take_room(self, principal: str, rows: int | None) -> int:
+        """Room for a release, before its charge; how many rows more there is room for after it.
+
+        What is not stored yet counts as well. rows: 0 where answers decide how many it has: it has room while anything
+        is left. None to ask alone.
+        """
+        with self._lock:  # one after the other, from the look to the note
+            releases, kept = self._engine.kept_by(principal)
+            left = self._quota.rows - kept - self._coming_rows[principal]
+            if rows is None:
+                return max(0, left)
+            for present, most, wanted, what in (
+                (releases + self._coming[principal], self._quota.releases, 1, "releases"),
+                (self._quota.rows - left, self._quota.rows, max(1, rows), "rows"),
+            ):
+                if present + wanted > most:
+                    raise Refusal(
+                        f"{principal} keeps {present} {what} in the store already, and this is {wanted} more",
+                        accepted=f"at most {most}; questions that were asked before are answered as they were",
+                    )
+            self._charging.coming = rows
+            self._coming[principal] += 1
+            self._coming_rows[principal] += rows
+        return left - rows
 
     def _give_room_back(self, principal: str) -> None:
-        if getattr(self._charging, "coming", False):
-            self._charging.coming = False
+        rows, self._charging.coming = getattr(self._charging, "coming", None), None
+        if rows is not None:
             with self._lock:
                 self._coming[principal] -= 1
+                self._coming_rows[principal] -= rows
 
     def _charged(self, principal: str, statement: str | None) -> int | None:
         """The ledger entry of the charge that this thread has just made."""
@@ -305,49 +314,6 @@ class LocalVault:
             if (entry.principal, entry.statement) == (principal, statement):
                 return entry_id
         return last
-
-
-class Known:
-    """SQL of answers that principals were given before, so that the same statement again costs no work.
-
-    A stored answer depends on nothing but what the owner may change, and on who asks: the asker is a part of the key,
-    as looked up for this statement. Tables cannot change, since the database is open for reading alone.
-    """
-
-    def __init__(self, is_carried: Callable[[str], bool]) -> None:
-        """is_carried: whether SQL reads what is still there; carriers go, and then the answer is in the store."""
-        self.changes = 0
-        self._is_carried = is_carried
-        self._lock = threading.Lock()
-        self._of: dict[str, OrderedDict[tuple[Asker, str], str]] = {}
-
-    def get(self, asker: Asker, action: str, argument: str | None) -> str | None:
-        """The SQL of an answer; None where it has to be found out."""
-        if action != "run" or argument is None:
-            return None
-        with self._lock:
-            mine = self._of.get(asker.name)
-            sql = None if mine is None else mine.get((asker, argument))
-        return sql if sql is not None and self._is_carried(sql) else None
-
-    def put(self, asker: Asker, action: str, argument: str | None, sql: str, changes: int) -> None:
-        """Keeps the SQL of a question, if the owner changed nothing since it was begun; each principal has so many."""
-        if action != "run" or argument is None or not argument.lstrip().lower().startswith(("select", "with")):
-            return
-        with self._lock:
-            if changes != self.changes:
-                return
-            mine = self._of.setdefault(asker.name, OrderedDict())
-            mine[asker, argument] = sql
-            mine.move_to_end((asker, argument))
-            while len(mine) > MOST_KNOWN:
-                mine.popitem(last=False)
-
-    def forget(self) -> None:
-        """Whatever is known may be otherwise now."""
-        with self._lock:
-            self.changes += 1
-            self._of.clear()
 
 
 def _opened(database: Path) -> duckdb.DuckDBPyConnection:
