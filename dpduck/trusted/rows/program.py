@@ -87,13 +87,13 @@ class Division:
 
     def guards(self) -> list[str]:
         """Conditions that leave out rows whose texts are too long."""
-        texts = [name for name in self.columns if self.types[name] == "VARCHAR"]
-        return [f"{name} IS NULL OR strlen({name}) <= {LONGEST_TEXT}" for name in texts]
+        texts = [_sent(name, self.types[name]) for name in self.columns if not of_fixed_size(self.types[name])]
+        return [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts]
 
-    @property
-    def batch_rows(self) -> int:
-        """How many rows go at a time."""
-        return BATCH_TEXTS if any(self.types[name] == "VARCHAR" for name in self.columns) else BATCH_ROWS
+    def batch_rows(self, other_texts: bool) -> int:
+        """How many rows go at a time. other_texts: whether texts or bytes are read of a row besides the inputs."""
+        texts = other_texts or not all(of_fixed_size(self.types[name]) for name in self.columns)
+        return BATCH_TEXTS if texts else BATCH_ROWS
 
     def program(self) -> Program:
         """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
@@ -128,6 +128,11 @@ def _sent(name: str, type_name: str) -> str:
         f"an expression over {name.rpartition('.')[2]}, a {type_name.partition('(')[0]}, is refused",
         accepted="columns of numbers, texts, BOOLEAN, dates, times, intervals, ENUM and UUID in expressions",
     )
+
+
+def of_fixed_size(type_name: str) -> bool:
+    """Whether what is sent of a value is at most some bytes long, whatever the value."""
+    return type_name in _AS_TEXT or (travels(type_name) and type_name != "VARCHAR")
 
 
 def _restored(x: str, type_name: str) -> str:
@@ -174,7 +179,7 @@ def staged(cursor: duckdb.DuckDBPyConnection, stages: Sequence[Stage], workers: 
         with workers.runner(division.program()) as runner:
             if stage.extended:
                 _require_nothing_of_nulls(stage, division, runner)
-            parts = [part.filter(_some(part)) for part in _answered(cursor, sql, {}, division, runner)]
+            parts = [part.filter(_some(part)) for part in _answered(cursor, sql, {}, division, runner, False)]
         found = pa.concat_tables(parts) if parts else _empty(division)
         cursor.register(stage.name, found)
 
@@ -214,20 +219,33 @@ def _empty(division: Division) -> pa.Table:
 
 
 def answered_rows(
-    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], division: Division, runner: Runner
+    cursor: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Mapping[str, object],
+    division: Division,
+    runner: Runner,
+    texts: bool,
 ) -> pa.RecordBatchReader:
-    """The rows of a SELECT whose inputs are replaced by the worker's answers, batch by batch."""
-    parts = _answered(cursor, sql, parameters, division, runner)
+    """The rows of a SELECT whose inputs are replaced by the worker's answers, batch by batch.
+
+    texts: whether there are texts or bytes among its other columns.
+    """
+    parts = _answered(cursor, sql, parameters, division, runner, texts)
     first = next(parts)
     batches = (batch for part in chain([first], parts) for batch in part.to_batches())
     return pa.RecordBatchReader.from_batches(first.schema, batches)
 
 
 def _answered(
-    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], division: Division, runner: Runner
+    cursor: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Mapping[str, object],
+    division: Division,
+    runner: Runner,
+    texts: bool,
 ) -> Iterator[pa.Table]:
     """Tables of the other columns and the worker's, at least one; the worker computes while the database reads on."""
-    batches = reader.batches(cursor, sql, parameters, division.batch_rows)
+    batches = reader.batches(cursor, sql, parameters, division.batch_rows(texts))
     empty = next(batches)
     inputs = list(division.inputs())
     others = [name for name in empty.column_names if name not in inputs]
