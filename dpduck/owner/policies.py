@@ -21,7 +21,7 @@ from dpduck.frontend.statements.kinds import (
     UnitClause,
 )
 from dpduck.frontend.text.friendly import nearest
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName, fold, require_plain_names
 from dpduck.owner.domains import build_clamp, build_domain, rounding_note
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.accounting import rho_of
@@ -67,6 +67,7 @@ class OwnerDesk:
 
     def _create(self, statement: CreatePolicy) -> str:
         table = self._table(statement.table)
+        require_plain_names(*table.parts)
         existing = self.policies.policy(table)
         if existing is not None and not statement.replace:
             raise Refusal(f"{table} has a privacy policy", accepted="CREATE OR REPLACE, or ALTER PRIVACY POLICY")
@@ -136,12 +137,14 @@ class OwnerDesk:
         if clause.column is None:
             return PrivacyUnit(self.policies.unit_key(f"{table}.ROW"), None, 1)
         column = _column(clause.column, columns, clause)
+        require_plain_names(column.name)
         require_plain_unit(table, column.name, self.catalog)
         if clause.references is None:
             return PrivacyUnit(self.policies.unit_key(f"{table}.{column.name}"), column.name, clause.max_rows)
         written, referenced = clause.references
         target = self._table(written)
         key_column = _column(referenced, self.catalog.columns(target), clause)
+        require_plain_names(*target.parts, key_column.name)
         parent = self.policies.policy(target)
         if parent is None or target == table:
             key = self.policies.unit_key(f"{target}.{key_column.name}")
