@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +18,7 @@ from dpduck.frontend.statements.kinds import PROJECTION
 from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ledger.secrets import Steps, no_step
+from dpduck.trusted.ledger.table import Note
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
 
@@ -86,9 +87,7 @@ class ReleaseStore:
             )
             cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS covariances VARCHAR")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._failures} (digest VARCHAR, ledger_id BIGINT)")
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._unanswered} (digest VARCHAR, ledger_id BIGINT, times BIGINT)"
-            )
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._unanswered} (digest VARCHAR, ledger_id BIGINT)")
 
     def table_sql(self, name: str) -> str:
         """A released table's full name."""
@@ -107,23 +106,23 @@ class ReleaseStore:
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
             cursor.execute("COMMIT")
 
-    def put_unanswered(self, digest: str, ledger_id: int, times: int) -> None:
-        """Records that a request was charged for, and that its answer is about to be made, for the so many-th time."""
-        with self._open_cursor() as cursor:
-            if times == 1:
-                cursor.execute(f"INSERT INTO {self._unanswered} VALUES (?, ?, ?)", [digest, ledger_id, times])
-            else:
-                cursor.execute(f"UPDATE {self._unanswered} SET times = ? WHERE digest = ?", [times, digest])
+    def noting(self, digest: str) -> Note:
+        """Writes, with the charge itself, that a request was charged for and that its answer is about to be made."""
 
-    def unanswered(self, digest: str) -> tuple[int | None, tuple[int, int] | None]:
-        """The entry of a request that failed after its charge; that of one whose process ended, and how often."""
+        def note(cursor: duckdb.DuckDBPyConnection, ledger_id: int) -> None:
+            cursor.execute(f"INSERT INTO {self._unanswered} (digest, ledger_id) VALUES (?, ?)", [digest, ledger_id])
+
+        return note
+
+    def unanswered(self, digest: str) -> tuple[int | None, int | None]:
+        """The entry of a request that failed after its charge; that of one whose process ended before its answer."""
         sql = (
             f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = $digest), "
-            f"(SELECT max((ledger_id, times)) FROM {self._unanswered} WHERE digest = $digest)"
+            f"(SELECT max(ledger_id) FROM {self._unanswered} WHERE digest = $digest)"
         )
         with self._open_cursor() as cursor:
             failed, ended = cursor.execute(sql, {"digest": digest}).fetchall()[0]
-        return failed, None if ended is None else (int(ended[0]), int(ended[1]))
+        return failed, ended
 
     def view(self, name: str) -> StoredRelease | None:
         """A private view by name."""
@@ -200,8 +199,9 @@ class ReleaseStore:
         columns: Sequence[tuple[str, str]],
         table: pa.Table,
         covariances: str | None = None,
+        before_it_is_seen: Callable[[], None] = lambda: None,
     ) -> None:
-        """Stores a new release with its rows; all of it or nothing."""
+        """Stores a new release with its rows; all of it or nothing, and nothing where the last step raises."""
         self._steps(BEFORE_STORING)
         listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
         with self._open_cursor() as cursor:
@@ -213,6 +213,7 @@ class ReleaseStore:
             if covariances is not None:
                 cursor.execute(f"UPDATE {self._table} SET covariances = ? WHERE name = ?", [covariances, release.name])
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [release.digest])
+            before_it_is_seen()
             cursor.execute("COMMIT")
 
     def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool) -> None:

@@ -113,7 +113,6 @@ class Releaser:
         self._answered = Answered()
         self._turns = Turns()
         self._failed: dict[str, int] = {}
-        self._unanswered: dict[str, tuple[int, int]] = {}
 
     def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
         """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
@@ -128,16 +127,14 @@ class Releaser:
                         accepted="OPTIONS (refresh = '..') for a new release, which is charged for",
                     )
                 return found
-            stored, begun = self._releases.unanswered(digest)
+            stored, paid = self._releases.unanswered(digest)
             failed = self._failed.get(digest) or stored
             if failed is not None:  # a statement is bound more than once, and sent again: one failure is charged once
                 raise ReleaseFailed(failed)
-            return self._new(digest, recipe(), asker, statement, self._unanswered.get(digest) or begun)
+            return self._new(digest, recipe(), asker, statement, paid)
 
-    def _new(
-        self, digest: str, recipe: Recipe, asker: Asker, statement: str, begun: tuple[int, int] | None
-    ) -> StoredRelease:
-        """begun: the entry that paid for it before its process ended, and how often that happened."""
+    def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str, paid: int | None) -> StoredRelease:
+        """paid: the entry that paid for it before its process ended."""
         asks = recipe.asks()
         terms = replace(recipe.terms, charge=charged(recipe.terms.charge, asks, recipe.terms.least_rho))
         asker.require_table(terms.table)
@@ -145,8 +142,7 @@ class Releaser:
             asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
         bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
         rehearsed(asks, terms.shapes, self._answered, self._workers)
-        paid, times = begun or (None, 0)
-        if paid is not None and times >= MOST_TIMES:
+        if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:
             self._note_failed(digest, paid)
             raise ReleaseFailed(paid)
         try:
@@ -160,36 +156,34 @@ class Releaser:
                 self._steps,
                 self._workers,
                 paid,
+                self._releases.noting(digest),
             ) as door:
-                self._note_begun(digest, door.entry, times + 1)
                 release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
         except BudgetRefusal as refused:
             raise in_both_forms(refused, self._ledger, terms.unit_key, terms.charge, asker.name, asker.share) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._note_failed(digest, door.entry)
             raise ReleaseFailed(door.entry)
-        self._unanswered.pop(digest, None)
         self._carriers.carry(release.name, self._releases.table_sql(release.name), release.rows)
         return release
-
-    def _note_begun(self, digest: str, entry: int, times: int) -> None:
-        """So that an end of the process does not cost the charge; StoreError where it could do so without end."""
-        self._unanswered[digest] = entry, times
-        try:
-            self._releases.put_unanswered(digest, entry, times)
-        except duckdb.Error:
-            if times > 1:
-                raise _unstored(entry) from None
 
     def _note_failed(self, digest: str, entry: int) -> None:
         """Where the store cannot be written, it is known until the process ends."""
         self._failed[digest] = entry
+        with suppress(StoreError):
+            self._ledger.end(entry)
         with suppress(duckdb.Error):
             self._releases.put_failure(digest, entry)
 
     def _produced(self, door: Door, recipe: Recipe, release: StoredRelease) -> StoredRelease | None:
         """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
-        interrupted = False
+        interrupted = ended = False
+
+        def end() -> None:
+            nonlocal ended
+            self._ledger.end(door.entry, product.rows.nbytes)
+            ended = True
+
         try:
             self._steps("after the charge")
             door.count()
@@ -198,9 +192,11 @@ class Releaser:
             self._steps("after the noise")
             release = replace(release, rows=product.rows.num_rows)
             try:
-                self._releases.put_table(release, product.columns, product.rows, product.covariances)
-            except (duckdb.IOException, duckdb.TransactionException):  # of the disk: what is stored has noise by now
-                raise _unstored(door.entry) from None
+                self._releases.put_table(release, product.columns, product.rows, product.covariances, end)
+            except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now
+                if not ended:
+                    raise _unstored(door.entry) from None
+                raise
             self._steps("after the release")
         except (SystemExit, _Unstored):
             raise
@@ -217,12 +213,11 @@ class Releaser:
         """What Ctrl-C leaves: an answer, a charge that the next asking takes up, or one that was taken up too often."""
         if self._releases.by_digest(release.digest) is not None:
             rest = "the answer is stored: asking again is free"
-        elif self._unanswered[release.digest][1] < MOST_TIMES:
+        elif 0 < (times := self._ledger.times_begun(door.entry)) < MOST_TIMES:
             rest = "asked again, it goes on for the same charge"
         else:
-            rest = (
-                f"it was begun {MOST_TIMES} times and is not begun again: OPTIONS (refresh = '..') pays for a new one"
-            )
+            why = f"was begun {times} times" if times else "was about to be stored"
+            rest = f"the answer {why} and is not begun again: OPTIONS (refresh = '..') pays for a new one"
         return Interrupted(f"interrupted; {priced_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
 
 

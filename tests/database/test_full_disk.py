@@ -96,9 +96,13 @@ def test_a_disk_that_takes_nothing_more(tmp_path: Path, how: str) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
     said = run(folder, how)
-    known = ("cannot be written to disk", "cannot be read or written", "could not be used (the disk ", "is not kept; ")
+    known = (
+        *("cannot be written to disk", "cannot be read or written", "could not be used (the disk ", "is not kept; "),
+        "the release failed after its charge",  # which was struck off, and could not be committed after that
+    )
     for name in ("new", "view", "policy"):
         line = str(said[name])
         assert line == "6" or any(words in line for words in known), said
     assert said["old"] and said["old again"] and said["room"] == 6
-    assert said["charged after"] == 1 + int("is not kept" in str(said["view"])), "nothing twice"
+    unanswered = "is not kept" in str(said["view"]) or "failed after" in str(said["view"])
+    assert said["charged after"] == 1 + int(unanswered), "nothing twice"

@@ -20,10 +20,10 @@ import duckdb
 
 import dpduck
 
-MOST_STEPS = 15  # one more than a release has: some children live
+MOST_STEPS = 19  # one more than a release has: some children live
 AFTER_THE_CHARGE = (
     *("charge returns", "after the charge", "after the count"),
-    *("after the noise", "before it is stored", "after the release"),
+    *("after the noise", "before it is stored", "charge ended", "after the release"),
 )
 POLICY = (
     "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (rho = 1000000), DOMAIN sex IN (0, 1))"

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import duckdb
 import pytest
 
 from dpduck.engine.functions import engine_of
 from dpduck.trusted.private.door import Door
-from dpduck.values.errors import InternalError, Interrupted
+from dpduck.values.errors import InternalError, Interrupted, StoreError
 from tests.support.clinics import Clinic, by, one_line
+
+OpenClinic = Callable[..., Clinic]
 
 
 class CtrlC:
@@ -115,11 +122,103 @@ def test_another_charge_is_not_taken_up(clinic: Clinic, monkeypatch: pytest.Monk
     entry = clinic.value("SELECT max(id) FROM dp_ledger()")
     interrupt(clinic, monkeypatch, "after the count")
     stopped(clinic, by("sex"))
-    (digest,) = engine._releaser._unanswered
-    engine._releaser._unanswered[digest] = entry, 1
+    clinic.rows("CREATE TABLE noted AS FROM private.dpduck.unanswered")
+    clinic.rows(f"UPDATE private.dpduck.unanswered SET ledger_id = {entry}")
     charged = clinic.charges()
+    assert "the release failed after its charge" in stopped(clinic, by("sex")), "that entry has had its answer"
+    monkeypatch.setattr(engine.ledger, "times_begun", lambda _: 1)
+    engine._releaser._failed.clear()
+    clinic.rows("DELETE FROM private.dpduck.failures")
+    clinic.rows(f"INSERT INTO private.dpduck.unanswered (digest, ledger_id) SELECT digest, {entry} FROM noted")
     assert "asks cost more than the statement; nothing was charged" in stopped(clinic, by("sex"))
     assert clinic.charges() == charged
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The store and its secrets."""
+    return [path for path in folder.iterdir() if path.name.startswith("clinic_private")]
+
+
+def restore(place: Path, copy: Path, *, secrets: bool) -> None:
+    """Puts a copy of the store in the place of the one that is there."""
+    for path in files_of(place):
+        if secrets or "secrets" not in path.name:
+            path.unlink()
+    for path in files_of(copy):
+        if secrets or "secrets" not in path.name:
+            shutil.copy2(path, place / path.name)
+
+
+def end_between(database: Path, step: str, statement: str) -> None:
+    """A process that is gone at a step of the release of a statement: nobody tidies up."""
+    script = (
+        "import os, sys, duckdb, dpduck\n"
+        "con = duckdb.connect(sys.argv[1])\n"
+        "dpduck.load(con, steps=lambda name: os._exit(9) if name == sys.argv[2] else None)\n"
+        "con.execute('FROM dp(?)', [sys.argv[3]]).fetchall()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(database), step, statement], check=False)
+    assert done.returncode == 9
+
+
+@pytest.mark.parametrize("secrets", [False, True])
+@pytest.mark.parametrize("step", ["row committed", "charge returns", "after the noise"])
+def test_a_copy_from_between_charge_and_answer_gives_no_second_answer(
+    clinic_file: Path, open_clinic: OpenClinic, tmp_path: Path, step: str, secrets: bool
+) -> None:
+    """The charge is answered once, for nothing; the copy that is put back says that it had its answer, every time."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    end_between(clinic_file, step, by("age"))
+    for path in files_of(clinic_file.parent):
+        shutil.copy2(path, copy / path.name)
+    clinic = open_clinic(clinic_file)
+    charged = clinic.charges()
+    assert len(clinic.dp(by("age"))) == 10 and clinic.charges() == charged == 2
+    clinic.con.close()
+    if secrets and step == "row committed":
+        refused_as_older(clinic_file, copy, open_clinic, secrets=True)
+        return
+    for more in ("", "", "refresh = 'x'"):
+        restore(clinic_file.parent, copy, secrets=secrets)
+        clinic = open_clinic(clinic_file)
+        if more:
+            assert len(clinic.dp(by("age", more=more))) == 10 and clinic.charges() == 3, "which pays"
+        else:
+            assert "the release failed after its charge" in stopped(clinic, by("age"))
+            assert clinic.charges() == 2
+        clinic.con.close()
+    refused_as_older(clinic_file, copy, open_clinic, secrets=secrets)
+
+
+def refused_as_older(database: Path, copy: Path, open_clinic: OpenClinic, *, secrets: bool) -> None:
+    restore(database.parent, copy, secrets=secrets)
+    with pytest.raises(StoreError, match=r"older|two copies"):
+        open_clinic(database)
+
+
+def test_two_copies_at_work_give_one_answer(
+    clinic_file: Path, open_clinic: OpenClinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both take up one charge; the second one has its answer when the first was seen, and does not give it."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    end_between(clinic_file, "after the count", by("age"))
+    for path in (clinic_file, *files_of(clinic_file.parent)):
+        shutil.copy2(path, copy / path.name)
+    first, second = open_clinic(clinic_file), open_clinic(copy / clinic_file.name)
+
+    def overtaken(name: str) -> None:
+        if name == "after the noise":
+            assert len(first.dp(by("age"))) == 10
+
+    engine = engine_of(second.con)
+    assert engine is not None
+    monkeypatch.setattr(engine._releaser, "_steps", overtaken)
+    assert "is not kept" in stopped(second, by("age"))
+    for _ in range(2):
+        assert "the release failed after its charge" in stopped(second, by("age"))
+    assert second.rows("SELECT count(*) FROM dp_releases()") == [(1,)]
 
 
 def test_an_interruption_is_still_one() -> None:

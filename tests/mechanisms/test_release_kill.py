@@ -24,6 +24,7 @@ STEPS = {
     "after the count",
     "after the noise",
     "before it is stored",
+    "charge ended",
     "after the release",
 }
 
@@ -45,7 +46,7 @@ def run(directory: Path, mode: str, children: int) -> dict[str, int]:
 
 def test_a_kill_at_any_step(tmp_path: Path) -> None:
     """Whoever comes after the killed process finds every charge whose noise could have left, and whole releases."""
-    account = run(tmp_path, "steps", 30)
+    account = run(tmp_path, "steps", 38)
     assert set(account) - {"answered"} == STEPS
 
 

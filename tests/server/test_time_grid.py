@@ -103,6 +103,46 @@ def test_nobody_sees_a_release_before_its_point(tmp_path: Path, state_directory:
         opened.house.close()
 
 
+def test_releases_of_one_principal_wait_for_their_points_together(tmp_path: Path, state_directory: Path) -> None:
+    """One after the other, each would be past the point of the one before and wait twice as long: 64 s for eight."""
+    lock, awake, asleep = threading.Lock(), threading.Event(), threading.Semaphore(0)
+
+    def sleep(_seconds: float) -> None:
+        asleep.release()
+        assert awake.wait(600)
+
+    opened = open_served(tmp_path, policy=POLICY, grid=TimeGrid(FLOOR, sleep=sleep))
+    made: list[object] = []
+
+    def create(kind: str, number: int) -> None:
+        price = "epsilon = 1, delta = 1e-6, sparsity = 1, queries = 20"
+        if kind == "VIEW":
+            text = f"VIEW v{number} OPTIONS (epsilon = 0.0{number + 1}) AS SELECT count(*) AS n FROM visits"
+        elif kind == "SESSION":
+            text = f"SESSION s{number} OPTIONS ({price}) ON visits (ward)"
+        else:
+            text = f"HISTOGRAM h{number} OPTIONS (epsilon = 0.1{number}) ON visits (ward)"
+        rows = opened.rows("bob", ask(f"CREATE PRIVATE {text}"))
+        with lock:
+            made.append(rows)
+
+    kinds = ["VIEW", "VIEW", "SESSION", "SESSION", "HISTOGRAM", "HISTOGRAM"]
+    threads = [threading.Thread(target=create, args=(kind, number)) for number, kind in enumerate(kinds)]
+    try:
+        for thread in threads:
+            thread.start()
+        for kind in kinds:
+            assert asleep.acquire(timeout=60), f"{kind}: not all of them wait at the same time"
+        assert made == []
+        awake.set()
+        for thread in threads:
+            thread.join()
+        assert len(made) == len(kinds)
+    finally:
+        awake.set()
+        opened.house.close()
+
+
 def test_the_grid_is_of_powers_of_two() -> None:
     """Its points double, from the floor on; without a floor nobody waits."""
     assert {next_point(elapsed / 100, 0.5) for elapsed in range(1, 1_000)} == {0.5, 1, 2, 4, 8, 16}

@@ -28,7 +28,7 @@ from dpduck.frontend.statements.kinds import (
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.mechanisms.prices import priced
-from dpduck.mechanisms.release import Recipe, Releaser, Steps
+from dpduck.mechanisms.release import WAITING, Recipe, Releaser, Steps, Turns
 from dpduck.mechanisms.sparse.answers import COLUMNS, histogram_answers, session_answers
 from dpduck.mechanisms.sparse.ask import Sessions
 from dpduck.mechanisms.sparse.describe import explained
@@ -85,6 +85,7 @@ class SparseQueries:
         self._sessions = Sessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
+        self._names = Turns()
         self._last_drop: tuple[str, str] | None = None
         store.create_tables()
 
@@ -222,7 +223,8 @@ class SparseQueries:
 
     def _create_named(self, sparse: SparseRequest, text: str, asker: Asker) -> str:
         require_view_name(sparse.name)
-        with self._lock:
+        # of one name alone: a release may wait for its point of time, which is no reason for others to wait
+        with self._names.turn(fold(sparse.name), lambda: self._steps(WAITING)):
             existing = self._store.named(sparse.name)
             if existing is not None:
                 if (existing.digest, existing.statement, existing.principal) == (sparse.digest(), text, asker.name):
@@ -249,7 +251,7 @@ class SparseQueries:
 
     def _drop_named(self, statement: DropSparse, text: str, asker: Asker) -> str:
         done = f"{statement.name} is dropped; its budget stays spent"
-        with self._lock:
+        with self._names.turn(fold(statement.name), lambda: self._steps(WAITING)):
             existing = self._store.named(statement.name)
             if existing is None or existing.kind != statement.kind:
                 if self._last_drop == (text, asker.name):

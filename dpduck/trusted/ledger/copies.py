@@ -2,6 +2,8 @@
 
 A charge is committed to the store first, then to the secrets file, then to the witness, and only then answered.
 A crash in between leaves the ledger one valid entry ahead, never more: the next charge first brings both up to date.
+Both also know which charges have no answer yet. A charge is struck off in both before its answer can be seen, so that
+a copy of the store that was taken in between is given none.
 Hence a position that is beyond the ledger's end, that has another hash than the ledger at its own entry, that is more
 than one entry behind, or a witness ahead of the secrets, is an older copy or a second copy: fail closed.
 """
@@ -11,9 +13,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpduck.trusted.ledger.entries import GENESIS, LedgerState, amounts_text, charge_of
@@ -22,6 +24,13 @@ from dpduck.values.errors import StoreError
 from dpduck.values.privacy import Charge
 
 POSITION = "ledger_position"
+MOST_BEGUN = 1000
+"""Charges without an answer that are kept in mind; older ones are not answered any more."""
+
+Begun = dict[int, int]
+"""The charges that have no answer yet, by entry: how often the answer of each was begun."""
+
+Change = Callable[[Begun], Begun]
 _COPY = (
     "accepted: the newest store together with its own secrets file, in one process at a time; "
     "or dpduck verify --adopt, which gives no budget back"
@@ -30,11 +39,12 @@ _COPY = (
 
 @dataclass(frozen=True)
 class Position:
-    """The number and hash of the last entry, and what every unit had spent by then."""
+    """The number and hash of the last entry, what every unit had spent by then, and what was not answered by then."""
 
     counter: int
     head: str
     spent: dict[str, Charge]
+    begun: Begun = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,15 +55,17 @@ class Found:
     witness: bytes | None
 
 
-def position_of(state: LedgerState) -> Position:
+def position_of(state: LedgerState, begun: Begun) -> Position:
     """The position of a ledger in this state."""
-    return Position(state.last_id, state.hash_at(state.last_id), dict(state.spent))
+    return Position(state.last_id, state.hash_at(state.last_id), dict(state.spent), begun)
 
 
 def encoded(position: Position) -> bytes:
     """A position as one line of JSON with exact texts."""
     spent = {unit: amounts_text(charge) for unit, charge in sorted(position.spent.items())}
-    return json.dumps({"counter": position.counter, "head": position.head, "spent": spent}).encode()
+    begun = {str(entry): times for entry, times in sorted(position.begun.items())[-MOST_BEGUN:]}
+    fields = {"counter": position.counter, "head": position.head, "spent": spent, "begun": begun}
+    return json.dumps(fields).encode()
 
 
 def decoded(text: bytes | None, where: str) -> Position:
@@ -63,7 +75,8 @@ def decoded(text: bytes | None, where: str) -> Position:
     try:
         fields = json.loads(text)
         spent = {unit: charge_of(*amounts) for unit, amounts in fields["spent"].items()}
-        return Position(int(fields["counter"]), str(fields["head"]), spent)
+        begun = {int(entry): int(times) for entry, times in fields.get("begun", {}).items()}
+        return Position(int(fields["counter"]), str(fields["head"]), spent, begun)
     except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
         raise StoreError(f"the ledger's position in the {where} cannot be read; {_COPY}") from None
 
@@ -96,9 +109,23 @@ class OutsideCounters:
         places = (decoded(found.secrets, "secrets file"), decoded(found.witness, "witness"))
         return [amounts for place in places for amounts in place.spent.items()]
 
-    def advance(self, found: Found, state: LedgerState) -> bool:
+    def begun(self, found: Found, state: LedgerState) -> Begun:
+        """The charges that neither place has struck off; the last entry may be one that a place has not seen yet."""
+        places = [decoded(found.secrets, "secrets file")]
+        if self._witness is not None:
+            places.append(decoded(found.witness, "witness"))
+        entries = {entry for place in places for entry in place.begun} | (
+            {state.last_id} if state.charged_last else set()
+        )
+        return {
+            entry: max(place.begun.get(entry, 1) for place in places)
+            for entry in sorted(entries)
+            if all(entry in place.begun or entry > place.counter for place in places)
+        }
+
+    def advance(self, found: Found, state: LedgerState, begun: Begun) -> bool:
         """Bring both to the end of the ledger; False if another writer came in between."""
-        text = encoded(position_of(state))
+        text = encoded(position_of(state, begun))
         if found.secrets != text and not self._secrets.replace(POSITION, found.secrets, text):
             return False
         if self._witness is None or found.witness == text:

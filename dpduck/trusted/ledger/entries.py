@@ -180,6 +180,9 @@ class LedgerState:
 
     def __init__(self) -> None:
         self.last_id = 0
+        self.charged_last = False
+        """Whether the last entry is a charge."""
+
         self.budgets: dict[str, Budget] = {}
         self.spent: dict[str, Charge] = {}
         self.spent_by: dict[tuple[str, str], Charge] = {}
@@ -198,4 +201,4 @@ class LedgerState:
         if row.budget is not None:
             self.budgets[row.unit_key] = budget_of(row.budget)
         self._hashes += bytes.fromhex(row.hash)
-        self.last_id = row.id
+        self.last_id, self.charged_last = row.id, charge != NOTHING

@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpduck.trusted.ledger import budgets as budget_rules
-from dpduck.trusted.ledger.copies import Witness
+from dpduck.trusted.ledger.copies import Begun, Witness
 from dpduck.trusted.ledger.entries import NOTHING, LedgerEntry, LedgerRow
 from dpduck.trusted.ledger.secrets import (
     BOUNDING_KEY,
@@ -24,7 +24,7 @@ from dpduck.trusted.ledger.secrets import (
     no_step,
     required,
 )
-from dpduck.trusted.ledger.table import LedgerChain, LedgerTable, OpenCursor
+from dpduck.trusted.ledger.table import LedgerChain, LedgerTable, Note, OpenCursor
 from dpduck.values.errors import InternalError, StoreError
 from dpduck.values.privacy import Budget, Charge
 
@@ -137,10 +137,11 @@ class Ledger:
         mechanism: str,
         *,
         allotment: Fraction | None = None,
+        note: Note | None = None,
     ) -> int:
         """Record a charge and return its entry's number; it is on disk, inside and outside the store, by then.
 
-        allotment: the share of the unit's budget that this principal may spend in all.
+        allotment: the share of the unit's budget that this principal may spend in all. note: see LedgerChain.write.
         """
         budget_rules.require_charge(charge)
 
@@ -150,9 +151,38 @@ class Ledger:
 
         self._steps("charge begins")
         with self._lock:
-            entry_id = self._chain.write(prepare)
+            entry_id = self._chain.write(prepare, note)
         self._steps("charge returns")
         return entry_id
+
+    def times_begun(self, entry_id: int) -> int:
+        """How often the answer of a charge was begun; 0 where it was ended, here or in another copy of the store."""
+        with self._lock:
+            return self._chain.begun().get(entry_id, 0)
+
+    def begin_again(self, entry_id: int) -> None:
+        """Record outside the store that the answer of a charge is begun once more; StoreError where it was ended."""
+
+        def counted(begun: Begun) -> Begun:
+            return {**begun, entry_id: _still_begun(begun, entry_id) + 1}
+
+        with self._lock:
+            self._chain.settle(counted)
+
+    def end(self, entry_id: int, size: int = 0) -> None:
+        """Record outside the store that a charge has its answer, before that is seen; StoreError where it had one.
+
+        size: of the answer in bytes; it stays without one where there is no room for it.
+        """
+
+        def ended(begun: Begun) -> Begun:
+            _still_begun(begun, entry_id)
+            return {entry: times for entry, times in begun.items() if entry != entry_id}
+
+        with self._lock:
+            self._chain.require_disk(size)
+            self._chain.settle(ended)
+        self._steps("charge ended")
 
     def entries(self, principal: str | None = None) -> list[LedgerEntry]:
         """All entries in order, or those of one principal."""
@@ -182,6 +212,15 @@ class Ledger:
             raise InternalError("an allotment belongs to a principal")
         share, owner = budget_rules.share_of(budget, allotment), f"share of {principal} in the budget of {unit_key}"
         budget_rules.require_room(owner, share, self._spent(unit_key, principal), charge)
+
+
+def _still_begun(begun: Begun, entry_id: int) -> int:
+    if entry_id not in begun:
+        raise StoreError(
+            f"ledger entry {entry_id} has had its answer, or another copy of the store was used; nothing is answered; "
+            "accepted: the same with refresh = 'tag', which pays again"
+        )
+    return begun[entry_id]
 
 
 def _assemble(

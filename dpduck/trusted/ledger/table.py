@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.trusted.ledger.copies import OutsideCounters, Witness
+from dpduck.trusted.ledger.copies import Begun, Change, OutsideCounters, Witness
 from dpduck.trusted.ledger.entries import (
     NOTHING,
     LedgerEntry,
@@ -66,8 +66,16 @@ class LedgerChain:
                 self._outside.require_same(self._outside.read(), self.state)
             self._table.create(self._store_id)
 
-    def settle(self) -> None:
-        """Bring the running state to the chain's end, require the outside counters to agree, and move them there."""
+    def begun(self) -> Begun:
+        """The charges that have no answer yet, according to every place."""
+        self.settle()
+        return self._outside.begun(self._outside.read(), self.state)
+
+    def settle(self, change: Change = dict) -> None:
+        """Bring the running state to the chain's end, require the outside counters to agree, and move them there.
+
+        change: of what they know of charges without an answer.
+        """
         for _ in range(_ATTEMPTS):
             found = self._outside.read()  # before the store: whoever writes them has written the store
             self.read_on()
@@ -77,7 +85,7 @@ class LedgerChain:
                 if self._outside.read() == found:
                     raise
                 continue  # another ledger of this process wrote in between
-            if self._outside.advance(found, self.state):
+            if self._outside.advance(found, self.state, change(self._outside.begun(found, self.state))):
                 return
         raise _crowded()
 
@@ -93,15 +101,18 @@ class LedgerChain:
                 )
         self._absorb(self.state, rows)
 
-    def write(self, prepare: Callable[[], LedgerRow]) -> int:
-        """Append the row that `prepare` makes of the settled state; on disk, inside and outside, when it returns."""
+    def write(self, prepare: Callable[[], LedgerRow], note: Note | None = None) -> int:
+        """Append the row that `prepare` makes of the settled state; on disk, inside and outside, when it returns.
+
+        note: writes what belongs to the entry into the store, in the same transaction.
+        """
         for _ in range(_ATTEMPTS):
             self.settle()
             row = prepare()
-            self._require_disk()
+            self.require_disk()
             self._steps("row not committed")
             try:
-                self._table.append(row)
+                self._table.append(row, note)
             except TakenError:
                 continue
             self._steps("row committed")
@@ -121,7 +132,7 @@ class LedgerChain:
             if missing != NOTHING:
                 self._table.append(self.row(unit_key, "", missing, principal, statement, "adopted charges"))
                 self.read_on()
-        if not self._outside.advance(found, self.state):
+        if not self._outside.advance(found, self.state, {}):  # what had no answer there is not answered here
             raise _crowded()
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:
@@ -165,13 +176,13 @@ class LedgerChain:
         row = LedgerRow(last_id + 1, at, *texts, budget=declared, previous_hash=previous, hash="")
         return sealed(self._chain_key, self._store_id, row)
 
-    def _require_disk(self) -> None:
-        """Refuses to begin what a full disk would end half-way: charged, and not answered."""
+    def require_disk(self, size: int = 0) -> None:
+        """Refuses to begin what a full disk would end half-way: charged, and not answered. size: of what is stored."""
         if self._folder is None:
             return
         with suppress(OSError, AttributeError):
             found = os.statvfs(self._folder)
-            if found.f_bavail * found.f_frsize < ROOM:
+            if found.f_bavail * found.f_frsize < ROOM + size:
                 raise StoreError(
                     "the disk of the store is full; nothing is charged and nothing is answered; "
                     f"accepted: the same when more than {ROOM // 2**20} MiB are free there"
@@ -194,6 +205,7 @@ def _crowded() -> StoreError:
 # could differ.
 
 OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
+Note = Callable[[duckdb.DuckDBPyConnection, int], None]
 
 _COLUMNS = """id, epoch_us("at"), principal, unit_key, table_name, statement, mechanism, epsilon, rho, delta, budget,
     previous_hash, hash"""
@@ -262,13 +274,17 @@ class LedgerTable:
             while batch := cursor.fetchmany(_BATCH):
                 yield from map(LedgerRow._make, batch)
 
-    def append(self, row: LedgerRow) -> None:
+    def append(self, row: LedgerRow, note: Note | None = None) -> None:
         """Commit one row; it is on disk when this returns (DuckDB syncs its write-ahead log at every commit)."""
         values = [row.id, datetime_of(row.at), *row[2:]]
         marks = ", ".join("?" * len(values))
         with _own_errors("written"), closing(self._open_cursor()) as cursor:
             try:
+                cursor.execute("BEGIN")
                 cursor.execute(f"INSERT INTO {self._schema}.ledger_entries VALUES ({marks})", values)
+                if note is not None:
+                    note(cursor, row.id)
+                cursor.execute("COMMIT")
             except (duckdb.ConstraintException, duckdb.TransactionException) as error:
                 if "rite file" in str(error):  # a commit that the disk did not take is one of these, too
                     raise StoreError(

@@ -17,6 +17,7 @@ import duckdb
 from dpduck.trusted.ask import Ask, Present, Scan, Table, Threshold, Within, price
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import required
+from dpduck.trusted.ledger.table import Note
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.private.answers import Counts, Exact
 from dpduck.trusted.private.counting import count_exactly
@@ -139,12 +140,14 @@ def opened(
     steps: Steps,
     workers: Workers,
     paid: int | None = None,
+    note: Note | None = None,
 ) -> Iterator[Door]:
     """The order of a release: price, room, facts, charge, and a door to count and answer by.
 
     unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
     paid: the entry of this very bill, which ended before there was an answer: nothing of it left, and nothing is
-    charged again (privacy.md, "Interrupted"). That there is no answer is in the store alone (database/releases.py).
+    charged again (privacy.md, "Interrupted"). That there is no answer is known outside the store. note: of the charge,
+    see LedgerChain.write. Whoever opened the door lets the answer be seen when Ledger.end has returned, not before.
     """
     require_paid(asks, bill.charge)
     if paid is None:
@@ -158,10 +161,11 @@ def opened(
             steps("before the charge")
             entry = ledger.charge(
                 bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
-                allotment=bill.allotment,
+                allotment=bill.allotment, note=note,
             )  # fmt: skip
         else:
             steps(PAID)
+            ledger.begin_again(paid)
             entry = paid
         door = Door(asks, counting(cursor, ledger.bounding_key, workers), entropy, entry)
         try:

@@ -266,3 +266,51 @@ def test_the_same_ledger_goes_on_after_a_failure(store_place: Any) -> None:
     store_place.charge(ledger)
     assert ledger.spent(UNIT).epsilon == Fraction(5, 10)
     ledger.verify()
+
+
+def test_a_charge_is_ended_once_and_begun_again_until_then(store_place: Any, tmp_path: Path) -> None:
+    """Both places count what was begun; what is ended stays ended, in every copy of the store and of the secrets."""
+    ledger = store_place.begin()
+    entry = store_place.charge(ledger)
+    backup = store_place.copy_to(tmp_path / "backup")
+    ledger = store_place.open()
+    assert ledger.times_begun(entry) == 1
+    ledger.begin_again(entry)
+    assert store_place.open().times_begun(entry) == 2
+    ledger = store_place.open()
+    ledger.end(entry)
+    with pytest.raises(StoreError, match="has had its answer"):
+        ledger.end(entry)
+    for store, secrets in ((True, False), (True, True), (False, True)):
+        store_place.restore_from(backup, store=store, secrets=secrets)
+        again = store_place.open()
+        assert again.times_begun(entry) == 0
+        for attempt in (again.end, again.begin_again):
+            with pytest.raises(StoreError, match="has had its answer"):
+                attempt(entry)
+
+
+def test_an_adopted_copy_answers_nothing_for_an_old_charge(store_place: Any, tmp_path: Path) -> None:
+    """Its entries have the numbers of others; whatever had no answer there is paid for again."""
+    store_place.begin()
+    backup = store_place.copy_to(tmp_path / "backup")
+    ledger = store_place.open()
+    entry = store_place.charge(ledger)
+    assert ledger.times_begun(entry) == 1
+    store_place.charge(ledger)
+    store_place.restore_from(backup)
+    adopted = store_place.adopt()
+    assert all(adopted.times_begun(number) == 0 for number in range(1, adopted.last_entry() + 1))
+
+
+@pytest.mark.parametrize("step", ["row committed", "secrets begun", "secrets written", "witness written"])
+def test_a_charge_that_was_recorded_half_way_has_no_answer_yet(store_place: Any, step: str) -> None:
+    """Its process was gone before a door could open: the answer may be begun, and is ended once."""
+    store_place.begin()
+    with pytest.raises((OSError, StoreError)):
+        interrupted(store_place, step)()
+    ledger = store_place.open()
+    entry = ledger.last_entry()
+    assert ledger.times_begun(entry) == 1
+    ledger.end(entry)
+    assert store_place.open().times_begun(entry) == 0
