@@ -86,12 +86,13 @@ format: $(DEVELOPMENT)
 	$(BIN)/python -m ruff format
 
 # One after the other, alone on the machine; all of them run, any failure fails. Helpers begin with an underscore.
-GATES = $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py)))
+NAMED = $(patsubst %.py,%,$(subst /,.,$(sort $(wildcard benchmarks/$(1)/[a-z]*.py))))
+GATES = $(call NAMED,speed) $(filter-out %.prior_weight,$(call NAMED,papers)) $(call NAMED,peers)
 
 bench: $(DEVELOPMENT)
 	@test -n "$(GATES)" || { echo 'there is no benchmark' >&2; exit 1; }
 	@failed=; for gate in $(GATES); do \
-	  echo "== $$gate"; $(BIN)/python $$gate || failed="$$failed $$gate"; done; \
+	  echo "== $$gate"; $(BIN)/python -m $$gate || failed="$$failed $$gate"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 audit: $(DEVELOPMENT)
