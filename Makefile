@@ -26,11 +26,11 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-duckdb2 lint format bench audit papers peers wheel lock clean
+.PHONY: help demo quick test test-duckdb2 lint format bench audit papers peers wheel lock clean
 
 help:
 	@echo 'make demo          a clinic of a million visits: policy, explanation, release, budget'
-	@echo 'make test          the default suite'
+	@echo 'make test          the default suite; make quick: what takes less than a minute of it'
 	@echo 'make test-duckdb2  the core suite on DuckDB 2.0'
 	@echo 'make lint          ruff and mypy; make format repairs what can be repaired'
 	@echo 'make bench         every benchmark that gates'
@@ -62,6 +62,13 @@ $(DUCKDB2): requirements/duckdb2.lock pyproject.toml
 
 demo: $(RUNTIME)
 	@$(BIN)/dpduck demo
+
+# Without kills, servers and statistics (tests/test_house.py), and without the clinics of the golden refusals.
+QUICK := tests/values tests/algebra tests/frontend tests/test_house.py tests/test_import_direction.py \
+  tests/test_reading_list.py
+
+quick: $(DEVELOPMENT)
+	$(BIN)/python -m pytest -q -n $(JOBS) -m '$(DEFAULT)' $(QUICK) --ignore=tests/frontend/test_golden.py
 
 # pytest fails by itself when it finds no test at all.
 test: $(DEVELOPMENT)

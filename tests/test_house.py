@@ -81,6 +81,34 @@ def test_nothing_is_left_for_later() -> None:
     assert found == []
 
 
+SLOW = {"subprocess", "signal", "operating_system_entropy", "serving", "served"}
+"""What tests that kill, serve or draw noise in large numbers import."""
+
+
+def quick_files() -> list[Path]:
+    """The tests of `make quick`."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
+    (line,) = [line for line in makefile.splitlines() if line.startswith("QUICK :=")]
+    named = [ROOT / name for name in line.partition(":=")[2].split()]
+    assert all(path.exists() for path in named), line
+    return [file for path in named for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
+
+
+def slow_imports(source: str) -> set[str]:
+    """The imports of a test that tell that it is not quick."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = [part for node in nodes if isinstance(node, ast.ImportFrom) for part in (node.module or "").split(".")]
+    return SLOW & {*modules, *(alias.name for node in nodes for alias in node.names)}
+
+
+def test_quick_tests_are_quick() -> None:
+    """`make quick` kills nothing, starts no server and holds no statistics."""
+    found = {named(path): slow_imports(path.read_text(encoding="utf-8")) for path in quick_files()}
+    assert len(found) > 20
+    assert {name: imports for name, imports in found.items() if imports} == {}
+    assert slow_imports("from tests.server.served import count\nimport subprocess") == {"served", "subprocess"}
+
+
 READS_ITS_OWN_TABLES = ("table.py", "secrets.py", "plain.py", "worker.py", "functions.py")
 """Trusted files that read the store, secrets or settings; and what has no database, or an empty one to parse with."""
 READS = {"execute", "executemany", "sql", "query", "table", "from_arrow", "fetchall", "fetchone", "fetchnumpy", "arrow"}
