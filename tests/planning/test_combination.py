@@ -1,5 +1,6 @@
 """Standard errors of sums, differences and ratios of released cells."""
 
+from collections.abc import Collection
 from fractions import Fraction
 from itertools import combinations
 from math import inf
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.covariance import cell_covariance, covariances
+from dpduck.planning.covariance import covariances
 from dpduck.planning.plan import Plan
 from dpduck.planning.recovery.combination import (
     covariances_from_text,
@@ -25,6 +26,14 @@ from dpduck.trusted.noise.law import NoiseKind
 Weights = dict[tuple[int, ...], NDArray[np.float64]]
 SIZES = (2, 3, 4)
 SETS = tuple(chosen for order in range(3) for chosen in combinations(range(3), order))
+
+
+def cell_covariance(
+    plan: Plan, marginal_a: tuple[int, ...], marginal_b: tuple[int, ...], same_on: Collection[int]
+) -> float:
+    """Covariance of a cell of one marginal with a cell of another that agrees on the attributes `same_on`."""
+    common = sorted(set(marginal_a) & set(marginal_b))
+    return float(covariances(plan).between(marginal_a, marginal_b)[tuple(int(i in same_on) for i in common)])
 
 
 def plan(strategy: str, noise: NoiseKind, consistency: str = "l2") -> Plan:
