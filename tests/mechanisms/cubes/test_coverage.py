@@ -39,17 +39,21 @@ def require(name: str, tally: Tally, wide: str) -> None:
     assert wide or not tally.too_many, f"{told}, and no reason is given"
 
 
-def check(clinic: Clinic, noise: str, design: Design, runs: range) -> None:
+def check(clinic: Clinic, noise: str, design: Design, runs: range) -> int:
+    """Requires of every class at every price that it is covered; how many intervals were looked at."""
+    looked = 0
     for price in PRICES[noise]:
         for rows, tally in tallies(clinic, design, price, runs).items():
             require(f"{design.name}, {price}, {rows}", tally, design.wide)
+            looked += tally.looked
+    return looked
 
 
 @NOISES
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
 def test_intervals_cover(clinics: dict[str, Clinic], noise: str, design: Design) -> None:
     """A few runs of the audit below."""
-    check(clinics[noise], noise, design, range(FEW))
+    assert check(clinics[noise], noise, design, range(FEW)) > 300
 
 
 @pytest.mark.audit
@@ -57,7 +61,7 @@ def test_intervals_cover(clinics: dict[str, Clinic], noise: str, design: Design)
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
 def test_intervals_cover_in_many_runs(clinics: dict[str, Clinic], noise: str, design: Design) -> None:
     """Some 20,000 intervals of each class, a tenth as many of quantiles and linear programs."""
-    check(clinics[noise], noise, design, range(FEW, FEW + RUNS))
+    assert check(clinics[noise], noise, design, range(FEW, FEW + RUNS)) > 300 * RUNS / FEW
 
 
 def combined(clinic: Clinic, price: str, tag: str, differences: Tally, ratios: Tally) -> None:
