@@ -162,3 +162,15 @@ def test_rows_of_two_people_are_not_joined_by_names_that_look_alike(
         dotted.execute("FROM dp($1)", [f'{select} JOIN "orders.old" AS x ON orders."old.id" = x.id'])
     with pytest.raises(duckdb.Error, match="accepted"):
         dotted.execute("FROM dp($1)", [f'{select} JOIN orders AS x ON orders."old.id" = x."old.id"'])
+
+
+def test_names_are_compared_as_duckdb_does() -> None:
+    """Capitals of ASCII alone are folded: another column than the one that was named would be the unit."""
+    with duckdb.connect() as connection:
+        connection.execute('CREATE TABLE visits ("É" INTEGER, "é" INTEGER, Age INTEGER)')
+        dpduck.load(connection)
+        connection.execute(
+            "FROM dp('CREATE PRIVACY POLICY ON visits (PRIVACY UNIT \"é\" MAX ROWS 1, BUDGET (epsilon = 1))')"
+        )
+        connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits SET DOMAIN AGE RANGE 0 TO 90 STEP 5')")
+        assert connection.sql("SELECT privacy_unit FROM dp_policies()").fetchall() == [("é",)]
