@@ -173,4 +173,4 @@ def test_names_are_compared_as_duckdb_does() -> None:
             "FROM dp('CREATE PRIVACY POLICY ON visits (PRIVACY UNIT \"é\" MAX ROWS 1, BUDGET (epsilon = 1))')"
         )
         connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits SET DOMAIN AGE RANGE 0 TO 90 STEP 5')")
-        assert connection.sql("SELECT privacy_unit FROM dp_policies()").fetchall() == [("é",)]
+        assert connection.sql("SELECT privacy_unit FROM dp_policies()").fetchall() == [("memory.main.visits.é",)]

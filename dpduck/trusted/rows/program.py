@@ -98,25 +98,35 @@ class Division:
     def program(self) -> Program:
         """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
         columns = {name: f"dpduck_x_{number}" for number, name in enumerate(self.columns)}
-        known = frozenset(columns.values())
-        for text in (*self.conditions, *(output.value_sql for output in self.outputs.values())):
-            require_row_local(renamed(text, columns), known)
         restored = [_restored(x, self.types[name]) for name, x in columns.items()]
         values, results = [], []
         if self.conditions:
-            kept = " AND ".join(f"({renamed(text, columns)})" for text in self.conditions)
+            kept = " AND ".join(_asked(text, columns) for text in self.conditions)
             values.append(f"coalesce(({kept}), FALSE) AS {KEEP}")
             results.append(KEEP)
         for name, output in self.outputs.items():
-            values.append(f"({renamed(output.value_sql, columns)}) AS {name}")
+            values.append(f"{_asked(output.value_sql, columns)} AS {name}")
             results.append(f"{_result(name, output)} AS {name}")
         sql = (
-            f"SELECT {', '.join(results)} FROM (SELECT {', '.join(values)} FROM "
+            f"SELECT {with_whole_conditions(', '.join(results))} FROM (SELECT {', '.join(values)} FROM "
             f"(SELECT {', '.join(restored) or '1 AS dpduck_x'} FROM {BATCH}))"
         )
         fields = [pa.field(KEEP, pa.bool_())] if self.conditions else []
         fields += [pa.field(name, _arrow_type(output.kind)) for name, output in self.outputs.items()]
-        return Program(with_results_of_their_own(with_whole_conditions(sql)), pa.schema(fields), dict(self.parameters))
+        return Program(sql, pa.schema(fields), dict(self.parameters))
+
+
+def _asked(text: str, columns: Mapping[str, str]) -> str:
+    """What the worker computes for an expression: looked at as it was written, and again as it will run.
+
+    TRY is around all of it: where a row of a vector raises, each of them is computed by itself, as if it were alone.
+    """
+    known = frozenset(columns.values())
+    written = renamed(text, columns)
+    require_row_local(written, known)
+    sql = with_results_of_their_own(with_whole_conditions(f"try({written})"))
+    require_row_local(sql, known)
+    return sql
 
 
 def _sent(name: str, type_name: str) -> str:
