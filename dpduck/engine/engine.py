@@ -224,7 +224,9 @@ class Engine:
         if statement.view is None:
             return select_sql
         scoped = replace(
-            release, scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release))))
+            release,
+            scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release)))),
+            notes=notes_of(analysis, release),
         )
         ready = self._views.put(statement, text, asker, scoped, select_sql)
         return listings.status(ready + _nothing_shown(analysis.request, release))
@@ -324,7 +326,21 @@ def scope_of(request: Request) -> str:
         left = [word for word, missing in (("NULL", without), ("other values", others)) if missing]
         size = "selected values" if not key.labels else f"{len(key.labels)} values"
         keys.append(f"{key.name} ({', without '.join([size, *([' and '.join(left)] if left else [])])})")
-    return f"privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "")
+    implied = ""
+    if request.charge.epsilon is None and request.stated_epsilon is not None and request.selection is None:
+        implied = f"implies epsilon = {float(request.stated_epsilon):g}, delta = {float(request.stated_delta or 0):g}; "
+    return f"{implied}privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "")
+
+
+def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
+    """What the columns of a view are: keys, which are public, or answers with their errors; {}: the guarantee."""
+    request = analysis.request
+    selected = request.selection is not None
+    notes = {key.name: "a selected value, {}" if selected else "a key, whose values are public" for key in request.keys}
+    for name, number in analysis.shown:
+        said = errors_of(replace(analysis, shown=((name, number),)), release)
+        notes[name] = "an answer, {}" + (f"; {said}" if said else "")
+    return notes
 
 
 def errors_of(analysis: Analysis, release: StoredRelease) -> str:
