@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import duckdb
@@ -75,6 +76,7 @@ class Roots:
 PREFIX = "dpduck_release_"
 """How the names of these databases begin, since those of releases begin with release_."""
 
+_CARRIED = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_\d+)\b")
 MOST_CARRIERS = 64
 MOST_ROWS = 5_000_000
 
@@ -105,6 +107,11 @@ class Carriers:
         with self._lock:
             return f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
 
+    def has_all(self, sql: str) -> bool:
+        """Whether none of the carriers that SQL names was detached."""
+        with self._lock:
+            return all(name in self._rows for name in _CARRIED.findall(sql))
+
     def _enter(self, name: str, rows: int) -> list[str]:
         """Notes a new carrier and says which are to go."""
         leaving = []
@@ -132,12 +139,14 @@ class Asker:
     """Who asks. share: of a budget, for principals of a server; None for no limit but the budget.
 
     tables: the private tables that may be asked about, each as a name or with its schema and database; None for all.
+    room: takes room in the store for a release of so many rows, or refuses; returns for how many more there is room.
     """
 
     name: str
     owner: bool
     share: Fraction | None = None
     tables: tuple[str, ...] | None = None
+    room: Callable[[int | None], int] | None = field(default=None, compare=False)
 
     def require_tables(self, tables: Iterable[object]) -> None:
         """PermissionRefusal for the first of these tables that is not this asker's to ask about."""

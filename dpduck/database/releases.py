@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import duckdb
@@ -25,6 +25,9 @@ from dpduck.values.errors import Refusal
 SEED = "_seed"
 """What the name of a projection's second table ends with."""
 
+COMPUTED = "computed from answers that are {}"
+"""What the comment of a view's column says that is neither a key nor an answer; {}: the guarantee."""
+
 BEFORE_STORING = "before it is stored"
 _VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
@@ -35,7 +38,7 @@ class StoredRelease:
     """A released table. kind: 'answer' (read through dp()) or 'view' (a private view).
 
     laws: for each aggregate and grouping set, how its noise is distributed. epsilon: None for a Gaussian release.
-    scope: of a view that is being made, what its comment says beside the price.
+    scope, notes: of a view that is being made, what its comment says beside the price, and those of its columns.
     """
 
     name: str
@@ -51,6 +54,7 @@ class StoredRelease:
     laws: tuple[tuple[ErrorLaw, ...], ...]
     kind: str
     scope: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def guarantee(self) -> str:
@@ -59,6 +63,11 @@ class StoredRelease:
         if self.epsilon is not None:
             return f"differentially private, epsilon = {float(self.epsilon):g}{keys or ' (pure)'}"
         return f"differentially private, rho = {float(self.rho):g} (zCDP){keys}"
+
+    def column_note(self, name: str) -> str:
+        """What a column is, for its comment."""
+        of = self.notes.get(name, COMPUTED) if self.notes else "{}"
+        return of.replace("{}", self.guarantee)
 
 
 class ReleaseStore:
@@ -216,15 +225,25 @@ class ReleaseStore:
             before_it_is_seen()
             cursor.execute("COMMIT")
 
-    def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool) -> None:
-        """Stores private views, the rows of a SELECT over a release as a table of its own each; all of them or none."""
+    def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool, most: int | None = None) -> None:
+        """Stores private views, the rows of a SELECT over a release as a table of its own each; all of them or none.
+
+        most: rows of each; Refusal for more.
+        """
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN")
             for release, select_sql in views:
                 if replace:
                     self._remove(cursor, release.name)
+                bounded = select_sql if most is None else f"FROM ({select_sql}) LIMIT {most + 1}"
                 with interrupted_after(self.seconds, cursor):
-                    cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {select_sql}")
+                    made = cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {bounded}").fetchone()
+                if most is not None and made is not None and made[0] > most:
+                    raise Refusal(
+                        f"there is room for {most} rows more in the store, and {release.name!r} has more; the answers "
+                        "are kept: asking for them again is free",
+                        accepted="fewer rows; DROP PRIVATE VIEW makes room",
+                    )
                 self._insert(cursor, release)
             cursor.execute("COMMIT")
 
@@ -271,7 +290,7 @@ class ReleaseStore:
         names = cursor.execute(f"DESCRIBE {self.table_sql(release.name)}").fetchall()
         for row in names:
             target = f"{self.table_sql(release.name)}.{quote_identifier(row[0])}"
-            cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.guarantee)}")
+            cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.column_note(row[0]))}")
         cursor.execute(
             f"INSERT INTO {self._table} ({_COLUMNS}, released_at) VALUES (?, ?, ?, ?, ?, ?, ?, "
             f"(SELECT count(*) FROM {self.table_sql(release.name)}), ?, ?, ?, ?, now() AT TIME ZONE 'UTC')",

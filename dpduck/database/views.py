@@ -80,7 +80,9 @@ class PrivateViews:
                 if not self.is_ready(one, text, asker, release.digest)
             ]
             try:
-                self._releases.put_views(missing, statements[0][0].replace)
+                self._releases.put_views(
+                    missing, statements[0][0].replace, None if asker.room is None else asker.room(None)
+                )
             except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
                 raise Refusal(
                     f"the SELECT of {name!r} fails or takes too long over the released answers, which are kept: asking "

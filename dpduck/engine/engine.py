@@ -106,6 +106,10 @@ class Engine:
         """How many releases and views of a principal the store holds, and how many rows they have."""
         return self._releases.kept_by(principal)
 
+    def is_carried(self, sql: str) -> bool:
+        """Whether every copy of a release that this SQL reads is still there."""
+        return self._carriers.has_all(sql)
+
     def run(self, text: str, asker: Asker) -> str:
         """SQL whose result is the answer to a statement of dp()."""
         known: Analysed | None = self._analysed.get((text, asker))
@@ -237,13 +241,16 @@ class Engine:
             if statement.view is not None and self._views.is_ready(statement, text, asker, digest):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
-            release = self._releaser.release(digest, lambda: self._recipe(analysis, box), asker, text)
+            kept_by = asker if statement.view is None else _with_room_for_a_view(asker)
+            release = self._releaser.release(digest, lambda: self._recipe(analysis, box), kept_by, text)
             self._require_outer(release, analysis, box)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
         scoped = replace(
-            release, scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release))))
+            release,
+            scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release)))),
+            notes=notes_of(analysis, release),
         )
         ready = self._views.put(statement, text, asker, scoped, select_sql)
         return listings.status(ready + _nothing_shown(analysis.request, release))
@@ -309,6 +316,12 @@ def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
     return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"
 
 
+def _with_room_for_a_view(asker: Asker) -> Asker:
+    """Who asks for rows that are kept twice: as the answers and as the view."""
+    room = asker.room
+    return asker if room is None else replace(asker, room=lambda rows: room(rows and 2 * rows))
+
+
 def _require_owner(asker: Asker) -> None:
     if not asker.owner:
         raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")
@@ -337,7 +350,21 @@ def scope_of(request: Request) -> str:
         left = [word for word, missing in (("NULL", without), ("other values", others)) if missing]
         size = "selected values" if not key.labels else f"{len(key.labels)} values"
         keys.append(f"{key.name} ({', without '.join([size, *([' and '.join(left)] if left else [])])})")
-    return f"privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "")
+    implied = ""
+    if request.charge.epsilon is None and request.stated_epsilon is not None and request.selection is None:
+        implied = f"implies epsilon = {float(request.stated_epsilon):g}, delta = {float(request.stated_delta or 0):g}; "
+    return f"{implied}privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "")
+
+
+def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
+    """What the columns of a view are: keys, which are public, or answers with their errors; {}: the guarantee."""
+    request = analysis.request
+    selected = request.selection is not None
+    notes = {key.name: "a selected value, {}" if selected else "a key, whose values are public" for key in request.keys}
+    for name, number in analysis.shown:
+        said = errors_of(replace(analysis, shown=((name, number),)), release)
+        notes[name] = "an answer, {}" + (f"; {said}" if said else "")
+    return notes
 
 
 def errors_of(analysis: Analysis, release: StoredRelease) -> str:

@@ -51,7 +51,7 @@ class Terms:
     """What is public about a release before anything is counted.
 
     unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease. shapes: the columns of its tables.
-    least_rho: of any charge for it.
+    least_rho: of any charge for it. rows: most that its table can have; 0 where answers decide that.
     """
 
     unit_key: str
@@ -62,6 +62,7 @@ class Terms:
     laws: tuple[tuple[ErrorLaw, ...], ...] = ()
     shapes: Shapes = ()
     least_rho: Fraction = ZERO
+    rows: int = 0
 
 
 class Recipe(Protocol):
@@ -140,6 +141,8 @@ class Releaser:
         asker.require_table(terms.table)
         if not asker.owner:
             asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
+        if asker.room is not None:
+            asker.room(terms.rows)
         bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
         rehearsed(asks, terms.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:

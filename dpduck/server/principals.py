@@ -7,7 +7,9 @@ import hmac
 import json
 import re
 import secrets
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -203,3 +205,52 @@ class WatchedSecrets:
 
     def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
         return self._file.replace(name, expected, value)
+
+
+# What principals were given before.
+
+MOST_KNOWN = 200
+"""Statements of one principal whose answers are found without looking."""
+
+
+class Known:
+    """SQL of answers that principals were given before, so that the same statement again costs no work.
+
+    A stored answer depends on nothing but what the owner may change, and on who asks: the asker is a part of the key,
+    as looked up for this statement. Tables cannot change, since the database is open for reading alone.
+    """
+
+    def __init__(self, is_carried: Callable[[str], bool]) -> None:
+        """is_carried: whether SQL reads what is still there; carriers go, and then the answer is in the store."""
+        self.changes = 0
+        self._is_carried = is_carried
+        self._lock = threading.Lock()
+        self._of: dict[str, OrderedDict[tuple[Asker, str], str]] = {}
+
+    def get(self, asker: Asker, action: str, argument: str | None) -> str | None:
+        """The SQL of an answer; None where it has to be found out."""
+        if action != "run" or argument is None:
+            return None
+        with self._lock:
+            mine = self._of.get(asker.name)
+            sql = None if mine is None else mine.get((asker, argument))
+        return sql if sql is not None and self._is_carried(sql) else None
+
+    def put(self, asker: Asker, action: str, argument: str | None, sql: str, changes: int) -> None:
+        """Keeps the SQL of a question, if the owner changed nothing since it was begun; each principal has so many."""
+        if action != "run" or argument is None or not argument.lstrip().lower().startswith(("select", "with")):
+            return
+        with self._lock:
+            if changes != self.changes:
+                return
+            mine = self._of.setdefault(asker.name, OrderedDict())
+            mine[asker, argument] = sql
+            mine.move_to_end((asker, argument))
+            while len(mine) > MOST_KNOWN:
+                mine.popitem(last=False)
+
+    def forget(self) -> None:
+        """Whatever is known may be otherwise now."""
+        with self._lock:
+            self.changes += 1
+            self._of.clear()

@@ -23,7 +23,7 @@ from dpduck.mechanisms.release import WAITING
 from dpduck.publish.views import LEDGER_ENTRY
 from dpduck.server.limits import Quota
 from dpduck.server.places import Places
-from dpduck.server.principals import PrincipalBook
+from dpduck.server.principals import Known, PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.time_grid import TimeGrid
 from dpduck.trusted.ledger.secrets import SecretsFile
@@ -35,7 +35,7 @@ MOST_KEYS = 1_000
 QUESTIONS, QUESTIONS_EACH = 8, 1
 """At work at the same time, of all and of one principal: who asks much slows nobody but themselves."""
 
-BEFORE_CHARGE = "before the charge"
+STORED = "after the release"
 ANSWERS_COMPUTED = ("answers computed", "values computed")
 SECONDS = 50.0
 """Of a SELECT around released answers, unless the server allows less."""
@@ -114,19 +114,27 @@ class LocalVault:
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
         self._coming: Counter[str] = Counter()
+        self._coming_rows: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
+        self._known = Known(engine.is_carried)
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
         """Runs a dp function as this principal, looked up here: the window says who asks, not what they may."""
-        self._charging.seen, self._charging.principal = False, principal
+        self._charging.seen, self._charging.principal = False, None
         self._grid.begin()
         try:
+            asker, changes = self._book.named(principal).asker, self._known.changes
+            asker = replace(asker, room=lambda rows: self._take_room(principal, rows))
+            known = self._known.get(asker, action, argument)
+            if known is not None:  # nothing is looked at and nothing computed: it needs no place, and no point of time
+                return Reply(self._kept(principal, known))
             self._places.take(principal, seconds)
-        except Refusal as error:
+        except DpduckError as error:
             return Reply(None, None, str(error))
-        self._charging.placed = True
+        self._charging.placed, self._charging.principal = True, principal
         try:
-            sql = called(self._engine, self._book.named(principal).asker, action, argument)
+            sql = called(self._engine, asker, action, argument)
+            self._known.put(asker, action, argument, sql, changes)
         except DpduckError as error:
             self._hold(principal)
             return Reply(None, self._charged(principal, argument), str(error))
@@ -137,13 +145,17 @@ class LocalVault:
             self._charging.principal = None
             self._give_place_back(principal)
             self._give_room_back(principal)
+        return Reply(self._kept(principal, sql), self._charged(principal, argument))
+
+    def _kept(self, principal: str, sql: str) -> str:
+        """The key under which the rows of this SQL can be had."""
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
             self._statements[key] = sql
             self._statements.move_to_end(key)
             while len(self._statements) > MOST_KEYS:
                 self._statements.popitem(last=False)
-        return Reply(key, self._charged(principal, argument))
+        return key
 
     def rows(self, key: str, most: int) -> Rows:
         """The rows of an answer; Refusal where they are more than that."""
@@ -210,7 +222,10 @@ class LocalVault:
 
     def owner(self, action: str, argument: str | None) -> Rows:
         """The answer to a dp function for the owner, who is held to no grid and no quota."""
-        sql = called(self._engine, OWNER, action, argument)
+        try:
+            sql = called(self._engine, OWNER, action, argument)
+        finally:
+            self._known.forget()  # whatever it was: a policy may be another one now
         with self._connection.cursor() as cursor:
             return _fetched(cursor, sql, None)
 
@@ -229,12 +244,12 @@ class LocalVault:
         self._connection.close()
 
     def _note(self, step: str) -> None:
-        """What the steps of a release are for here: room before the charge, and a point of the grid before the end."""
+        """What the steps of a release are for here: places, room, and a point of the grid before the end."""
         principal = getattr(self._charging, "principal", None)
         if principal is None:  # the owner, whom nothing is hidden from
             return
-        if step == BEFORE_CHARGE:
-            self._require_room(principal)
+        if step == STORED:
+            self._give_room_back(principal)
         elif step == WAITING:  # who only waits takes nobody's place, not even their own
             self._give_place_back(principal)
         elif step in (CHARGED, PAID):
@@ -257,25 +272,37 @@ class LocalVault:
             self._charging.placed = False
             self._places.give_back(principal)
 
-    def _require_room(self, principal: str) -> None:
-        with self._lock:
-            self._coming[principal] += 1  # those that are not stored yet count as well
-            self._charging.coming = True
-            coming = self._coming[principal] - 1
-        releases, rows = self._engine.kept_by(principal)
-        releases += coming
-        for kept, most, what in ((releases, self._quota.releases, "releases"), (rows, self._quota.rows, "rows")):
-            if kept >= most:
-                raise Refusal(
-                    f"{principal} keeps {kept} {what} in the store already",
-                    accepted=f"fewer than {most}; questions that were asked before are answered as they were",
-                )
+    def _take_room(self, principal: str, rows: int | None) -> int:
+        """Room for a release, before its charge; how many rows more there is room for after it.
+
+        What is not stored yet counts as well. rows: 0 where answers decide how many it has: it has room while anything
+        is left. None to ask alone.
+        """
+        with self._lock:  # one after the other, from the look to the note
+            releases, kept = self._engine.kept_by(principal)
+            left = self._quota.rows - kept - self._coming_rows[principal]
+            if rows is None:
+                return max(0, left)
+            for present, most, wanted, what in (
+                (releases + self._coming[principal], self._quota.releases, 1, "releases"),
+                (self._quota.rows - left, self._quota.rows, max(1, rows), "rows"),
+            ):
+                if present + wanted > most:
+                    raise Refusal(
+                        f"{principal} keeps {present} {what} in the store already, and this is {wanted} more",
+                        accepted=f"at most {most}; questions that were asked before are answered as they were",
+                    )
+            self._charging.coming = rows
+            self._coming[principal] += 1
+            self._coming_rows[principal] += rows
+        return left - rows
 
     def _give_room_back(self, principal: str) -> None:
-        if getattr(self._charging, "coming", False):
-            self._charging.coming = False
+        rows, self._charging.coming = getattr(self._charging, "coming", None), None
+        if rows is not None:
             with self._lock:
                 self._coming[principal] -= 1
+                self._coming_rows[principal] -= rows
 
     def _charged(self, principal: str, statement: str | None) -> int | None:
         """The ledger entry of the charge that this thread has just made."""

@@ -11,7 +11,7 @@ from dpduck.database.cursors import Asker
 from dpduck.engine import functions
 from dpduck.engine.engine import Engine
 from dpduck.values.errors import PermissionRefusal, Refusal
-from tests.support.clinics import Clinic
+from tests.support.clinics import POLICY, Clinic
 
 OpenClinic = Callable[..., Clinic]
 VIEW = "CREATE PRIVATE VIEW by_ward OPTIONS (epsilon = 1) AS SELECT ward, count(*) AS n FROM visits GROUP BY ward"
@@ -57,12 +57,35 @@ def test_the_guarantee_is_written_on_the_table(clinic: Clinic) -> None:
     assert "differentially private, epsilon = 1 (pure)" in table
     assert "ledger entry 2" in table
     columns = clinic.rows("SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'by_ward'")
-    assert len(columns) == 2 and all("differentially private, epsilon = 1" in comment for _, comment in columns)
+    assert columns == [
+        ("ward", "a key, whose values are public"),
+        ("n", "an answer, differentially private, epsilon = 1 (pure); standard error of n 5.637"),
+    ]
     listed = clinic.rows(
         "SELECT statement, strategy, epsilon, delta, rho, rows, released_at IS NOT NULL FROM dp_releases() "
         "WHERE name = 'by_ward'"
     )
     assert listed == [(VIEW, "I", 1.0, 0.0, pytest.approx(0.3744163320937902), 6, True)]
+
+
+def test_every_column_says_what_it_is(open_clinic: OpenClinic) -> None:
+    """Keys, answers and what is computed from them have comments of their own; a rho says what was asked for."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(POLICY.replace("epsilon = 10", "epsilon = 10, delta = 1e-5"))
+    clinic.dp(
+        "CREATE PRIVATE VIEW v OPTIONS (epsilon = 1, delta = 1e-6) AS SELECT ward, count(*) AS n, "
+        "dp_interval_low(n) AS low, n * 2 AS twice FROM visits GROUP BY ward"
+    )
+    columns = dict(clinic.rows("SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'v'"))
+    assert columns["ward"] == "a key, whose values are public"
+    assert (
+        columns["n"].startswith("an answer, differentially private, rho = 0.024") and "standard error" in columns["n"]
+    )
+    assert columns["low"] == columns["twice"]
+    assert columns["low"].startswith("computed from answers that are differentially private, rho = ")
+    table = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'v'")
+    assert "; implies epsilon = 1, delta = 1e-06; privacy unit " in table
 
 
 def test_names_that_are_taken(clinic: Clinic) -> None:

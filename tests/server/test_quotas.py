@@ -29,6 +29,7 @@ from tests.support.ports import free_port
 WIDE = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10),
     DOMAIN sex IN (0, 1), DOMAIN age RANGE 0 TO 200000 STEP 1, DOMAIN ward FROM wards.name)"""
 COUNT = "AS SELECT {column}, count(*) AS n FROM visits GROUP BY {column}"
+CUBED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.001) count(*) AS n FROM visits GROUP BY CUBE ({})"
 BIG = "CREATE PRIVATE VIEW big{0} OPTIONS (epsilon = 0.001, refresh = '{0}') " + COUNT.format(column="age")
 SMALL = "CREATE PRIVATE VIEW small{0} OPTIONS (epsilon = 0.01) " + COUNT.format(column="{0}")
 
@@ -97,7 +98,26 @@ def test_releases_of_one_are_bounded(tmp_path: Path, state_directory: Path, quot
         opened.rows("bob", count("sex", "0.001"))
         assert opened.refused("bob", count("age", "0.001")).startswith(f"bob keeps {what} in the store already")
         assert opened.rows("bob", count("ward", "0.001")) == first, "what was asked before is answered"
-        assert opened.rows("alice", count("age", "0.001"))
+        assert opened.rows("alice", count("sex", "0.002"))
+    finally:
+        opened.house.close()
+
+
+def test_no_release_overshoots_what_is_kept(tmp_path: Path, state_directory: Path) -> None:
+    """What would not fit is refused before its charge, also beside what is not stored yet; a view has no more rows."""
+    opened = open_served(tmp_path, quota=Quota(rows=20))
+    try:
+        assert len(opened.rows("bob", count("ward", "0.001"))) == 6
+        told = opened.refused("bob", ask(CUBED.format("sex, ward")))
+        assert told.startswith("bob keeps 6 rows in the store already, and this is 21 more; accepted: at most 20")
+        table = "CREATE PRIVATE TABLE made OPTIONS (epsilon = 0.01, mechanism = 'mwem', rows = 15) AS SELECT sex, ward "
+        assert "and this is 15 more" in opened.refused("bob", ask(f"{table} FROM visits WORKLOAD MARGINALS (1)"))
+        view = BIG.replace("0.001", "0.002")
+        assert "and this is 20 more" in opened.refused("bob", ask(view.format(1))), "its answers and the view"
+        assert opened.rows("bob", ask(view.replace("age", "ward").format(2))) == [("private.big2 is ready",)]
+        assert opened.rows("bob", count("sex", "0.001"))
+        assert opened.refused("bob", count("age", "0.001")).startswith("bob keeps 20 rows in the store already")
+        assert opened.rows("alice", ask(CUBED.format("sex")))
     finally:
         opened.house.close()
 

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from dpduck.database.cursors import Asker
 from dpduck.engine.macros import shipped_names
 from dpduck.server import allowed
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.limits import Limits
+from dpduck.server.principals import Principal
+from dpduck.server.vault import LocalVault
 from dpduck.values.errors import DpduckError
-from tests.server.served import Served, ask, open_served
+from tests.server.served import Served, ask, count, open_served
 
 POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 40, delta = 1e-5),
     DOMAIN sex IN (0, 1), DOMAIN age RANGE 0 TO 100 STEP 10, DOMAIN ward FROM wards.name, EXPECT ROWS 1000)"""
@@ -131,3 +134,40 @@ def test_arguments_of_macros_over_names(released: Served) -> None:
         assert released.refused("bob", f"{QUESTION} FROM {call}").startswith(reason), call
     inner = released.refused("bob", "SELECT dp_released('visits')")
     assert inner.startswith("the function 'dp_released' is not on the list; accepted: ")
+
+
+def test_a_known_answer_needs_no_work(tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once given, an answer is found without a place and without looking; whatever may change it is looked at again."""
+    opened = open_served(tmp_path)
+    vault = opened.house.vault
+    assert isinstance(vault, LocalVault)
+    looked: list[str] = []
+    run = vault._engine.run
+
+    def counted(text: str, asker: Asker) -> str:
+        looked.append(asker.name)
+        return run(text, asker)
+
+    monkeypatch.setattr(vault._engine, "run", counted)
+    try:
+        first = opened.rows("bob", count("ward", "0.01"))
+        with vault._places.place("bob", 60):
+            for _ in range(3):
+                assert opened.rows("bob", count("ward", "0.01")) == first
+        assert looked == ["bob"]
+        assert opened.rows("alice", count("ward", "0.01")) == first and looked == ["bob", "alice"], "she may not ask"
+        for number in range(70):  # more than carriers are kept: the copy that was read goes, the store has the answer
+            vault._engine._carriers.carry(f"release_{1000 + number}", "(SELECT 1)", 1)
+        assert opened.rows("bob", count("ward", "0.01")) == first and len(looked) == 3
+        assert opened.rows("bob", count("ward", "0.01")) == first and len(looked) == 3
+        vault.owner("run", "ALTER PRIVACY POLICY ON visits NEW EPOCH")
+        assert opened.rows("bob", count("ward", "0.01")) != first, "six counts, noise of scale 400: equal once in 1e19"
+        view = "CREATE PRIVATE VIEW again OPTIONS (epsilon = 0.01) AS SELECT count(*) AS n FROM visits"
+        for statement in (view, "DROP PRIVATE VIEW again", view):
+            opened.rows("bob", ask(statement))
+        assert len(opened.rows("bob", "FROM again")) == 1
+        opened.house.book.revoke("bob")
+        with pytest.raises(DpduckError, match="revoked"):
+            opened.house.gate.admit(Principal("bob", None, None, ""), count("ward", "0.01"))
+    finally:
+        opened.house.close()

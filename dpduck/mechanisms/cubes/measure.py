@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import duckdb
@@ -46,6 +47,7 @@ class CubeRecipe:
             laws=error_laws(self._found),
             shapes=request.shapes,
             least_rho=request.least_rho,
+            rows=sum(prod(request.released_sizes[key] for key in chosen) for chosen in request.grouping_sets),
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

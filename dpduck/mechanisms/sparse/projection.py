@@ -69,6 +69,7 @@ class ProjectionRecipe:
             strategy="projection",
             shapes=sparse.request.shapes,
             least_rho=sparse.request.least_rho,
+            rows=plan.rows,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

@@ -50,6 +50,7 @@ class SketchRecipe:
             laws=((ErrorLaw(design.noise.kind, design.noise.parameter, design.noise.variance),),),
             shapes=request.shapes,
             least_rho=request.least_rho,
+            rows=design.rows * design.width,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

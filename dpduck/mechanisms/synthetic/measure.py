@@ -70,6 +70,7 @@ class SyntheticRecipe:
             strategy=mechanism.name,
             shapes=base.shapes,
             least_rho=base.least_rho,
+            rows=request.options.rows or 0,
         )
 
     def asks(self) -> Sequence[Ask[Any]]:

@@ -70,6 +70,7 @@ class SyntheticTables:
                 for key in request.base.keys
             ]
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
+        _require_room(asker, wanted)
         tables = {statement.name: self._rows(columns, model, wanted)}  # before the lock: others need not wait for that
         if request.options.weights:
             tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
@@ -93,6 +94,7 @@ class SyntheticTables:
                 accepted="the statement that made it, with another number of rows, which is free",
             )
         columns, model = _of_cube(self._releases.rows(base.name), base, name)
+        _require_room(asker, statement.rows)
         rows = self._rows(columns, model, statement.rows)
         with self._views.naming():
             if not self._views.is_made(statement.name, statement.replace, text, asker, base.digest):
@@ -107,6 +109,14 @@ class SyntheticTables:
     def _rows(self, columns: Columns, model: Model, rows: int) -> Columns:
         codes = sampled_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
         return _taken(columns, codes)
+
+
+def _require_room(asker: Asker, rows: int) -> None:
+    left = rows if asker.room is None else asker.room(None)
+    if rows > left:
+        raise Refusal(
+            f"{rows} rows have no room in the store", accepted=f"at most {left}; DROP PRIVATE VIEW makes room"
+        )
 
 
 def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
