@@ -22,7 +22,15 @@ from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, read_grouping
 from dpduck.frontend.select.keys import KeyBuilder
 from dpduck.frontend.select.options import Options, read_options, require_confidence, row_bound
-from dpduck.frontend.select.outer import OuterQuery, SelectItem, find_annotated, released_select, select_items, surround
+from dpduck.frontend.select.outer import (
+    OuterQuery,
+    SelectItem,
+    find_annotated,
+    released_select,
+    select_items,
+    surround,
+    with_errors,
+)
 from dpduck.frontend.select.price import charge_of, least_rho, target_of
 from dpduck.frontend.select.private_keys import require_counts, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Request, Treatment
@@ -105,6 +113,8 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     possible = _possible_cells(select, keys, builder.sources, source, facts) if plain else None
     around = released_select(select, items, answers, repeated, possible)
     released = with_summary_columns(around, items, keys, options.summary)
+    if ask.view is not None and options.summary is None:
+        released = with_errors(released, items, answers)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
