@@ -25,7 +25,7 @@ def engine_of(clinic: Clinic) -> Engine:
 
 
 def test_a_view_is_an_ordinary_table(clinic: Clinic) -> None:
-    """It is read by any statement and any number of readers, at no further cost, with its SELECT's columns and errors."""
+    """It is read by any statement and any number of readers, at no further cost, with the SELECT's columns."""
     assert clinic.dp(VIEW) == [("private.by_ward is ready",)]
     columns = [("ward", "VARCHAR"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")]
     assert [row[:2] for row in clinic.rows("DESCRIBE private.by_ward")] == columns
