@@ -147,7 +147,7 @@ def policies(connection: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.parametrize("statement", DOTTED)
 def test_names_with_dots_are_no_units(dotted: duckdb.DuckDBPyConnection, statement: str) -> None:
     dotted.execute("FROM dp('CREATE PRIVACY POLICY ON users (PRIVACY UNIT id MAX ROWS 1, BUDGET (epsilon = 9))')")
-    with pytest.raises(duckdb.Error, match="has a dot or a quote"):
+    with pytest.raises(duckdb.Error, match="has a dot"):
         dotted.execute("FROM dp($1)", [statement])
 
 
@@ -158,7 +158,7 @@ def test_rows_of_two_people_are_not_joined_by_names_that_look_alike(
     monkeypatch.setattr(owner_policies, "require_plain_names", lambda *names: None)
     policies(dotted)
     select = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM orders"
-    with pytest.raises(duckdb.Error, match="has a dot or a quote"):
+    with pytest.raises(duckdb.Error, match="has a dot"):
         dotted.execute("FROM dp($1)", [f'{select} JOIN "orders.old" AS x ON orders."old.id" = x.id'])
     with pytest.raises(duckdb.Error, match="accepted"):
         dotted.execute("FROM dp($1)", [f'{select} JOIN orders AS x ON orders."old.id" = x."old.id"'])

@@ -58,16 +58,16 @@ class TableName:
 
 
 def require_plain_names(*names: str) -> None:
-    """Refuses names with a dot or a quote: units, links and grants name columns as texts with dots between the parts.
+    """Refuses names with a dot: units, links and grants name columns as texts with dots between the parts.
 
     Columns "old.id" of orders and "id" of "orders.old" would have one name, and rows of two people would be joined as
     if they were one's.
     """
     for name in names:
-        if "." in name or '"' in name:
+        if "." in name:
             raise Refusal(
-                f"the name {name!r} has a dot or a quote, and cannot be told from others",
-                accepted="a database, schema, table and privacy unit without them (ALTER TABLE .. RENAME ..)",
+                f"the name {name!r} has a dot, and cannot be told from others",
+                accepted="a database, schema, table and privacy unit without one (ALTER TABLE .. RENAME ..)",
             )
 
 
