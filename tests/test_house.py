@@ -16,9 +16,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 230,
-    "lines": 39_400,
+    "lines": 39_700,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 562,
+    "functions of a plain count": 565,
     "modules of a plain count": 96,
     "functions of a stored answer": 253,
     "modules of a stored answer": 48,
