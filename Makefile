@@ -26,11 +26,11 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-duckdb2 lint format bench audit papers peers wheel lock clean
+.PHONY: help demo quick test test-duckdb2 lint format bench audit papers peers wheel lock clean
 
 help:
 	@echo 'make demo          a clinic of a million visits: policy, explanation, release, budget'
-	@echo 'make test          the default suite'
+	@echo 'make test          the default suite; make quick: what takes less than a minute of it'
 	@echo 'make test-duckdb2  the core suite on DuckDB 2.0'
 	@echo 'make lint          ruff and mypy; make format repairs what can be repaired'
 	@echo 'make bench         every benchmark that gates'
@@ -63,6 +63,13 @@ $(DUCKDB2): requirements/duckdb2.lock pyproject.toml
 demo: $(RUNTIME)
 	@$(BIN)/dpduck demo
 
+# Without kills, servers and statistics (tests/test_house.py), and without the clinics of the golden refusals.
+QUICK := tests/values tests/algebra tests/frontend tests/test_house.py tests/test_import_direction.py \
+  tests/test_reading_list.py
+
+quick: $(DEVELOPMENT)
+	$(BIN)/python -m pytest -q -n $(JOBS) -m '$(DEFAULT)' $(QUICK) --ignore=tests/frontend/test_golden.py
+
 # pytest fails by itself when it finds no test at all.
 test: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m '$(DEFAULT)' --durations=10
@@ -86,12 +93,13 @@ format: $(DEVELOPMENT)
 	$(BIN)/python -m ruff format
 
 # One after the other, alone on the machine; all of them run, any failure fails. Helpers begin with an underscore.
-GATES = $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py)))
+NAMED = $(patsubst %.py,%,$(subst /,.,$(sort $(wildcard benchmarks/$(1)/[a-z]*.py))))
+GATES = $(call NAMED,speed) $(filter-out %.prior_weight,$(call NAMED,papers)) $(call NAMED,peers)
 
 bench: $(DEVELOPMENT)
 	@test -n "$(GATES)" || { echo 'there is no benchmark' >&2; exit 1; }
 	@failed=; for gate in $(GATES); do \
-	  echo "== $$gate"; $(BIN)/python $$gate || failed="$$failed $$gate"; done; \
+	  echo "== $$gate"; $(BIN)/python -m $$gate || failed="$$failed $$gate"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 audit: $(DEVELOPMENT)

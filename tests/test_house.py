@@ -6,13 +6,24 @@ import ast
 from collections import Counter
 from pathlib import Path
 
+from benchmarks import house
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dpduck"
 SOURCES = sorted(path for folder in ("dpduck", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
-MOST_MODULES = 230
+CEILINGS = {
+    "modules": 230,
+    "lines": 39_700,
+    "files of the largest folder": LARGEST_FOLDER,
+    "functions of a plain count": 565,
+    "modules of a plain count": 96,
+    "functions of a stored answer": 253,
+    "modules of a stored answer": 48,
+}
+"""What `python -m benchmarks.house` may print at most: lower a figure whenever the house has become smaller."""
 
 
 def named(path: Path) -> str:
@@ -55,12 +66,19 @@ def test_the_tree_is_three_levels_deep() -> None:
     assert [named(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
+def test_counts_of_the_house() -> None:
+    """The product is no larger than it was, and a plain count runs through no more of it, new or from the store."""
+    counts = {**house.sizes(), **house.paths()}
+    assert set(counts) == set(CEILINGS)
+    assert {name: count for name, count in counts.items() if count > CEILINGS[name]} == {}
+    assert 30 < counts["functions of a stored answer"] < counts["functions of a plain count"], "something is traced"
+
+
 def test_folders_stay_small() -> None:
-    """No folder of the product has more than 20 files, and the product has no more modules than it had."""
+    """No folder of the product has more than 20 files."""
     modules = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
     sizes = Counter(named(path.parent) for path in modules)
     assert {folder: size for folder, size in sizes.items() if size > LARGEST_FOLDER} == {}
-    assert len(modules) <= MOST_MODULES
 
 
 def test_tests_mirror_the_product() -> None:
@@ -79,6 +97,34 @@ def test_nothing_is_left_for_later() -> None:
     texts += [ROOT / "Makefile", ROOT / "pyproject.toml"]
     found = [named(path) for path in texts if any(remark in path.read_text(encoding="utf-8") for remark in remarks)]
     assert found == []
+
+
+SLOW = {"subprocess", "signal", "operating_system_entropy", "serving", "served"}
+"""What tests that kill, serve or draw noise in large numbers import."""
+
+
+def quick_files() -> list[Path]:
+    """The tests of `make quick`."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
+    (line,) = [line for line in makefile.splitlines() if line.startswith("QUICK :=")]
+    named = [ROOT / name for name in line.partition(":=")[2].split()]
+    assert all(path.exists() for path in named), line
+    return [file for path in named for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
+
+
+def slow_imports(source: str) -> set[str]:
+    """The imports of a test that tell that it is not quick."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = [part for node in nodes if isinstance(node, ast.ImportFrom) for part in (node.module or "").split(".")]
+    return SLOW & {*modules, *(alias.name for node in nodes for alias in node.names)}
+
+
+def test_quick_tests_are_quick() -> None:
+    """`make quick` kills nothing, starts no server and holds no statistics."""
+    found = {named(path): slow_imports(path.read_text(encoding="utf-8")) for path in quick_files()}
+    assert len(found) > 20
+    assert {name: imports for name, imports in found.items() if imports} == {}
+    assert slow_imports("from tests.server.served import count\nimport subprocess") == {"served", "subprocess"}
 
 
 READS_ITS_OWN_TABLES = ("table.py", "secrets.py", "plain.py", "worker.py", "functions.py")

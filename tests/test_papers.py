@@ -14,20 +14,19 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def errors(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def errors() -> ModuleType:
     """The settings, methods and errors of the datacubes benchmark."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return import_module("_datacube_errors")
+    return import_module("benchmarks.papers._datacube_errors")
 
 
-def run(script: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(module: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A benchmark in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-W", "error", str(BENCHMARKS / script), *options],
+        [sys.executable, "-W", "error", "-m", f"benchmarks.{module}", *options], cwd=ROOT,
         env={**os.environ, **variables}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -39,7 +38,7 @@ def test_the_figures_of_the_datacubes_paper(data_file: Callable[[str], Path], tm
     data = data_file("adult.parquet").parent
     data_file("nltcs.parquet")
     reduced = ("--epsilons", "0.5", "1", "--repetitions", "10", "--planning-seconds", "1")
-    done = run("paper_datacubes.py", *reduced, "--data", str(data), "--figures", str(tmp_path))
+    done = run("papers.datacubes", *reduced, "--data", str(data), "--figures", str(tmp_path))
     gates = [line for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL"))]
     assert len(gates) == 11, done.stderr[-2000:]
     assert [line for line in gates if not line.startswith("PASS")] == []
@@ -53,7 +52,7 @@ def test_the_figures_of_the_mwem_paper(data_file: Callable[[str], Path]) -> None
     data = data_file("nltcs.parquet").parent
     data_file("mildew.csv")
     reduced = ("--runs", "20", "--cube-runs", "1", "--epsilons", "0.1", "0.5", "1", "--cube-epsilons", "0.1", "1")
-    done = run("paper_mwem.py", *reduced, "--rounds", "30", "--data", str(data))
+    done = run("papers.mwem", *reduced, "--rounds", "30", "--data", str(data))
     gates = [line for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL"))]
     assert len(gates) == 12, done.stderr[-2000:]
     assert [line for line in gates if not line.startswith("PASS")] == []
@@ -69,7 +68,7 @@ def test_the_figures_of_the_sparse_data_paper(data_file: Callable[[str], Path], 
     pytest.importorskip("matplotlib")
     data = data_file("dpbench_1d.parquet").parent
     reduced = ("--repetitions", "2", "--no-counties", "--figures", str(tmp_path))
-    done = run("paper_sparse.py", *reduced, DPDUCK_DATA=str(data))
+    done = run("papers.sparse_data", *reduced, DPDUCK_DATA=str(data))
     gates = [line for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL"))]
     assert len(gates) == 8, done.stderr[-2000:]
     assert [line for line in gates if not line.startswith("PASS")] == []
@@ -81,8 +80,7 @@ def test_the_figures_of_the_sparse_data_paper(data_file: Callable[[str], Path], 
 def test_a_worse_summary_fails_the_sparse_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threshold sampling in place of filter_priority misses the bars; so does a check of parents that drops nothing."""
     pytest.importorskip("matplotlib")
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    benchmark = import_module("paper_sparse")
+    benchmark = import_module("benchmarks.papers.sparse_data")
     right, rng = benchmark.summarised, np.random.default_rng(4)
     monkeypatch.setattr(benchmark, "GATE_REPETITIONS", 2)
     monkeypatch.setattr(benchmark, "summarised", lambda table, method, size: right(table, "threshold", size))
@@ -99,7 +97,7 @@ def test_smartnoise_is_slower(data_file: Callable[[str], Path]) -> None:
     python = os.environ.get("DPDUCK_SMARTNOISE")
     if not python:
         pytest.skip("DPDUCK_SMARTNOISE names no python with smartnoise-synth 1.0.8")
-    done = run("synthetic_speed.py", "--data", str(data_file("nltcs.parquet").parent), "--smartnoise", python)
+    done = run("peers.synthetic", "--data", str(data_file("nltcs.parquet").parent), "--smartnoise", python)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
@@ -107,7 +105,7 @@ def test_smartnoise_is_slower(data_file: Callable[[str], Path]) -> None:
 def test_opendp_is_slower_and_less_accurate() -> None:
     """Issue 5: at most the error of make_alp_queryable on 100,000 occupied keys, 100 times faster."""
     pytest.importorskip("opendp")
-    done = run("key_peers.py")
+    done = run("peers.keys")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert done.stdout.count("PASS gate") == 2
 
@@ -115,14 +113,14 @@ def test_opendp_is_slower_and_less_accurate() -> None:
 def test_without_data_the_benchmark_says_so(tmp_path: Path) -> None:
     """Data that may not be copied into the project are not needed for `make bench`."""
     pytest.importorskip("matplotlib")
-    done = run("paper_datacubes.py", DPDUCK_DATA=str(tmp_path))
+    done = run("papers.datacubes", DPDUCK_DATA=str(tmp_path))
     assert (done.returncode, done.stdout[:27]) == (0, "skipped: no adult and no nl")
 
 
 def test_a_gate_can_fail(errors: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check that checks nothing would pass here: Q+ is not 90 % below Q, and nothing takes no time."""
     pytest.importorskip("matplotlib")
-    benchmark = import_module("paper_datacubes")
+    benchmark = import_module("benchmarks.papers.datacubes")
     table = errors.Table("adult", np.ones((3, 4, 2), dtype=np.int64))
     asked = list(errors.settings(table))
     monkeypatch.setattr(benchmark, "REDUCTIONS", (("adult Q1*", "Q+", "Q", 0.9, 5),))
@@ -135,7 +133,7 @@ def test_a_gate_can_fail(errors: ModuleType, monkeypatch: pytest.MonkeyPatch) ->
 def test_auto_above_another_method_fails(errors: ModuleType) -> None:
     """The gates of auto compare with each of the seven: a planner that always takes F is found out twice."""
     pytest.importorskip("matplotlib")
-    benchmark = import_module("paper_datacubes")
+    benchmark = import_module("benchmarks.papers.datacubes")
     table = errors.Table("adult", np.ones((3, 5, 7), dtype=np.int64))
     one = benchmark.Fraction(1)
     asked = list(errors.settings(table))[:1]

@@ -39,20 +39,22 @@ def first_cells(text: str) -> str:
     return "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
 
 
-def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> None:
-    """Every statement of a page, from top to bottom; every answer of dp() has rows."""
+def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
+    """Every statement of a page, from top to bottom, and their number; every answer of dp() has rows."""
     blocks = re.findall(r"```sql\n(.*?)```", PAGES[page], re.DOTALL)
     assert len(blocks) >= 3
-    for statement in re.split(r";\s*$", ";\n".join(blocks), flags=re.MULTILINE):
+    statements = re.split(r";\s*$", ";\n".join(blocks), flags=re.MULTILINE)
+    for statement in statements:
         rows = connection.execute(statement).fetchall() if statement.strip() else [()]
         assert rows or "dp" not in statement, statement
+    return len(statements)
 
 
 @pytest.mark.parametrize("page", ["sql", "synthetic_data"])
 def test_every_statement_runs(page: str) -> None:
     """A page's SQL works as it stands, on a connection of its own."""
     with dpduck.connect() as connection:
-        run_page(connection, page)
+        assert run_page(connection, page) > 3
 
 
 def test_options_are_the_parsers() -> None:

@@ -22,6 +22,9 @@ from dpduck.values.errors import Refusal
 
 _KEY_TYPE = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|DATE")
 
+Known = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+"""What a catalog was asked: by method and arguments, the answer and the arguments themselves."""
+
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
 
@@ -33,8 +36,8 @@ def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Con
     def remembering(self: Catalog, /, *asked: P.args, **named: P.kwargs) -> Fact:
         question = (method.__name__, repr(asked), repr(named))
         if question not in self.known:
-            self.known[question] = method(self, *asked, **named)
-        fact: Fact = self.known[question]
+            self.known[question] = method(self, *asked, **named), asked, named
+        fact: Fact = self.known[question][0]
         return fact
 
     return remembering
@@ -60,7 +63,16 @@ class Catalog:
         self._asker = asker
         self._policies = policies
         self._box = box
-        self.known: dict[tuple[str, str, str], Any] = {}
+        self.known: Known = {}
+
+    def agrees_with(self, known: Known) -> bool:
+        """Whether every question that another catalog was asked has the same answer now, for this asker."""
+        try:
+            return all(
+                getattr(self, question[0])(*asked, **named) == fact for question, (fact, asked, named) in known.items()
+            )
+        except Refusal:
+            return False
 
     @cached_property
     def _here(self) -> tuple[str, str]:

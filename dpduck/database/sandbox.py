@@ -42,7 +42,8 @@ class Answered:
     Nothing else passes from statement to statement; what was refused is asked again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_ANSWERS) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
 
@@ -57,7 +58,7 @@ class Answered:
         """Remembers an answer in the place of the one that was not asked for longest."""
         with self._lock:
             self._answers[question] = answer
-            if len(self._answers) > MOST_ANSWERS:
+            if len(self._answers) > self._most:
                 self._answers.popitem(last=False)
 
 

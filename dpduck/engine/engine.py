@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import duckdb
 
 from dpduck.database import tables as listings
-from dpduck.database.catalog import Catalog
+from dpduck.database.catalog import Catalog, Known
 from dpduck.database.check import check_table
 from dpduck.database.cursors import Asker, Carriers, Roots
 from dpduck.database.policies import PolicyStore
@@ -23,7 +23,7 @@ from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import Ask, CreateSparse, DropPrivateView, DropSparse
-from dpduck.frontend.statements.parse import parse_statement
+from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.limits import bounded_tokens
 from dpduck.frontend.text.names import TableName
@@ -52,6 +52,18 @@ from dpduck.values.privacy import Charge
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
 
+MOST_ANALYSED, LONGEST_KEPT = 128, 4096
+"""Statements that are remembered with what they ask for, and the characters that each may have."""
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A statement, what it asks for, and the public facts from which that follows."""
+
+    statement: Ask
+    analysis: Analysis
+    facts: Known
+
 
 class Engine:
     """Everything behind the functions of one database: policies, ledger, releases."""
@@ -62,6 +74,7 @@ class Engine:
         self._store = store
         self._bound: set[tuple[str, str, Fraction]] = set()
         self._answered = Answered()
+        self._analysed = Answered(MOST_ANALYSED)
         self._ledger = ledger
         self._policies = PolicyStore(roots.cursor, store, ledger.budget, roots.home)
         self._releases = ReleaseStore(roots.cursor, store, steps)
@@ -99,9 +112,10 @@ class Engine:
 
     def run(self, text: str, asker: Asker) -> str:
         """SQL whose result is the answer to a statement of dp()."""
-        statement = parse_statement(text)
+        known: Analysed | None = self._analysed.get((text, asker))
+        statement = parse_statement(text) if known is None else known.statement
         if isinstance(statement, Ask):
-            return self._ask(statement, text, asker)
+            return self._ask(statement, text, asker, known)
         if isinstance(statement, CreateSynthetic):
             return self._synthetic(statement, text, asker)
         if isinstance(statement, SampleRelease):
@@ -132,7 +146,7 @@ class Engine:
                 accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or CREATE PRIVATE .. OPTIONS (..)",
             )
         with Sandbox(self._answered) as box:
-            request = self._analysis(statement, box, asker).request
+            request = self._analysis(statement, text, box, asker).request
         asker.require_tables(request.asked_tables)
         return self._priced(*explained(request))
 
@@ -142,7 +156,7 @@ class Engine:
         if not isinstance(statement, Ask) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
         with Sandbox(self._answered) as box:
-            analysis = self._analysis(statement, box, asker)
+            analysis = self._analysis(statement, text, box, asker)
             asker.require_tables(analysis.request.asked_tables)
             with self._open_cursor() as cursor:
                 columns = Catalog(cursor, self._policies, box).bind(check_sql(analysis), analysis.outer.tables)
@@ -203,15 +217,25 @@ class Engine:
     def _priced(self, sql: str, request: Request, asks: Sequence[Question[Any]]) -> str:
         return priced(sql, request, asks, self._ledger.budget(request.unit_key))
 
-    def _analysis(self, statement: Ask, box: Sandbox, asker: Asker) -> Analysis:
+    def _analysis(
+        self, statement: Ask, text: str, box: Sandbox, asker: Asker, known: Analysed | None = None
+    ) -> Analysis:
+        """What a statement asks for. known: from when it was asked before; it holds while public facts are the same."""
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, asker)
-            return with_matrix(analyse(statement, catalog), catalog)
+            if known is not None and catalog.agrees_with(known.facts):
+                return known.analysis
+            if known is not None:
+                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, asker)
+            analysis = with_matrix(analyse(statement, catalog), catalog)
+            if len(text) <= LONGEST_KEPT:
+                self._analysed.put((text, asker), Analysed(statement, analysis, catalog.known))
+            return analysis
 
-    def _ask(self, statement: Ask, text: str, asker: Asker) -> str:
+    def _ask(self, statement: Ask, text: str, asker: Asker, known_before: Analysed | None) -> str:
         with Sandbox(self._answered) as box:
-            analysis = self._analysis(statement, box, asker)
+            analysis = self._analysis(statement, text, box, asker, known_before)
             asker.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
             if statement.view is not None and self._views.is_ready(statement, text, asker, digest):

@@ -13,7 +13,7 @@ from dpduck.database.sandbox import cast_texts, sandbox
 from dpduck.frontend.rows.facts import Clamp
 from dpduck.frontend.select.value_ranges import Grid, decimal_step, divisor
 from dpduck.frontend.statements.kinds import ClampClause, DomainClause
-from dpduck.frontend.text.names import quote_text
+from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.tokens import exact_number
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
@@ -103,7 +103,7 @@ def _public_values(clause: DomainClause, type_name: str, catalog: Catalog) -> tu
             f"{str(written)!r} is not declared public: a domain is never read from protected data",
             accepted="a table after DECLARE PUBLIC TABLE, or IN (..)",
         )
-    if not any(known.name.lower() == column.lower() for known in catalog.columns(table)):
+    if not any(fold(known.name) == fold(column) for known in catalog.columns(table)):
         raise Refusal(f"{str(written)!r} has no column {column!r}", accepted="table.column of a public table")
     values = tuple(value for value in catalog.public_values(table, column) if value is not None)
     return tuple(dict.fromkeys(cast_texts(values, type_name)))

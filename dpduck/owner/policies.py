@@ -21,7 +21,7 @@ from dpduck.frontend.statements.kinds import (
     UnitClause,
 )
 from dpduck.frontend.text.friendly import nearest
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName, fold, require_plain_names
 from dpduck.owner.domains import build_clamp, build_domain, rounding_note
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.accounting import rho_of
@@ -67,6 +67,7 @@ class OwnerDesk:
 
     def _create(self, statement: CreatePolicy) -> str:
         table = self._table(statement.table)
+        require_plain_names(*table.parts)
         existing = self.policies.policy(table)
         if existing is not None and not statement.replace:
             raise Refusal(f"{table} has a privacy policy", accepted="CREATE OR REPLACE, or ALTER PRIVACY POLICY")
@@ -95,12 +96,12 @@ class OwnerDesk:
         if statement.drop_domain is not None:
             if policy.domain(statement.drop_domain) is None:
                 raise Refusal(f"{statement.drop_domain!r} has no domain", accepted="a column that has one")
-            kept = tuple(item for item in policy.domains if item[0].lower() != statement.drop_domain.lower())
+            kept = tuple(item for item in policy.domains if fold(item[0]) != fold(statement.drop_domain))
             return self._put(replace(policy, domains=kept))
         if statement.drop_clamp is not None:
             if not any(fold(clamp.column) == fold(statement.drop_clamp) for clamp in policy.clamps):
                 raise Refusal(f"{statement.drop_clamp!r} has no clamp", accepted="a column that has one")
-            clamps = tuple(clamp for clamp in policy.clamps if clamp.column.lower() != statement.drop_clamp.lower())
+            clamps = tuple(clamp for clamp in policy.clamps if fold(clamp.column) != fold(statement.drop_clamp))
             return self._put(replace(policy, clamps=clamps))
         if statement.changes.unit is not None:
             policy = replace(policy, unit=self._unit(table, statement.changes.unit, columns))
@@ -136,12 +137,14 @@ class OwnerDesk:
         if clause.column is None:
             return PrivacyUnit(self.policies.unit_key(f"{table}.ROW"), None, 1)
         column = _column(clause.column, columns, clause)
+        require_plain_names(column.name)
         require_plain_unit(table, column.name, self.catalog)
         if clause.references is None:
             return PrivacyUnit(self.policies.unit_key(f"{table}.{column.name}"), column.name, clause.max_rows)
         written, referenced = clause.references
         target = self._table(written)
         key_column = _column(referenced, self.catalog.columns(target), clause)
+        require_plain_names(*target.parts, key_column.name)
         parent = self.policies.policy(target)
         if parent is None or target == table:
             key = self.policies.unit_key(f"{target}.{key_column.name}")
@@ -176,14 +179,14 @@ class OwnerDesk:
         return Budget(clause.epsilon, clause.delta, clause.delta_keys, rho)
 
     def _changed(self, policy: Policy, clauses: PolicyClauses, columns: tuple[Column, ...]) -> Policy:
-        domains = {column.lower(): (column, domain) for column, domain in policy.domains}
+        domains = {fold(column): (column, domain) for column, domain in policy.domains}
         for clause in clauses.domains:
             column = _column(clause.column, columns, clause)
-            domains[column.name.lower()] = (column.name, build_domain(clause, column.type_name, self.catalog))
-        clamps = {clamp.column.lower(): clamp for clamp in policy.clamps}
+            domains[fold(column.name)] = (column.name, build_domain(clause, column.type_name, self.catalog))
+        clamps = {fold(clamp.column): clamp for clamp in policy.clamps}
         for clamp in clauses.clamps:
             column = _column(clamp.column, columns, clamp)
-            clamps[column.name.lower()] = build_clamp(replace(clamp, column=column.name), column.type_name)
+            clamps[fold(column.name)] = build_clamp(replace(clamp, column=column.name), column.type_name)
         largest = clauses.max_epsilon or policy.max_epsilon
         smallest = clauses.min_epsilon or policy.min_epsilon
         if largest is not None and smallest is not None and smallest > largest:
@@ -246,7 +249,7 @@ def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
 
 
 def _column(name: str, columns: tuple[Column, ...], clause: object) -> Column:
-    found = next((column for column in columns if column.name.lower() == name.lower()), None)
+    found = next((column for column in columns if fold(column.name) == fold(name)), None)
     if found is None:
         raise Refusal(
             f"there is no column {name!r}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from math import isqrt
 
 import numpy as np
 
@@ -112,6 +113,16 @@ def simplest_between(low: Fraction, high: Fraction) -> Fraction:
         return Fraction(whole)
     whole -= 1
     return whole + 1 / simplest_between(1 / (high - whole), 1 / (low - whole))
+
+
+def root_below(value: Fraction) -> Fraction:
+    """A rational just below the square root: the square root of a price rounds down.
+
+    >>> root_below(Fraction(1, 4))
+    Fraction(1, 2)
+    """
+    bits = 64 + max(0, value.denominator.bit_length() - value.numerator.bit_length())
+    return Fraction(isqrt((value.numerator << 2 * bits) // value.denominator), 1 << bits)
 
 
 def _dyadic(values: FloatArray) -> tuple[Fraction, ...]:

@@ -9,7 +9,6 @@ with c_U = 1/d_U. Without least squares: the noise of the cells that both sum, w
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import compress, product
 from math import prod
@@ -87,9 +86,3 @@ def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
         )
     precisions = component_precisions(lattice, plan.measurements, plan.noise)
     return ComponentCovariances(lattice, component_variances(lattice, precisions))
-
-
-def cell_covariance(plan: Plan, marginal_a: Members, marginal_b: Members, same_on: Collection[int]) -> float:
-    """Covariance of a cell of one marginal with a cell of another that agrees on the attributes `same_on`."""
-    common = sorted(set(marginal_a) & set(marginal_b))
-    return float(covariances(plan).between(marginal_a, marginal_b)[tuple(int(i in same_on) for i in common)])

@@ -103,9 +103,6 @@ and no text that is longer than what it is made of. Statements with anything els
 CONSTANT_FUNCTIONS = frozenset(("-", "array_value", "list_value", "row"))
 """What the arguments of dp functions may call: signs of numbers, and lists of keys and tuples."""
 
-GROWS = frozenset(("unnest",))
-"""Functions with which a statement over one table may have more rows than the table."""
-
 ROW_FUNCTIONS = frozenset(("range", "generate_series", "unnest"))
 """Table functions that read nothing."""
 

@@ -167,10 +167,6 @@ class Window:
             with self._lock:
                 self._kept.enter(principal, key, size)
 
-    def answer_sql(self, key: str) -> str:
-        """The table of an answer, as the SQL of a statement names it."""
-        return answer_name(key)
-
     def run(self, principal: str, sql: str, tables: Sequence[tuple[str, str]], given_up: GivenUp = never) -> str:
         """Runs a SELECT in a runner, within time, rows and memory; returns the key of what it found.
 

@@ -14,7 +14,6 @@ from math import prod
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
@@ -22,18 +21,20 @@ from dpduck.algebra.hadamard import Family
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import IdentityFactor, KroneckerQuery, Norms
 from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.key_delta import key_delta
+from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys, key_delta
 from dpduck.trusted.private.sketches import SketchHashes
 from dpduck.trusted.private.summaries import NoisySummary
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.arrays import IntegerArray
-from dpduck.values.errors import InternalError
+from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import ZERO, Charge
 
 Answer = TypeVar("Answer")
 
 UNITS = 1024
 """Weights of a session's questions are multiples of 1/UNITS, so that all that is compared is whole."""
+LARGEST_SIDE, LARGEST_LEAD = 10**4, 1 << 60
+"""Of a quantile: distances of as many as 2^40 rows then fit 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,41 +135,6 @@ class EveryKey(Query[bytes]):
     """A noisy count of every key of an unbounded universe, as a secret state. All rows of a unit may have one key."""
 
 
-@dataclass(frozen=True)
-class GroupBounds:
-    """What one privacy unit changes at most.
-
-    groups: C, counts that it is in. per_group: k, each of them. total: their sum. rows: of an answer, all in one cell.
-    """
-
-    groups: int
-    per_group: int
-    total: int
-    rows: int
-
-    @property
-    def l1(self) -> int:
-        """L1 norm of what a unit changes in the counts that keys are selected by."""
-        return min(self.groups * self.per_group, self.total)
-
-    @property
-    def l2_squared(self) -> int:
-        """Its squared L2 norm: the total in as few groups as hold it."""
-        return min(self.groups * self.per_group**2, self.total * self.per_group)
-
-
-@dataclass(frozen=True)
-class PublishedKeys:
-    """What is published. keys: an array per key, codes of public domains before texts, in an order of their own.
-
-    answers: for each aggregate, one noisy integer per group. other: for each, what was suppressed in all, noisy.
-    """
-
-    keys: tuple[pa.Array, ...]
-    answers: tuple[IntegerArray, ...]
-    other: tuple[int, ...] | None
-
-
 @dataclass(frozen=True, eq=False)
 class Threshold(Query[PublishedKeys]):
     """Groups of at least `least` units whose noisy count is above least - 1 + k + excess, and their answers.
@@ -226,6 +192,30 @@ class Choice(Query[int]):
 
 
 @dataclass(frozen=True, eq=False)
+class Quantiles(Query[IntegerArray]):
+    """For each cell the number of a bucket that holds a quantile or nearly, or `buckets` where rows are too few.
+
+    The scan's last attribute are the buckets. A bucket's distance is the larger of below * (rows before it) - above *
+    (the others) and above * (rows after it) - below * (the others), at least 0: below and above are whole, as 1 - q to
+    q. The chance of a bucket is as exp(-rate * distance); of no answer as if its distance were max(below, above) *
+    (rows of the cell) - nothing. A row moves each distance by max(below, above) at most, in one cell.
+    """
+
+    query: KroneckerQuery
+    buckets: int
+    below: int
+    above: int
+    rate: Fraction
+    nothing: int
+
+    def __post_init__(self) -> None:
+        if min(self.below, self.above, self.buckets) < 1 or max(self.below, self.above) > LARGEST_SIDE:
+            raise InternalError("a quantile between no rows")
+        if not 0 <= self.nothing < LARGEST_LEAD:
+            raise Refusal("at this price a quantile would be chance alone", accepted="a larger epsilon or rho")
+
+
+@dataclass(frozen=True, eq=False)
 class Candidate(Query[IntegerArray]):
     """The answer of a candidate that is named when it is asked: one number, or every cell of a marginal."""
 
@@ -268,7 +258,7 @@ class Within(Query[None]):
     kinds: tuple[type[Query[Any]], ...]
 
 
-WITHOUT_NOISE = (Choice, Within)  # they say all of their chance themselves
+WITHOUT_NOISE = (Choice, Quantiles, Within)  # they say all of their chance themselves
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -361,6 +351,11 @@ def _own_cost(ask: Ask[Any]) -> Charge:
         if loss <= 0:
             raise InternalError("a choice without chance")
         return _pure(loss) if query.pure else Charge.concentrated(loss * loss / 8)
+    if isinstance(query, Quantiles):
+        loss = 2 * query.rate * max(query.below, query.above) * ask.scan.l1
+        if query.rate <= 0 or not all(isinstance(factor, IdentityFactor) for factor in query.query.factors):
+            raise InternalError("a choice without chance, or of cells that share rows")
+        return Charge(loss, min(loss * loss / 8, rho_of_pure(loss)))
     if isinstance(query, Gate) and noise is not None:
         return _gate_cost(query, noise, ask.scan.l1 * UNITS)
     if isinstance(query, Threshold) and noise is not None:

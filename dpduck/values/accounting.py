@@ -20,7 +20,6 @@ epsilon tanh(epsilon/2)-zCDP, and discrete Laplace noise less where it hides mor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from decimal import (
     ROUND_CEILING,
@@ -45,18 +44,6 @@ _LOWEST, _HIGHEST = Fraction(1, 10**12), Fraction(10**6)
 _LONGEST_SHIFT = 1000  # in scales: beyond it, x itself is as good a bound
 _SMALL_STEP = Decimal("1e-12")  # below it, the error of s/sinh(s) would be seen; the missing terms are below 1e-50 of 1
 _LOWEST_DELTA = Fraction(1, 10**300)
-_AMOUNT = re.compile(r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?")
-
-
-def parse_amount(text: str) -> Fraction:
-    """Read a non-negative decimal number exactly.
-
-    >>> parse_amount("1e-6")
-    Fraction(1, 1000000)
-    """
-    if not _AMOUNT.fullmatch(text.strip()):
-        raise ValueError("an amount is a non-negative decimal number of at most 40 digits, such as 0.5 or 1e-6")
-    return Fraction(text.strip())
 
 
 def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:

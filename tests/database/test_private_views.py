@@ -25,9 +25,10 @@ def engine_of(clinic: Clinic) -> Engine:
 
 
 def test_a_view_is_an_ordinary_table(clinic: Clinic) -> None:
-    """It is read by any statement and any number of readers, at no further cost, with the columns of its SELECT."""
+    """It is read by any statement and any number of readers, at no further cost, with the SELECT's columns."""
     assert clinic.dp(VIEW) == [("private.by_ward is ready",)]
-    assert [row[:2] for row in clinic.rows("DESCRIBE private.by_ward")] == [("ward", "VARCHAR"), ("n", "BIGINT")]
+    columns = [("ward", "VARCHAR"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")]
+    assert [row[:2] for row in clinic.rows("DESCRIBE private.by_ward")] == columns
     first = clinic.rows("FROM private.by_ward ORDER BY ward")
     with ThreadPoolExecutor(4) as pool:
         cursors = [clinic.con.cursor() for _ in range(4)]
@@ -37,12 +38,29 @@ def test_a_view_is_an_ordinary_table(clinic: Clinic) -> None:
     assert clinic.charges() == 1
 
 
+def test_a_view_has_its_standard_errors(clinic: Clinic) -> None:
+    """A column after those that were written for each answer that is shown as it is; taken names stay."""
+    made = "CREATE PRIVATE VIEW {} OPTIONS (epsilon = 1) AS SELECT {} FROM visits GROUP BY ward"
+    for name, items, columns in (
+        ("plain", "ward, count(*) AS n, count(*) + 1 AS more", ["ward", "n", "more", "n_stderr"]),
+        ("asked", "ward, count(*) AS n, dp_stderr(n) AS se", ["ward", "n", "se"]),
+        ("beside", "count(*) AS n, 5 AS N_stderr, ward", ["n", "N_stderr", "ward"]),
+        ("nothing", "ward, count(*) // 10 AS tens", ["ward", "tens"]),
+        ("twice", "count(*) AS n, count(*) AS m", ["n", "m", "n_stderr", "m_stderr"]),
+    ):
+        clinic.dp(made.format(name, items))
+        assert [row[0] for row in clinic.rows(f"DESCRIBE private.{name}")] == columns, name
+    [stated] = set(clinic.rows("SELECT n_stderr FROM private.plain"))
+    assert stated == clinic.rows("SELECT DISTINCT se FROM private.asked")[0]
+    assert clinic.charges() == 1
+
+
 def test_a_view_and_the_same_question_are_one_release(clinic: Clinic) -> None:
     """What was released once is free under any name, asked either way."""
     clinic.dp(VIEW)
     question = (
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) ward, count(*) AS n FROM visits GROUP BY ward "
-        "ORDER BY ward"
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) ward, count(*) AS n, dp_stderr(n) FROM visits "
+        "GROUP BY ward ORDER BY ward"
     )
     assert clinic.dp(question) == clinic.rows("FROM private.by_ward ORDER BY ward")
     clinic.dp(VIEW.replace("by_ward", "again"))
@@ -59,7 +77,8 @@ def test_the_guarantee_is_written_on_the_table(clinic: Clinic) -> None:
     columns = clinic.rows("SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'by_ward'")
     assert columns == [
         ("ward", "a key, whose values are public"),
-        ("n", "differentially private, epsilon = 1 (pure); an answer; standard error of n 5.637"),
+        ("n", "differentially private, epsilon = 1 (pure); an answer; standard error of n 5.642"),
+        ("n_stderr", "computed from answers that are differentially private, epsilon = 1 (pure)"),
     ]
     listed = clinic.rows(
         "SELECT statement, strategy, epsilon, delta, rho, rows, released_at IS NOT NULL FROM dp_releases() "
@@ -75,7 +94,7 @@ def test_every_column_says_what_it_is(open_clinic: OpenClinic) -> None:
     clinic.protect(POLICY.replace("epsilon = 10", "epsilon = 10, delta = 1e-5"))
     clinic.dp(
         "CREATE PRIVATE VIEW v OPTIONS (epsilon = 1, delta = 1e-6) AS SELECT ward, count(*) AS n, "
-        "dp_interval_low(n) AS low, n * 2 AS twice FROM visits GROUP BY ward"
+        "dp_interval_low(n) AS low, count(*) * 2 AS twice FROM visits GROUP BY ward"
     )
     columns = dict(clinic.rows("SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'v'"))
     assert columns["ward"] == "a key, whose values are public"
@@ -116,7 +135,7 @@ def test_replacing_and_dropping(clinic: Clinic) -> None:
     first = clinic.rows("FROM private.by_ward ORDER BY ward")
     replacing = VIEW.replace("CREATE", "CREATE OR REPLACE").replace("ward, count", "ward, upper(ward) AS up, count")
     clinic.dp(replacing)
-    assert [(ward, n) for ward, _, n in clinic.rows("FROM private.by_ward ORDER BY ward")] == first
+    assert [(ward, n, error) for ward, _, n, error in clinic.rows("FROM private.by_ward ORDER BY ward")] == first
     assert clinic.charges() == 1
     clinic.dp("DROP PRIVATE VIEW by_ward")
     assert clinic.rows("FROM dp_releases() WHERE kind = 'view'") == []

@@ -133,4 +133,9 @@ def test_attached_files_of_duckdb_are_known() -> None:
     """DuckDB's own databases list views as views."""
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS \"Other\"")
+        connection.execute('CREATE VIEW "Other".t AS SELECT 1 AS a')
+        views = connection.execute(
+            "SELECT view_name FROM duckdb_views() WHERE database_name = 'Other' AND temporary = internal"
+        )
+        assert views.fetchall() == [("t",)]
         stored_tables.require_stored(connection, TableName(("other", "main", "t")))

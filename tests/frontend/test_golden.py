@@ -20,15 +20,28 @@ def shared() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.fixture(scope="module")
+def changed() -> Iterator[dict[tuple[str, ...], duckdb.DuckDBPyConnection]]:
+    """A clinic for all cases that begin with the same changes."""
+    made: dict[tuple[str, ...], duckdb.DuckDBPyConnection] = {}
+    yield made
+    for connection in made.values():
+        connection.close()
+
+
 @pytest.fixture
-def clinic(request: pytest.FixtureRequest, shared: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The shared clinic, or one of its own for a case that changes something first."""
+def clinic(
+    request: pytest.FixtureRequest,
+    shared: duckdb.DuckDBPyConnection,
+    changed: dict[tuple[str, ...], duckdb.DuckDBPyConnection],
+) -> duckdb.DuckDBPyConnection:
+    """The shared clinic, or another one for a case that changes something first."""
     golden: Golden = request.node.callspec.params["golden"]
     if not golden.before:
-        yield shared
-        return
-    with open_clinic(golden.before) as connection:
-        yield connection
+        return shared
+    if golden.before not in changed:
+        changed[golden.before] = open_clinic(golden.before)
+    return changed[golden.before]
 
 
 @pytest.mark.parametrize("golden", REFUSED, ids=str)

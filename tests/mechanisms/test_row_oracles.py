@@ -146,8 +146,9 @@ def test_coalesce_never_writes_into_the_result_of_try(
 
 
 def seen(run: list[str], sql: str) -> str:
-    run.append(with_results_of_their_own(sql))
-    return run[-1]
+    found = with_results_of_their_own(sql)
+    run.append(f"SELECT {found}")
+    return found
 
 
 NO_DATE = f"CASE WHEN {HER} THEN week(INTERVAL 1 DAY) END"

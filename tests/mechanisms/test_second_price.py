@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.trusted.ask import Ask, Choice, Total, price
+from dpduck.trusted.ask import Ask, Choice, Quantiles, Total, price
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.door import Bill, Door, opened
 from dpduck.values.errors import InternalError
@@ -29,6 +29,8 @@ KINDS = {
     "Laplace": by("sex"),
     "distinct": by("age").replace("count(*)", "count(DISTINCT sex)"),
     "Gaussian": by("sex", more="delta = 1e-6"),
+    "choice": by("sex", more="quantiles = 'choice'").replace("count(*)", "quantile_cont(age, 0.7)"),
+    "choice under rho": by("sex", more="delta = 1e-6, quantiles = 'choice'").replace("count(*)", "median(age)"),
     "keys": (by("ward", more="delta = 1e-6, group_selection_strategy = LAPLACE_THRESHOLD")),
     "summary": (f"CREATE PRIVATE VIEW summarised OPTIONS (epsilon = 1, summary = 'filter', theta = 2) {COUNTED}"),
     "total": (
@@ -149,7 +151,7 @@ def too_often(door: Door, ask: Ask[Any]) -> Sequence[Ask[Any]]:
 
 def with_less_noise(door: Door, ask: Ask[Any]) -> Sequence[Ask[Any]]:
     """Half of it, or a choice at twice the rate."""
-    if isinstance(ask.query, Choice):
+    if isinstance(ask.query, Choice | Quantiles):
         return [replace(ask, query=replace(ask.query, rate=2 * ask.query.rate))]
     assert ask.noise is not None
     return [replace(ask, noise=Noise(ask.noise.kind, ask.noise.parameter / 2))]

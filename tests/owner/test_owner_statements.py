@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
 import pytest
 
+import dpduck
+from dpduck.owner import policies as owner_policies
 from tests.support.clinics import Clinic
 
 Way = Callable[[duckdb.DuckDBPyConnection, str], list[tuple[Any, ...]]]
@@ -112,3 +114,63 @@ def test_a_change_that_another_one_follows_is_a_change_again(open_clinic: Callab
         clinic.dp("ALTER PRIVACY POLICY ON visits SET DOMAIN age RANGE 0 TO 100 STEP 10")
         assert "age" in clinic.value("SELECT domains FROM dp_policies()")
     assert "'note' has no domain" in clinic.refused("ALTER PRIVACY POLICY ON visits DROP DOMAIN note")
+
+
+DOTTED = (
+    'CREATE PRIVACY POLICY ON "orders.old" (PRIVACY UNIT uid REFERENCES users.id MAX ROWS 1)',
+    'CREATE PRIVACY POLICY ON orders (PRIVACY UNIT "old.id" MAX ROWS 1, BUDGET (epsilon = 1))',
+    'CREATE PRIVACY POLICY ON orders (PRIVACY UNIT uid REFERENCES "orders.old".id MAX ROWS 1, BUDGET (epsilon = 1))',
+    'CREATE PRIVACY POLICY ON "other.db".people (PRIVACY UNIT ROW, BUDGET (epsilon = 1))',
+)
+
+
+@pytest.fixture
+def dotted() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Tables and columns with dots in their names, and an answer's SQL that would join rows of two people."""
+    with duckdb.connect() as connection:
+        connection.execute("ATTACH ':memory:' AS \"other.db\"")
+        connection.execute('CREATE TABLE "other.db".people (id INTEGER)')
+        connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY)")
+        connection.execute('CREATE TABLE orders ("old.id" INTEGER UNIQUE, uid INTEGER)')
+        connection.execute('CREATE TABLE "orders.old" (id INTEGER UNIQUE, uid INTEGER)')
+        dpduck.load(connection)
+        yield connection
+
+
+def policies(connection: duckdb.DuckDBPyConnection) -> None:
+    """Policies of the three tables, all by the user's id."""
+    for table in ("users", "orders", '"orders.old"'):
+        unit, budget = ("id", ", BUDGET (epsilon = 9)") if table == "users" else ("uid REFERENCES users.id", "")
+        connection.execute(f"FROM dp('CREATE PRIVACY POLICY ON {table} (PRIVACY UNIT {unit} MAX ROWS 1{budget})')")
+
+
+@pytest.mark.parametrize("statement", DOTTED)
+def test_names_with_dots_are_no_units(dotted: duckdb.DuckDBPyConnection, statement: str) -> None:
+    dotted.execute("FROM dp('CREATE PRIVACY POLICY ON users (PRIVACY UNIT id MAX ROWS 1, BUDGET (epsilon = 9))')")
+    with pytest.raises(duckdb.Error, match="has a dot"):
+        dotted.execute("FROM dp($1)", [statement])
+
+
+def test_rows_of_two_people_are_not_joined_by_names_that_look_alike(
+    dotted: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy on a name with a dot, from a store of before, answers nothing; a key with a dot proves no unit."""
+    monkeypatch.setattr(owner_policies, "require_plain_names", lambda *names: None)
+    policies(dotted)
+    select = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM orders"
+    with pytest.raises(duckdb.Error, match="has a dot"):
+        dotted.execute("FROM dp($1)", [f'{select} JOIN "orders.old" AS x ON orders."old.id" = x.id'])
+    with pytest.raises(duckdb.Error, match="accepted"):
+        dotted.execute("FROM dp($1)", [f'{select} JOIN orders AS x ON orders."old.id" = x."old.id"'])
+
+
+def test_names_are_compared_as_duckdb_does() -> None:
+    """Capitals of ASCII alone are folded: another column than the one that was named would be the unit."""
+    with duckdb.connect() as connection:
+        connection.execute('CREATE TABLE visits ("É" INTEGER, "é" INTEGER, Age INTEGER)')
+        dpduck.load(connection)
+        connection.execute(
+            "FROM dp('CREATE PRIVACY POLICY ON visits (PRIVACY UNIT \"é\" MAX ROWS 1, BUDGET (epsilon = 1))')"
+        )
+        connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits SET DOMAIN AGE RANGE 0 TO 90 STEP 5')")
+        assert connection.sql("SELECT privacy_unit FROM dp_policies()").fetchall() == [("memory.main.visits.é",)]

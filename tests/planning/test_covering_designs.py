@@ -7,7 +7,8 @@ from itertools import combinations, islice
 import numpy as np
 import pytest
 
-from dpduck.planning.views.designs import DesignFamily, families, field, prime_power
+from benchmarks.covering_designs import all_families, built, field, prime_power
+from dpduck.planning.views.designs import MOST_POINTS, DesignFamily, families
 
 FAMILIES = [family for family in families(1, 8, 700) if family.kind != "subsets" or family.points < 7]
 
@@ -21,6 +22,13 @@ def test_a_family_builds_what_it_says(family: DesignFamily) -> None:
     assert len(np.unique(blocks, axis=0)) == family.blocks
     for points in islice(combinations(range(family.points), family.strength), 5000):
         assert blocks[:, list(points)].all(axis=1).any()
+
+
+def test_the_file_is_what_the_algebra_gives() -> None:
+    """Requirement: designs.npz has every family of flats and circles, and those of few points are built alike."""
+    stored = [family for family in families(1, MOST_POINTS, 50_000) if family.kind != "subsets"]
+    assert stored == all_families()
+    assert all((family.build() == built(family)).all() for family in stored if family.points <= 40)
 
 
 def test_lines_and_circles_waste_nothing() -> None:

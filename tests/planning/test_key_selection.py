@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.mechanisms.keys.describe import joint_delta
+from benchmarks.joint_threshold import joint_delta
 from dpduck.mechanisms.keys.plan import plan_keys, queries
 from dpduck.planning.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail
 from dpduck.planning.tails import any_of, each_of, gaussian_tails, smallest_excess, survival, tail
-from dpduck.trusted.ask import GroupBounds
 from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.accounting import rho_of
 
 GAUSSIAN, LAPLACE = NoiseKind.GAUSSIAN, NoiseKind.LAPLACE

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpduck.algebra.lattice import MarginalWorkload, close_downward
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.covariance import cell_covariance, covariances
+from dpduck.planning.covariance import covariances
 from dpduck.planning.plan import Measurement, Plan, marginal_query
 from dpduck.planning.ranges.strategy import matrix_of
 from dpduck.planning.recovery.recover import recover
@@ -113,11 +113,12 @@ def test_the_covariance_of_two_cells_by_name() -> None:
     """Var(a - b) of two cells that agree on one attribute, from the same formulas."""
     workload = MarginalWorkload((3, 4), ((0,), (0, 1)), (1.0, 1.0))
     (plan,) = plan_workload(workload, NoiseKind.LAPLACE, Fraction(1), 1, "Q")
-    variance = cell_covariance(plan, (0, 1), (0, 1), {0, 1})
+    found = covariances(plan)
+    variance = float(found.between((0, 1), (0, 1))[1, 1])
     assert variance == pytest.approx(plan.variances[1])
-    row = 4 * variance + 12 * cell_covariance(plan, (0, 1), (0, 1), {0})
+    row = 4 * variance + 12 * float(found.between((0, 1), (0, 1))[1, 0])
     assert row == pytest.approx(plan.variances[0])  # a row's sum is the other marginal's cell
-    assert cell_covariance(plan, (0,), (0, 1), {0}) == pytest.approx(row / 4)
+    assert float(found.between((0,), (0, 1))[1]) == pytest.approx(row / 4)
 
 
 def test_consistent_answers_satisfy_all_their_margins() -> None:

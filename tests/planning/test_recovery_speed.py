@@ -1,6 +1,6 @@
 """Recovery near the speed of memory: Adult's fourteen attributes, all marginals up to three-way.
 
-Seconds are gated by benchmarks/cube_speed.py; here the same machine, at the same moment, says what is quick.
+Seconds are gated by benchmarks/speed/cube.py; here the same machine, at the same moment, says what is quick.
 """
 
 from fractions import Fraction

@@ -1,6 +1,6 @@
 """Planning at scale: closed forms only, memory proportional to the number of marginals.
 
-Seconds are gated by benchmarks/cube_speed.py; here the same machine, at the same moment, says what is quick.
+Seconds are gated by benchmarks/speed/cube.py; here the same machine, at the same moment, says what is quick.
 """
 
 import tracemalloc

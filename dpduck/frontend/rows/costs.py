@@ -59,10 +59,12 @@ def check_size(expression: exp.Expr) -> None:
 
 
 def check_pattern(node: exp.Expr) -> None:
-    """Refuses a pattern that takes more than a few passes over a text."""
+    """Refuses a pattern that takes more than a few passes over a text, or parts of characters out of it."""
     pattern = node.args["expression"].name
     if isinstance(node, MATCHES):
         _check_wildcards(node, pattern)
+    elif "\\C" in pattern:
+        raise refusal(node, "\\C in a pattern: it takes characters apart", ". for any character")
     states = _states(pattern) if isinstance(node, REGULAR) else len(pattern)
     if states > MAX_STATES:
         raise refusal(node, f"a pattern of {states} states", f"at most {MAX_STATES}: shorter ones, fewer repetitions")

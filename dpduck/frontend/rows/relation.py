@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpduck.frontend.rows.facts import Column, Policy, PrivateTable, PublicFacts
 from dpduck.frontend.rows.parts import Union, Units
 from dpduck.frontend.rows.subqueries import CommonTables
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName, fold, require_plain_names
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain
 from dpduck.values.errors import Refusal
@@ -143,6 +143,7 @@ def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
 def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> PrivateRelation:
     """A table under its policy; refused where a reference no longer leads to a unit."""
     facts = reading.facts
+    require_plain_names(*resolved.parts, policy.unit.column or "")
     columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
     own_keys = tuple(key[0] for key in keys if len(key) == 1)
     parents, unit_of_parent = _parents(policy, facts)
@@ -175,7 +176,7 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
 
 def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """A unit's own column, a column that refers to a parent, and columns that are keys of this table."""
-    links = [(fold(column), f"{policy.table}.{column}") for column in own_keys]
+    links = [(fold(column), f"{policy.table}.{column}") for column in own_keys if "." not in column]
     reference = policy.unit.reference
     if reference is not None:
         links.insert(0, (fold(reference.column), f"{TableName(reference.parent)}.{reference.parent_column}"))
@@ -191,6 +192,7 @@ def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], st
     while current.unit.reference is not None:
         reference = current.unit.reference
         table = TableName(reference.parent)
+        require_plain_names(reference.column, *reference.parent, reference.parent_column)
         found = facts.policy(table)
         if found is None or found.unit.key != policy.unit.key or any(table == parent.table for parent in parents):
             raise Refusal(

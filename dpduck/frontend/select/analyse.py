@@ -22,10 +22,19 @@ from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, read_grouping
 from dpduck.frontend.select.keys import KeyBuilder
 from dpduck.frontend.select.options import Options, read_options, require_confidence, row_bound
-from dpduck.frontend.select.outer import OuterQuery, SelectItem, find_annotated, released_select, select_items, surround
+from dpduck.frontend.select.outer import (
+    OuterQuery,
+    SelectItem,
+    find_annotated,
+    released_select,
+    select_items,
+    surround,
+    with_errors,
+)
 from dpduck.frontend.select.price import charge_of, least_rho, target_of
 from dpduck.frontend.select.private_keys import require_counts, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Request, Treatment
+from dpduck.frontend.select.summary import Summary
 from dpduck.frontend.select.summary_checks import summarised, with_summary_columns
 from dpduck.frontend.statements.kinds import Ask
 from dpduck.frontend.statements.parse import parse_expression
@@ -104,7 +113,8 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     plain = options.summary is None and options.selection is None
     possible = _possible_cells(select, keys, builder.sources, source, facts) if plain else None
     around = released_select(select, items, answers, repeated, possible)
-    released = with_summary_columns(around, items, keys, options.summary)
+    written = plain and ask.view is None
+    released = around if written else _with_columns(around, items, keys, ask, options.summary, answers)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
@@ -122,6 +132,20 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     numbers = ((item.name, answers.number_of(item.expression)) for item in items)
     shown = tuple((name, number) for name, number in numbers if number is not None)
     return Analysis(request, outer, require_confidence(options), shown)
+
+
+def _with_columns(
+    select: exp.Select,
+    items: tuple[SelectItem, ...],
+    keys: tuple[Key, ...],
+    ask: Ask,
+    summary: Summary | None,
+    answers: AnswerReader,
+) -> exp.Select:
+    """The SELECT with the columns of a summary, or with the errors of a view."""
+    if summary is None and ask.view is not None:
+        return with_errors(select, items, answers)
+    return with_summary_columns(select, items, keys, summary)
 
 
 def _possible_cells(

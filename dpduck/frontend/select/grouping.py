@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.text.positions import refusal
-from dpduck.values.errors import Refusal
 
 MAX_GROUPING_SETS = 200_000
 MAX_KEYS = 60
@@ -141,9 +140,3 @@ def read_grouping(
 
 def _union(parts: Sets) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for part in parts for key in part))
-
-
-def require_plain_key(node: exp.Expr) -> None:
-    """A constant is no key."""
-    if isinstance(node, exp.Literal):
-        raise Refusal("a literal in GROUP BY is a position in the select list", accepted="1 .. the number of items")

@@ -23,11 +23,11 @@ KNOWN = (
     "epsilon", "delta", "rho", "privacy_unit_column", "max_rows_contributed", "max_groups_contributed",
     "group_selection_strategy", "min_privacy_units_per_group", "strategy", "budgets", "consistency", "nonnegative",
     "integer", "confidence", "refresh", "weights", "planning_seconds", "target_stderr",
-    "strategy_table", "aggregate_weights", "other", *SUMMARY_NAMES,
+    "strategy_table", "aggregate_weights", "quantiles", "other", *SUMMARY_NAMES,
 )  # fmt: skip
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
-    "strategy_table", "aggregate_weights",
+    "strategy_table", "aggregate_weights", "quantiles",
 )  # fmt: skip
 _ONLY_FOR_SELECTED_KEYS = ("max_groups_contributed", "min_privacy_units_per_group", "other")
 LARGEST_EPSILON = Fraction(100)
@@ -108,6 +108,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
             aggregate_weights=_weights(given, "aggregate_weights", "aggregate"),
             planning_seconds=_seconds(given),
             strategy_table=_text(given, "strategy_table"),
+            quantiles=_choice(given, "quantiles", ("tree", "choice")),
         ),
         target,
         selection,

@@ -14,7 +14,15 @@ from dpduck.frontend.rows.scope import Scope
 from dpduck.frontend.rows.subqueries import CommonTables, tables_around
 from dpduck.frontend.select.answers import ERROR_BARS, AnswerReader, released
 from dpduck.frontend.text.dialect import DifferentialPrivacy, PrivateDuckDB
-from dpduck.frontend.text.names import GROUPING_SET, HOLE, RELEASED, TableName, fold, quote_identifier
+from dpduck.frontend.text.names import (
+    GROUPING_SET,
+    HOLE,
+    RELEASED,
+    TableName,
+    fold,
+    quote_identifier,
+    stderr_column,
+)
 from dpduck.frontend.text.positions import refusal
 
 
@@ -115,6 +123,23 @@ def released_select(
     for part in ("limit", "offset"):
         _add_bound(outer, select, part)
     return outer
+
+
+def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
+    """The SELECT of a view: the standard error of each answer follows what was written, where nothing shows it.
+
+    What reads a view later, or its published copy, cannot ask for one.
+    """
+    taken = {fold(item.name) for item in items}
+    shown = {item.this.name for item in select.expressions if isinstance(item.this, exp.Column)}
+    for item in items:
+        number, name = answers.number_of(item.expression), f"{item.name}_stderr"
+        if number is not None and fold(name) not in taken and stderr_column(number) not in shown:
+            taken.add(fold(name))
+            select.append(
+                "expressions", exp.alias_(released(stderr_column(number)), exp.to_identifier(name, quoted=True))
+            )
+    return select
 
 
 def _repeat(outer: exp.Select, repeated_sets: Sequence[int]) -> None:

@@ -93,6 +93,7 @@ class Treatment:
     weights: one per grouping set, the vector a of the paper; none for all alike. planning_seconds: for searches.
     strategy_table: a declared public table that holds the strategy's matrix.
     aggregate_weights: one per aggregate, in the order in which they are first written; none for all alike.
+    quantiles: 'tree', or 'choice' for those that are the only one of their column; no part of the digest where a tree.
     """
 
     strategy: str = "auto"
@@ -104,6 +105,7 @@ class Treatment:
     planning_seconds: Fraction = Fraction(2)
     strategy_table: str = ""
     aggregate_weights: tuple[Fraction, ...] = ()
+    quantiles: str = "tree"
 
     @property
     def moves(self) -> bool:
@@ -225,6 +227,8 @@ class Request:
             del fields[aside]
         for aggregate in fields["aggregates"]:
             del aggregate["text"]
+        if self.treatment.quantiles == Treatment.quantiles:
+            del fields["treatment"]["quantiles"]
         if self.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
             for found in ("charge", "stated_epsilon", "stated_delta"):
                 del fields[found]

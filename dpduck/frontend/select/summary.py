@@ -27,7 +27,7 @@ MOST_SKETCH_ROWS = 99
 _FILTERED = ("filter", "filter_one_sided", "filter_threshold", "filter_priority")
 _OF_OTHERS = (
     "strategy", "budgets", "nonnegative", "integer", "weights", "planning_seconds", "strategy_table", "target_stderr",
-    "aggregate_weights",
+    "aggregate_weights", "quantiles",
 )  # fmt: skip
 _THRESHOLDED = ("threshold", "filter_threshold")
 _ONLY_OF = {

@@ -26,7 +26,7 @@ from dpduck.frontend.text.friendly import refuse_deprecated, refuse_wrapped
 from dpduck.frontend.text.limits import bounded_tokens, position_in
 from dpduck.frontend.text.positions import note_positions
 from dpduck.frontend.text.tokens import TokenReader
-from dpduck.values.errors import Position, Refusal
+from dpduck.values.errors import InternalError, Position, Refusal
 
 KEYWORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SELECT", "UNION", "JOIN")
 """Words that are looked for where a statement does not parse after a word that is nearly one of them."""
@@ -85,6 +85,14 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
             raise reader.refuse("the statement is not annotated", ANNOTATION)
         return Ask(query, text, 0, None, False, ())
     raise reader.unexpected(STATEMENTS)
+
+
+def parse_ask(text: str) -> Ask:
+    """The annotated SELECT, or the private view, that `text` is known to hold."""
+    statement = parse_statement(text)
+    if not isinstance(statement, Ask):
+        raise InternalError("a statement of another kind than before")
+    return statement
 
 
 def parse_expression(text: str) -> exp.Expr:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from dpduck.values.errors import Refusal
+
 
 def quote_identifier(name: str) -> str:
     """The name as a quoted SQL identifier.
@@ -53,6 +55,20 @@ class TableName:
 
     def __str__(self) -> str:
         return ".".join(self.parts)
+
+
+def require_plain_names(*names: str) -> None:
+    """Refuses names with a dot: units, links and grants name columns as texts with dots between the parts.
+
+    Columns "old.id" of orders and "id" of "orders.old" would have one name, and rows of two people would be joined as
+    if they were one's.
+    """
+    for name in names:
+        if "." in name:
+            raise Refusal(
+                f"the name {name!r} has a dot, and cannot be told from others",
+                accepted="a database, schema, table and privacy unit without one (ALTER TABLE .. RENAME ..)",
+            )
 
 
 # Names of a released table's columns, shared by the SQL that reads it and by the code that writes it.

@@ -6,7 +6,7 @@ from math import prod
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.measures import Measure
+from dpduck.mechanisms.cubes.measures import CHOICE, Measure, is_chosen
 from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, measured_plan, scans_of
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
@@ -33,7 +33,7 @@ def _row(found: Planned, plan: AnyPlan, place: int) -> list[Value]:
     if request.intervals:
         used = used[:1]
     drawn = list(zip(plans, (one.measure.tables for one in found.measures), strict=True))
-    notes = (plan.note, _note(request, plan) if chosen else "")
+    notes = (plan.note, _note(found, plan) if chosen else "")
     return [
         plan.strategy,
         chosen,
@@ -62,13 +62,23 @@ def _cells(plan: AnyPlan) -> int:
     return plan.cells if isinstance(plan, RangeSetsPlan) else plan.workload.cells
 
 
-def _note(request: Request, plan: AnyPlan) -> str:
+def _note(found: Planned, plan: AnyPlan) -> str:
+    request = found.request
     bound = (
         f", one row counts up to {request.unit_bound} times"
         if request.unit_sql is None and request.unit_bound > 1
         else ""
     )
-    return f"{plan.noise.value} noise; privacy unit {_unit(request)}{bound}"
+    law = f"{plan.noise.value} noise" if found.measures[0].choice is None else "exponential mechanism"
+    return f"{law}; privacy unit {_unit(request)}{bound}{_hint(found)}"
+
+
+def _hint(found: Planned) -> str:
+    """What a statement may have instead of the interval of a quantile that needs no tree."""
+    aggregates, asked = found.request.aggregates, found.request.treatment.quantiles
+    if asked == CHOICE or not any(is_chosen(one, aggregates) for one in aggregates):
+        return ""
+    return "; quantiles = 'choice' errs several times less and has no interval"
 
 
 def _unit(request: Request) -> str:
@@ -98,8 +108,8 @@ def _bounds(found: Planned, number: int) -> str:
 def _what(measure: Measure) -> str:
     if measure.form == "moments":
         return f"{measure.tables} tables of moments up to degree {measure.degree}"
-    names = {"count": "a count", "sum": "a sum in steps", "tree": "a tree of counts", "distinct": "values present"}
-    return names[measure.form]
+    names = {"count": "a count", "sum": "a sum in steps", "tree": "a tree of counts", "choice": "a choice of a value"}
+    return names.get(measure.form, "values present")
 
 
 # How long noise and recovery of a plan would take, from public sizes alone: a guide for dp_explain.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import prod
 from typing import Any
 
@@ -11,16 +11,26 @@ import duckdb
 
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.plan import Planned, measured_answers, measured_plan, planned, recovered, scans_of
+from dpduck.mechanisms.cubes.plan import (
+    MeasurePlan,
+    Planned,
+    measured_answers,
+    measured_plan,
+    planned,
+    recovered,
+    scans_of,
+)
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
 from dpduck.mechanisms.release import Product, Steps, Terms
 from dpduck.mechanisms.released_rows import released_columns, released_rows
-from dpduck.planning.plan import noisy_queries
-from dpduck.trusted.ask import Ask, Present, Scan, Table
+from dpduck.planning.plan import marginal_query, noisy_queries
+from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table
 from dpduck.trusted.noise.law import Noise
 from dpduck.trusted.operators import KroneckerQuery
 from dpduck.trusted.private.door import Door
+from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
 
 Recheck = Callable[[duckdb.DuckDBPyConnection, Planned], None]
 
@@ -42,7 +52,7 @@ class CubeRecipe:
             unit_key=request.unit_key,
             table=str(request.table),
             charge=request.charge,
-            mechanism=f"{self._found.noise.value}, {self._found.strategy}",
+            mechanism=f"{self._found.chance}, {self._found.strategy}",
             strategy=self._found.strategy,
             laws=error_laws(self._found),
             shapes=request.shapes,
@@ -74,8 +84,8 @@ class CubeRecipe:
     def _recover(self, group: Group, door: Door, tables: dict[int, Tables], measured: dict[int, Tables]) -> None:
         """Enters the recovered tables of a measure, and those before options moved them."""
         number, treatment = group.measure, self._found.request.treatment
-        if group.distinct:
-            tables[number] = measured[number] = [[door.answer(ask).astype(float) for ask in group.distinct]]
+        if group.alone:
+            tables[number] = measured[number] = [[door.answer(ask).astype(float) for ask in group.alone]]
             return
         plan, noisy = self._found.measures[number].plan, door.tables(group.tables)
         drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
@@ -86,16 +96,16 @@ class CubeRecipe:
 
 @dataclass(frozen=True)
 class Group:
-    """The asks of one measure: for tables that add up, or for numbers of distinct values."""
+    """The asks of one measure: for tables that add up, or, set by set, for distinct values or chosen buckets."""
 
     measure: int
     tables: tuple[Ask[tuple[IntegerArray, ...]], ...] = ()
-    distinct: tuple[Ask[IntegerArray], ...] = ()
+    alone: tuple[Ask[IntegerArray], ...] = ()
 
     @property
     def asks(self) -> tuple[Ask[Any], ...]:
         """Whichever there are."""
-        return self.tables or self.distinct
+        return self.tables or self.alone
 
 
 def asked(found: Planned) -> list[Group]:
@@ -112,10 +122,21 @@ def asked(found: Planned) -> list[Group]:
             if one.measure.distinct is not None:
                 scan, values = Scan(counted.job, found.request.unit_bound), one.measure.distinct.domain.size
                 present = tuple(Ask(scan, Present(query, values), noise) for query, noise in queries)
-                groups.append(Group(number, distinct=present))
+                groups.append(Group(number, alone=present))
+            elif one.choice is not None:
+                groups.append(Group(number, alone=_choices(one, counted.job, found.request)))
             else:
                 scan = Scan(counted.job, one.unit_bound, range(first, first + one.measure.tables))
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
                 groups.append(Group(number, tables=tables))
             first += one.measure.tables
     return groups
+
+
+def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[IntegerArray], ...]:
+    """A bucket for each cell of every grouping set."""
+    if one.choice is None:
+        raise InternalError("a choice without its plan")
+    scan, numbers = Scan(job, one.unit_bound), astuple(one.choice)
+    queries = [marginal_query(grouping_set, request.sizes) for grouping_set in request.grouping_sets]
+    return tuple(Ask(scan, Quantiles(query, *numbers)) for query in queries)

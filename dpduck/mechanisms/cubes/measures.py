@@ -20,6 +20,7 @@ from math import log2
 from dpduck.frontend.rows.facts import SourceColumn
 from dpduck.frontend.select.request import Aggregate, Operand
 from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.private.contributions import Contribution
 
 SHARES = 1 << 24
 """Parts of the price are multiples of one over this."""
@@ -35,13 +36,22 @@ AVERAGE_ERROR = {1: 2 / 3, 2: 3 / 4}
 VARIANCE_ERROR = 1 / 2
 TREE_ERROR = 3 / 4
 """Of a quantile's rank, times the squared number of levels."""
+CHOICE_ERROR = 1 / 2
+"""The same of one that is chosen."""
+CHOICE = "choice"
+"""The form and the strategy of a quantile that is chosen, and what the option says."""
+MOST_CHOSEN = 1 << 14
+"""Cells in which quantiles are chosen; of more, a tree is measured."""
+LARGEST_PART = 1000
+"""Of a quantile that is chosen: its denominator."""
 
 
 @dataclass(frozen=True)
 class Measure:
     """One or more tables of integers that are measured alike, for one price (see trusted.contribution.Contribution).
 
-    form: also 'tree' (rows by key and by bucket of the value) or 'distinct' (values present).
+    form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
+        fraction) or 'distinct' (values present).
     share: its part of the statement's price.
     """
 
@@ -52,11 +62,12 @@ class Measure:
     rest: bool = False
     distinct: SourceColumn | None = None
     share: Fraction = Fraction(1)
+    fraction: Fraction | None = None
 
     @property
     def added(self) -> bool:
         """Whether it is a sum over rows, so that margins are sums of cells."""
-        return self.form not in ("tree", "distinct")
+        return self.form not in ("tree", "choice", "distinct")
 
     @property
     def steps(self) -> int:
@@ -107,9 +118,12 @@ class Measures:
     uses: tuple[Use, ...]
 
 
-def choose_measures(aggregates: Sequence[Aggregate], weights: Sequence[Fraction], noise: NoiseKind) -> Measures:
+def choose_measures(
+    aggregates: Sequence[Aggregate], weights: Sequence[Fraction], noise: NoiseKind, *, choosing: bool = False
+) -> Measures:
     """The measures with the least predicted error, with their shares; weights: of the aggregates, none for all alike.
 
+    choosing: whether a quantile that is the only one of its column is chosen, see is_chosen.
     A sum alone has the smaller bound max(|low|, |high|); moments give counts too, of rows without a value as well.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
@@ -120,7 +134,7 @@ def choose_measures(aggregates: Sequence[Aggregate], weights: Sequence[Fraction]
         chosen = {key for key, flag in zip(free, moments, strict=True) if flag}
         counted = {key[0] for key in [*chosen, *_moment_keys(aggregates)]}
         rests = counted & {one.condition for one in aggregates if _is_row_count(one)}
-        choices += [_built(aggregates, chosen, rest) for rest in ([set(), rests] if rests else [set()])]
+        choices += [_built(aggregates, chosen, rest, choosing) for rest in ([set(), rests] if rests else [set()])]
     priced = [_priced(one, aggregates, given, noise) for one in choices]
     return min(priced, key=lambda pair: pair[0])[1]
 
@@ -154,7 +168,9 @@ def _moment_keys(aggregates: Sequence[Aggregate]) -> list[tuple[str, Operand | N
 _DEGREES = {"avg": 1, "var_pop": 2, "var_samp": 2, "stddev_pop": 2, "stddev_samp": 2}
 
 
-def _built(aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str]) -> Measures:
+def _built(
+    aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str], choosing: bool
+) -> Measures:
     """Measures where these sums are taken from moments, and counts of rows with these conditions from their rest."""
     measures: list[Measure] = []
     blocks: dict[tuple[str, Operand | None, int], int] = {}
@@ -177,7 +193,7 @@ def _built(aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand |
         elif block is not None:
             number = block
         else:
-            measure = _own(one)
+            measure = _own(one, chosen=choosing and is_chosen(one, aggregates))
             if measure not in measures:
                 measures.append(measure)
             number = measures.index(measure)
@@ -196,8 +212,21 @@ def _block(one: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]
     return next((number for number in found if number is not None), None)
 
 
-def _own(one: Aggregate) -> Measure:
+def is_chosen(one: Aggregate, aggregates: Sequence[Aggregate]) -> bool:
+    """Whether a quantile may be chosen: the only one of its rows and values, and no minimum or maximum.
+
+    Several share a tree. Below a minimum all buckets are equally near it.
+    """
+    alike = [other for other in aggregates if (other.condition, other.operand) == (one.condition, one.operand)]
+    alone = sum(other.function == "quantile" for other in alike) == 1
+    part = one.fraction if one.function == "quantile" and one.fraction is not None else Fraction(0)
+    return alone and 0 < part < 1 and part.denominator <= LARGEST_PART
+
+
+def _own(one: Aggregate, chosen: bool) -> Measure:
     """The measure that serves this aggregate alone, or others like it."""
+    if chosen:
+        return Measure(CHOICE, one.condition, one.operand, fraction=one.fraction)
     if one.function == "quantile":
         return Measure("tree", one.condition, one.operand)
     if one.function == "distinct":
@@ -238,6 +267,8 @@ def _relative(one: Aggregate, use: Use, measure: Measure) -> float:
         elif one.operand is not None and one.operand.per_group:
             size = one.operand.high
         return float(sum((weight * measure.bound / size) ** 2 for weight in use.weights))
+    if measure.form == CHOICE:
+        return CHOICE_ERROR
     if one.function == "quantile":
         return TREE_ERROR * log2(max(2, min(measure.steps, 1024))) ** 2
     return AVERAGE_ERROR[measure.degree] if one.function == "avg" else VARIANCE_ERROR
@@ -263,3 +294,21 @@ def shares_of(wanted: Sequence[float]) -> list[Fraction]:
         return [Fraction(1, len(wanted))] * len(wanted)
     free, total = SHARES - len(wanted), sum(wanted)
     return [Fraction(max(1, int(one / total * free)), SHARES) for one in wanted]
+
+
+def contribution_of(measure: Measure) -> Contribution:
+    """What every row adds to the tables of a measure."""
+    operand = measure.operand
+    if operand is None or measure.form == "count":
+        return Contribution(measure.condition)
+    return Contribution(
+        measure.condition,
+        measure.form,
+        operand.sql,
+        operand.low,
+        operand.high,
+        measure.steps,
+        measure.degree,
+        measure.rest,
+        operand.per_group,
+    )

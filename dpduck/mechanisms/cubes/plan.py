@@ -17,17 +17,32 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
 from dpduck.frontend.select.request import Key, Request, Target, Treatment
 from dpduck.mechanisms.cubes.matrix import matrix_of
-from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, choose_measures
+from dpduck.mechanisms.cubes.measures import (
+    CHOICE,
+    MOST_CHOSEN,
+    Measure,
+    Measures,
+    Use,
+    choose_measures,
+    contribution_of,
+)
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.marginals.planners import DISTINCT, plan_distinct
+from dpduck.planning.marginals.planners import plan_distinct
 from dpduck.planning.plan import Plan
-from dpduck.planning.ranges.buckets import Buckets, buckets_for, tree_workload
+from dpduck.planning.ranges.buckets import (
+    MOST_BUCKETS,
+    MOST_CHOICES,
+    BucketChoice,
+    Buckets,
+    bucket_choice,
+    buckets_for,
+    tree_workload,
+)
 from dpduck.planning.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
 from dpduck.planning.recovery.ranges import recover_sets
 from dpduck.planning.recovery.recover import recover, recover_linearly, treated
 from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.operators import IdentityFactor
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -45,11 +60,15 @@ SMALLEST_PRICE = Fraction(1, 10**9)
 
 @dataclass(frozen=True)
 class MeasurePlan:
-    """A measure with its candidates, the chosen one first. unit_bound: what one unit adds to its tables at most."""
+    """A measure with its candidates, the chosen one first. unit_bound: what one unit adds to its tables at most.
+
+    choice: how a quantile is chosen, for which nothing else is measured.
+    """
 
     measure: Measure
     unit_bound: int
     plans: Plans
+    choice: BucketChoice | None = None
 
     @property
     def plan(self) -> AnyPlan:
@@ -69,6 +88,13 @@ class Planned:
     def noise(self) -> NoiseKind:
         """The one kind of noise of a release."""
         return self.measures[0].plan.noise
+
+    @property
+    def chance(self) -> str:
+        """What chance there is in it, for the ledger."""
+        if all(measured.choice is not None for measured in self.measures):
+            return "exponential mechanism"
+        return self.noise.value
 
     @property
     def strategy(self) -> str:
@@ -93,7 +119,8 @@ def measures_of(request: Request, noise: NoiseKind) -> Measures:
     """What is measured; intervals of one column are measured together."""
     if request.intervals:
         return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(request.aggregates))
-    return choose_measures(request.aggregates, request.treatment.aggregate_weights, noise)
+    choosing = request.treatment.quantiles == CHOICE and _all_cells(request) <= MOST_CHOSEN
+    return choose_measures(request.aggregates, request.treatment.aggregate_weights, noise, choosing=choosing)
 
 
 def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
@@ -108,6 +135,9 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
     known: dict[tuple[Fraction, int, str, int], Plans] = {}
     measures = []
     for measure, price, bound in prices:
+        if measure.form == CHOICE:
+            measures.append(_chosen(request, measure, noise, price, bound))
+            continue
         buckets = tree_buckets(request, measure).count if measure.form == "tree" else 0
         alike = (price, bound, "" if measure.added else measure.form, buckets)
         if alike not in known:
@@ -118,6 +148,10 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
             )
         measures.append(MeasurePlan(measure, bound, known[alike]))
     return Planned(request, tuple(measures), found.uses)
+
+
+def _all_cells(request: Request) -> int:
+    return sum(prod(request.sizes[key] for key in grouping_set) for grouping_set in request.grouping_sets)
 
 
 def _cells_of(request: Request, measure: Measure) -> int:
@@ -182,15 +216,27 @@ def _alone(request: Request, measure: Measure, noise: NoiseKind, amount: Fractio
     return plan_range_sets(attributes, asked, noise, amount, unit_bound, strategy="hierarchy")
 
 
+def _chosen(request: Request, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
+    """A quantile of which nothing is known but what is chosen: no tables, no variances."""
+    workload, buckets = _workload(request), tree_buckets(request, measure).count
+    choice = bucket_choice(
+        measure.fraction or Fraction(1, 2), buckets, noise, amount, unit_bound, len(workload.marginals)
+    )
+    note = (
+        f"in 19 of 20 groups the value's rank is within {choice.far:.3g} rows of the quantile's; "
+        "how far its value is off is not known"
+    )
+    plan = Plan(CHOICE, noise, workload, (), (0.0,) * len(workload.marginals), "none", note)
+    return MeasurePlan(measure, unit_bound, (plan,), choice)
+
+
 def tree_buckets(request: Request, measure: Measure) -> Buckets:
-    """The buckets of the tree that answers quantiles; fewer where there are many cells."""
+    """The buckets of the tree that answers quantiles, or of which one is chosen; fewer where there are many cells."""
     if measure.operand is None:
         raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
-    cells = sum(
-        int(np.prod([request.sizes[key] for key in grouping_set], dtype=object))
-        for grouping_set in request.grouping_sets
-    )
-    return buckets_for(measure.operand.low, measure.operand.high, measure.operand.step, cells)
+    cells = _all_cells(request)
+    most = MOST_CHOICES if measure.form == CHOICE else MOST_BUCKETS
+    return buckets_for(measure.operand.low, measure.operand.high, measure.operand.step, cells, most)
 
 
 def range_workload(key: Key) -> RangeWorkload:
@@ -257,18 +303,6 @@ def measured_answers(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[F
     return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)
 
 
-def single_spread(plan: Plan, number: int) -> Fraction | None:
-    """The noise of the one integer measurement that every cell of a grouping set is; None where it combines several."""
-    if plan.strategy == DISTINCT:
-        return plan.measurements[number].spread
-    if len(plan.measurements) != 1:
-        return None
-    query = plan.measurements[0].query
-    alike = query.attributes == plan.workload.marginals[number]
-    plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
-    return plan.measurements[0].spread if alike and plain else None
-
-
 @dataclass(frozen=True)
 class Scan:
     """A job, and the measures (by number) that its aggregates serve, in order."""
@@ -289,24 +323,6 @@ def scans_of(found: Planned) -> list[Scan]:
         if not one.measure.added:
             scans.append(Scan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
     return scans
-
-
-def contribution_of(measure: Measure) -> Contribution:
-    """What every row adds to the tables of a measure."""
-    operand = measure.operand
-    if operand is None or measure.form == "count":
-        return Contribution(measure.condition)
-    return Contribution(
-        measure.condition,
-        measure.form,
-        operand.sql,
-        operand.low,
-        operand.high,
-        measure.steps,
-        measure.degree,
-        measure.rest,
-        operand.per_group,
-    )
 
 
 def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJob:

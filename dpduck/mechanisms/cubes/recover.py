@@ -11,16 +11,18 @@ import numpy as np
 
 from dpduck.frontend.select.request import Aggregate, Request
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
-from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, single_spread, tree_buckets
+from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, tree_buckets
 from dpduck.planning.covariance import TableCovariances, covariances
+from dpduck.planning.marginals.planners import DISTINCT
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.planning.recovery.combination import covariances_to_text
 from dpduck.planning.recovery.curved import Curved, average, deviation_of, of_rounded, rescaled, variance_of
 from dpduck.planning.recovery.intervals import ErrorLaw
-from dpduck.planning.recovery.quantiles import quantile
+from dpduck.planning.recovery.quantiles import chosen, quantile
 from dpduck.planning.recovery.recover import solves_program
 from dpduck.planning.variance import least_squares_variances
+from dpduck.trusted.operators import IdentityFactor
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
@@ -117,6 +119,8 @@ def _curved(
         raise InternalError("a curved aggregate without an operand")
     if one.function == "quantile":
         buckets = tree_buckets(found.request, measure)
+        if measured.choice is not None:
+            return chosen(tables[0], buckets)
         queries = 2 * buckets.count - 1
         shaped = tables[0].reshape(-1, queries)
         return quantile(shaped, variance.reshape(-1, queries), float(one.fraction or 0), buckets, noise)
@@ -164,6 +168,18 @@ def is_whole(found: Planned, number: int) -> bool:
     if use.weights != (Fraction(1),) or not counts or request.treatment.nonnegative or isinstance(plan, RangeSetsPlan):
         return False
     return all(single_spread(plan, set_number) is not None for set_number in range(len(request.grouping_sets)))
+
+
+def single_spread(plan: Plan, number: int) -> Fraction | None:
+    """The noise of the one integer measurement that every cell of a grouping set is; None where it combines several."""
+    if plan.strategy == DISTINCT:
+        return plan.measurements[number].spread
+    if len(plan.measurements) != 1:
+        return None
+    query = plan.measurements[0].query
+    alike = query.attributes == plan.workload.marginals[number]
+    plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
+    return plan.measurements[0].spread if alike and plain else None
 
 
 def error_laws(found: Planned) -> tuple[tuple[ErrorLaw, ...], ...]:

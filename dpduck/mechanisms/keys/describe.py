@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
-from math import ceil, exp, floor, log1p, sqrt
-
-import numpy as np
-from scipy.optimize import brentq
+from math import sqrt
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.keys.measure import planned_keys
 from dpduck.mechanisms.keys.plan import KeyPlan, queries
-from dpduck.planning.tails import MARGIN, any_of, each_of, gaussian_tails, normaliser, smallest_excess, tail
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
-from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
 SIZES = (1, 10, 50, 100, 500)
@@ -32,9 +24,8 @@ def explained_keys(request: Request) -> str:
     columns += [(f"published_{size}", "DOUBLE") for size in SIZES]
     chosen = planned_keys(request)
     other = NoiseKind.GAUSSIAN if chosen.noise is NoiseKind.LAPLACE else NoiseKind.LAPLACE
-    note = "; ".join(part for part in (_note(request, chosen), _alone(request, chosen)) if part)
     rows = [
-        _row(request, chosen, True, note),
+        _row(request, chosen, True, _note(request, chosen)),
         _row(request, planned_keys(request, other), False, "at the same rho and delta"),
     ]
     return rows_sql(columns, rows)
@@ -58,182 +49,3 @@ def _note(request: Request, plan: KeyPlan) -> str:
         f"{plan.noise.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are groups "
         f"of more than {plan.threshold} {counted} after noise"
     )
-
-
-def _alone(request: Request, plan: KeyPlan) -> str:
-    """What the joint formula would give to a selection that is never followed by another release (DESIGN 5)."""
-    epsilon, delta = request.stated_epsilon, request.stated_delta
-    if plan.noise is not NoiseKind.GAUSSIAN or epsilon is None or delta is None:
-        return ""
-    try:
-        joint = calibrate_jointly(epsilon, delta, plan.bounds.groups, plan.bounds.per_group)
-    except ValueError:
-        return ""
-    threshold = plan.least - 1 + plan.bounds.per_group + joint.excess
-    return f"the selection alone, outside a ledger, takes sigma {sqrt(joint.variance):.4g}, threshold {threshold}"
-
-
-# Thresholded keys released alone under (epsilon, delta): the joint formula of DESIGN 4.6, with discrete
-# noise.
-#
-# A unit adds up to k to the counts of C groups, of which S exist without it. Noise is discrete Gaussian of
-# variance V; a group is published if its noisy count is above k + tau. With P = P(noise <= tau)^(C - S) and
-# gamma = ln P,
-#
-# delta = max over S of 1 - P + P delta_S(epsilon - gamma) and delta_S(epsilon + gamma),
-#
-# delta_S being the curve of S counts that move by k: their sum decides, so with T the sum of S noises
-#
-# delta_S(e) = P(T > e V / k - S k / 2) - exp(e) P(T > e V / k + S k / 2).
-#
-# S = 0 gives the probability that a new group is published at all. Every figure here falls on the upper side.
-
-SPREAD_OUT = 9.0
-"""From this variance on, a sum of S discrete Gaussians is one of variance S V, up to a factor of exp(10 S exp(-pi^2 V))
-(Kairouz, Liu and Steinke 2021, Theorem 11), which is below 1 + 1e-30; below it, laws are convolved."""
-
-REACH = 16.0
-"""A law that is convolved ends here: exp(-REACH^2 / 2) is below 1e-55."""
-
-SMALLEST_DELTA = Fraction(1, 10**30)
-
-FINEST = 1e-6
-"""Relative step by which sigma is raised until the formula holds."""
-
-
-@dataclass(frozen=True)
-class JointThreshold:
-    """Noise and threshold of a release that stands alone. excess: tau. delta: what the formula gives, at most asked."""
-
-    variance: Fraction
-    excess: int
-    delta: float
-
-
-def joint_delta(epsilon: float, variance: Fraction, excess: int, groups: int, rows: int = 1) -> float:
-    """The formula for a given variance and tau, an upper bound; groups: C. rows: k."""
-    one = tail(NoiseKind.GAUSSIAN, variance, excess + 1)
-    return max(_at(epsilon, float(variance), one, groups, existing, rows) for existing in range(groups + 1))
-
-
-def calibrate_jointly(epsilon: Fraction, delta: Fraction, groups: int, rows: int = 1) -> JointThreshold:
-    """The smallest threshold per sigma, and the smallest sigma then, whose delta is at most `delta`.
-
-    tau spends all of delta on new groups and sigma all of it on old ones: never both at once, which is the gain over
-    adding the two.
-    """
-    if delta < SMALLEST_DELTA:
-        raise ValueError("delta must be at least 1e-30")
-    each = each_of(groups, delta)
-    wanted, share = float(epsilon), float(delta)
-    sigma = _smallest_sigma(wanted, share * (1 - 1e-7), groups, rows)
-    step = FINEST
-    while True:
-        variance = Fraction(sigma * sigma).limit_denominator(10**9)
-        excess = smallest_excess(NoiseKind.GAUSSIAN, variance, each)
-        if within(wanted, share, variance, excess, groups, rows):
-            return JointThreshold(variance, excess, _reached(wanted, variance, excess, groups, rows))
-        sigma, step = sigma * (1 + step), step * 2
-
-
-def calibrate_apart(epsilon: Fraction, delta: Fraction, groups: int, rows: int = 1) -> JointThreshold:
-    """What adding two deltas of one half gives: one for old groups, one for new ones."""
-    sigma = _smallest_sigma(float(epsilon), float(delta) / 2 * (1 - 1e-7), groups, rows)
-    variance = Fraction(sigma * sigma).limit_denominator(10**9)
-    excess = smallest_excess(NoiseKind.GAUSSIAN, variance, each_of(groups, delta / 2))
-    return JointThreshold(variance, excess, float(delta))
-
-
-def within(epsilon: float, delta: float, variance: Fraction, excess: int, groups: int, rows: int = 1) -> bool:
-    """Whether the formula stays at or below delta for every S; runs of S are judged together where that is enough."""
-    one = tail(NoiseKind.GAUSSIAN, variance, excess + 1)
-    runs = [(0, groups)]
-    if any_of(groups, one) > delta:
-        return False
-    while runs:
-        first, last = runs.pop()  # S from first to last: P is smallest at first, the curve largest at last
-        if _run(epsilon, float(variance), one, groups, first, last, rows) <= delta:
-            continue
-        if first == last:
-            return False
-        middle = (first + last) // 2
-        runs += [(first, middle), (middle + 1, last)]
-    return True
-
-
-def _reached(epsilon: float, variance: Fraction, excess: int, groups: int, rows: int) -> float:
-    """The delta at S = 0 and S = C, where it is largest in all but extreme cases."""
-    one = tail(NoiseKind.GAUSSIAN, variance, excess + 1)
-    return max(_at(epsilon, float(variance), one, groups, existing, rows) for existing in (0, groups))
-
-
-def _at(epsilon: float, variance: float, one: float, groups: int, existing: int, rows: int) -> float:
-    return _run(epsilon, variance, one, groups, existing, existing, rows)
-
-
-def _run(epsilon: float, variance: float, one: float, groups: int, first: int, last: int, rows: int) -> float:
-    new = any_of(groups - first, one)  # 1 - P
-    gamma = log1p(-new) if new else 0.0
-    appears = new + (1 - new) * curve(epsilon - gamma, variance, last, rows) if first == last else None
-    if appears is None:
-        appears = new + curve(epsilon, variance, last, rows)
-    return max(appears, curve(epsilon + gamma, variance, last, rows))
-
-
-def curve(epsilon: float, variance: float, counts: int, rows: int) -> float:
-    """delta_S(epsilon) of `counts` noisy counts that each move by `rows`, rounded up."""
-    if counts == 0:
-        return max(0.0, -np.expm1(epsilon)) if epsilon < 0 else 0.0
-    middle, half = epsilon * variance / rows, counts * rows / 2
-    above, below = floor(middle - half) + 1, floor(middle + half) + 1
-    high = _sum_tails(variance, counts, above)[1]
-    low = _sum_tails(variance, counts, below)[0]
-    return min(1.0, max(0.0, high - exp(min(epsilon, 700.0)) * low * (1 - MARGIN)))
-
-
-def _sum_tails(variance: float, counts: int, start: int) -> tuple[float, float]:
-    """Bounds of P(T >= start) for the sum T of `counts` discrete Gaussians."""
-    if counts == 1 or variance >= SPREAD_OUT:
-        return gaussian_tails(counts * variance, start)
-    width, upper = _convolved(variance, counts)
-    place = start + width
-    share = float(upper[min(max(place, 0), len(upper) - 1)])
-    return share * (1 - 1e-7), share * (1 + 1e-7)
-
-
-@lru_cache(maxsize=64)
-def _convolved(variance: float, counts: int) -> tuple[int, FloatArray]:
-    """P(T >= place - w) for place = 0 .. 2w + 1, and w; sums of positive terms, so relative errors stay small."""
-    reach = int(REACH * sqrt(variance)) + 2
-    places = np.arange(-reach, reach + 1, dtype=np.float64)
-    power = np.exp(-places * places / (2 * variance)) / normaliser(variance)
-    law, left = np.ones(1), counts
-    while left:
-        if left & 1:
-            law = _trimmed(np.convolve(law, power), variance * counts)
-        left >>= 1
-        if left:
-            power = _trimmed(np.convolve(power, power), variance * counts)
-    return len(law) // 2, np.append(np.cumsum(law[::-1])[::-1], 0.0)
-
-
-def _trimmed(law: FloatArray, variance: float) -> FloatArray:
-    """Without what lies beyond REACH standard deviations of the whole sum: nothing, in double precision."""
-    width = min(len(law) // 2, ceil(REACH * sqrt(variance)) + 2)
-    middle = len(law) // 2
-    return law[middle - width : middle + width + 1]
-
-
-def _smallest_sigma(epsilon: float, delta: float, groups: int, rows: int) -> float:
-    """The sigma at which delta_C(epsilon) reaches delta; the curve has small steps, so what it gives is verified."""
-
-    def excess(log_sigma: float) -> float:
-        return float(np.log(max(curve(epsilon, exp(2 * log_sigma), groups, rows), 1e-300) / delta))
-
-    scale = rows * sqrt(groups)
-    low, high = np.log(scale / (10 * max(epsilon, 1.0))), np.log(10 * scale * max(1.0, 10 / epsilon))
-    while excess(float(high)) > 0:
-        high += 1
-    while excess(float(low)) < 0:
-        low -= 1
-    return float(exp(brentq(excess, low, high, xtol=1e-9, rtol=1e-12)))

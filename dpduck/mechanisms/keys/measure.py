@@ -20,11 +20,12 @@ from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
 from dpduck.mechanisms.release import Product, Steps, Terms
 from dpduck.mechanisms.released_rows import label_array, released_columns
 from dpduck.planning.recovery.intervals import ErrorLaw
-from dpduck.trusted.ask import Ask, GroupBounds, PublishedKeys, Scan, Threshold
+from dpduck.trusted.ask import Ask, Scan, Threshold
 from dpduck.trusted.noise.law import Noise, NoiseKind, noise_variance
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.jobs import KeyedJob
+from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
 from dpduck.values.errors import InternalError
 
 OTHER_SET = 1

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpduck.planning.tails import each_of, smallest_excess, survival
-from dpduck.trusted.ask import GroupBounds
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.accounting import sigma2_of
 
 

@@ -220,14 +220,6 @@ class Hypothesis:
         self.scale = change.scale
 
 
-def updates_needed(total: float, gap: float, slots: int) -> float:
-    """The most updates there can be if each finds a gap of at least `gap` rows, measured to within half of it.
-
-    Each takes at least (10/9) (gap / total)^2 from a relative entropy of at most ln(2 slots).
-    """
-    return 0.9 * (total / gap) ** 2 * log(2 * slots)
-
-
 def slots_for(total: float, updates: int, sparsity: int, alpha: float) -> int:
     """Slots for every key that updates can touch, and so many that no question begins with more than alpha / 20."""
     return max(updates * sparsity, ceil(10 * sparsity * total / alpha))

@@ -17,7 +17,7 @@ NOISE_SHARE = 1.5
 """A filter before a sample lets pass, of empty cells, at most one in NOISE_SHARE of the wanted rows, two thirds.
 
 A higher filter is better for sums of few cells and worse for large ones, whose bias is all that it loses: at a tenth of
-the rows, sums of 100,000 cells are up to 3.4 times worse than with noise on every cell (benchmarks/paper_sparse.py).
+the rows, sums of 100,000 cells are up to 3.4 times worse than with all the noise (benchmarks/papers/sparse_data.py).
 """
 
 SUBSETS = (10, 1_000, 100_000)

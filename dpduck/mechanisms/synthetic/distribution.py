@@ -139,7 +139,7 @@ def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[I
 
 STEPS = 250
 TOLERANCE = 1e-3
-"""Where a fit ends, see fit.TOLERANCE; past it noise is fitted (benchmarks/_prior_weight.py, as for fit.PRIOR)."""
+"""Where a fit ends, see fit.TOLERANCE; past it noise is fitted (benchmarks/papers/prior_weight.py, as fit.PRIOR)."""
 
 
 def largest_table(sizes: Sequence[int], marginals: Sequence[tuple[int, ...]]) -> int:

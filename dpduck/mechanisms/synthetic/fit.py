@@ -27,7 +27,7 @@ PATIENCE = 5
 SMALLEST = 1e-300
 PRIOR = 1 / 12
 """Weight per record of a prior that knows the 1-way marginals: the best on tables that no gate looks at, as is the
-next one (benchmarks/_prior_weight.py)."""
+next one (benchmarks/papers/prior_weight.py)."""
 
 FLAT_PRIOR = 3 / 4
 """Weight per measured value of a prior that knows nothing, the uniform distribution."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import isqrt, log, pi, prod, sqrt
+from math import log, pi, prod, sqrt
+
+from dpduck.planning.budgets import root_below
 
 TOTAL_SHARE = {True: Fraction(1, 20), False: Fraction(1, 50)}
 """Of epsilon (True) or of rho, for the noisy number of records."""
@@ -95,16 +97,6 @@ class Schedule:
         for _ in range(self.rounds):
             yield Question(True, rate)
             yield Question(False, spread)
-
-
-def root_below(value: Fraction) -> Fraction:
-    """A rational just below the square root: the square root of a price rounds down.
-
-    >>> root_below(Fraction(1, 4))
-    Fraction(1, 2)
-    """
-    bits = 64 + max(0, value.denominator.bit_length() - value.numerator.bit_length())
-    return Fraction(isqrt((value.numerator << 2 * bits) // value.denominator), 1 << bits)
 
 
 def mean_absolute(pure: bool, variance: float) -> float:

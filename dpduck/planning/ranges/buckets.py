@@ -1,14 +1,19 @@
-"""The buckets between two public bounds whose noisy tree answers every quantile of a column."""
+"""The buckets between two public bounds: their noisy tree answers every quantile of a column, or one is chosen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, log
 
 from dpduck.algebra.ranges import RangeWorkload, intervals
+from dpduck.planning.budgets import root_below
+from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
 
 MOST_BUCKETS = 1024
+MOST_CHOICES = 1 << 14
+"""Buckets of which one is chosen: what more of them cost is a logarithm, and nobody says where in one a value is."""
 FEWEST_BUCKETS = 16
 MOST_TREE_CELLS = 1 << 22
 """Cells of all grouping sets times buckets."""
@@ -29,13 +34,13 @@ class Buckets:
         return tuple(self.start + self.width * number for number in range(self.count + 1))
 
 
-def buckets_for(low: Fraction, high: Fraction, step: Fraction, cells: int) -> Buckets:
-    """One bucket for each step where those are few, else at most MOST_BUCKETS ranges, fewer for many cells.
+def buckets_for(low: Fraction, high: Fraction, step: Fraction, cells: int, most: int = MOST_BUCKETS) -> Buckets:
+    """One bucket for each step where those are few, else at most so many ranges, fewer for many cells.
 
     >>> buckets_for(Fraction(0), Fraction(2), Fraction(1), 1)
     Buckets(start=Fraction(-1, 2), width=Fraction(1, 1), count=3, whole=True)
     """
-    most = min(MOST_BUCKETS, MOST_TREE_CELLS // cells)
+    most = min(most, MOST_TREE_CELLS // cells)
     values = int((high - low) / step) + 1
     if values <= most:
         return Buckets(low - step / 2, step, values, True)
@@ -55,3 +60,39 @@ def tree_workload(count: int) -> RangeWorkload:
     below = [(0, stop) for stop in range(1, count)]
     above = [(start, count) for start in range(1, count)]
     return intervals(count, [*below, *above, (0, count)])
+
+
+RARELY = 20
+"""A cell without rows has an answer once in so many times, and one further off than `far` says as seldom."""
+
+
+@dataclass(frozen=True)
+class BucketChoice:
+    """How one bucket of each cell is chosen near a quantile: the numbers of trusted.ask.Quantiles.
+
+    far: in 19 of 20 answers at least, whatever the rows, the value has a rank within so many rows of the quantile's.
+    """
+
+    buckets: int
+    below: int
+    above: int
+    rate: Fraction
+    nothing: int
+
+    @property
+    def far(self) -> float:
+        """The bucket of the quantile has weight 1, others exp(-rate * distance); a distance is rows times both."""
+        return log(RARELY * self.buckets) / float(self.rate * (self.below + self.above))
+
+
+def bucket_choice(
+    fraction: Fraction, buckets: int, noise: NoiseKind, amount: Fraction, unit_bound: int, sets: int
+) -> BucketChoice:
+    """The choice in each of so many grouping sets that together cost this epsilon or rho.
+
+    It costs epsilon = 2 rate max(below, above) unit_bound, or an eighth of its square of rho.
+    """
+    below, above = fraction.denominator - fraction.numerator, fraction.numerator
+    loss = amount / sets if noise is NoiseKind.LAPLACE else 2 * root_below(2 * amount / sets)
+    rate = loss / (2 * max(below, above) * unit_bound)
+    return BucketChoice(buckets, below, above, rate, ceil(log(RARELY * buckets) / float(rate)))

@@ -161,13 +161,6 @@ def _search(energies: FloatArray, lengths: FloatArray, norm: int) -> tuple[Float
     return shares, exp(value)
 
 
-def local_optimum(tree: Hierarchy, workload: RangeWorkload, norm: int) -> FloatArray:
-    """The optimum that a descent from equal shares finds: what is usually reported."""
-    lengths = np.array([tree.size / (len(bounds) - 1) for bounds in tree.boundaries])
-    equal = np.full(tree.levels, 1 / tree.levels)
-    return _descend(equal, level_energies(tree, workload), lengths, norm)[1]
-
-
 def _starts(levels: int, norm: int) -> Iterator[FloatArray]:
     """Equal shares on every k-th level counted from the last one."""
     for step in range(1, levels if norm == 1 else 2):

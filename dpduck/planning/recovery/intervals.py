@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, erfc, exp, expm1, log, sqrt
+from math import ceil, erfc, exp, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,29 +86,6 @@ def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:
 SAFETY = 1 + 2.0**-36  # above every relative error below: 745 u in exp, 4100 u in erfc, 5200 u in the sums, u = 2**-53
 SMALLEST = 1e-300  # added to a tail: above anything that underflows or is left out
 SUMMED_VARIANCE = 1 << 14  # below: tails by direct summation; above: by the continuous law, which is then hardly wider
-
-
-def discrete_laplace_variance(scale: Fraction) -> float:
-    """2 alpha / (1 - alpha)^2 with alpha = exp(-1/scale).
-
-    >>> round(discrete_laplace_variance(Fraction(1000)), 3)
-    1999999.833
-    """
-    rate = _rate(scale)
-    return 2 * exp(-rate) / expm1(-rate) ** 2
-
-
-def discrete_gaussian_variance(variance: Fraction) -> float:
-    """Variance of the discrete Gaussian with parameter sigma^2 = variance; a little below it.
-
-    By Poisson summation it is sigma^2 (1 - 8 pi^2 sigma^2 exp(-2 pi^2 sigma^2) ...): for sigma^2 >= 4 the difference
-    is below 1e-31 of it (Canonne, Kamath and Steinke 2020, section 3.3).
-    """
-    if variance >= 4:
-        return float(variance)
-    squares = np.arange(1.0, 100.0) ** 2
-    weights = np.exp(-squares / (2 * _positive(variance)))
-    return float(2 * (squares * weights).sum() / (1 + 2 * weights.sum()))
 
 
 def discrete_laplace_tail(scale: Fraction, bound: int) -> float:

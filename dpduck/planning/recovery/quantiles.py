@@ -42,13 +42,29 @@ def quantile(answers: FloatArray, variances: FloatArray, fraction: float, bucket
     lows, highs = start + width * (first + ends[0]), start + width * (last + ends[1])
     lows, highs = np.minimum(lows, estimates), np.maximum(highs, estimates)
     answered = total >= FEWEST_ROWS
-    lowest, highest = start + width * ends[0], start + width * (buckets.count - 1 + ends[1])
+    lowest, highest = bounds_of(buckets)
     return Curved(
         np.where(answered, estimates, np.nan),
         np.where(answered, np.maximum((highs[_USUAL] - lows[_USUAL]) / _USUAL_WIDTH, width * _RESOLUTION), np.nan),
         np.where(answered, lows, lowest),
         np.where(answered, highs, highest),
     )
+
+
+def chosen(numbers: FloatArray, buckets: Buckets) -> Curved:
+    """Quantiles of which only a bucket was chosen, or none: nothing is said of their errors but the public bounds."""
+    start, width, (lowest, highest) = float(buckets.start), float(buckets.width), bounds_of(buckets)
+    estimates = np.where(numbers < buckets.count, start + width * (numbers + 0.5), np.nan)
+    ends = np.ones((len(LEVELS), len(numbers)))
+    return Curved(estimates, np.full(len(numbers), np.nan), lowest * ends, highest * ends)
+
+
+def bounds_of(buckets: Buckets) -> tuple[float, float]:
+    """The least and the largest value that a quantile may have."""
+    start, width = float(buckets.start), float(buckets.width)
+    if buckets.whole:
+        return start + width / 2, start + width * (buckets.count - 0.5)
+    return start, start + width * buckets.count
 
 
 def _deviation(variances: FloatArray, fraction: float, inner: int) -> FloatArray:

@@ -21,11 +21,13 @@ from dpduck.trusted.ask import (
     Marginal,
     Present,
     Projection,
+    Quantiles,
     Sketch,
     Table,
     Threshold,
     Total,
 )
+from dpduck.trusted.noise.choice import exponential_choice
 from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy, words64
 from dpduck.trusted.noise.law import Noise, NoiseKind
@@ -35,7 +37,7 @@ from dpduck.trusted.private.histograms import open_histogram
 from dpduck.trusted.private.interrogation import Guess, Interrogation
 from dpduck.trusted.private.key_counts import KeyCounts
 from dpduck.trusted.private.keys import KeyStream, publish_keys
-from dpduck.trusted.private.measure import measure, noisy_total, require_fit, with_noise
+from dpduck.trusted.private.measure import exact_marginals, measure, noisy_total, require_fit, with_noise
 from dpduck.trusted.private.range_nodes import sparse_counts
 from dpduck.trusted.private.sessions import draw_thresholds
 from dpduck.trusted.private.sketches import draw_hashes, draw_sketch
@@ -75,6 +77,8 @@ class Exact(Hidden):
             raise InternalError("the asks and the counts disagree about the contribution bound")
         if isinstance(query, Choice):
             return self._asked(query.families, ask).choose(query, _guess(chosen), self._entropy)
+        if isinstance(query, Quantiles) and isinstance(counts, ExactCounts):
+            return choose_buckets(counts, query, ask.scan.l1, self._entropy)
         if ask.noise is None:
             raise InternalError("an ask without its noise")
         if isinstance(query, Candidate | Marginal):
@@ -183,7 +187,7 @@ def measure_distinct(
     unit_bound: the rows of a unit, for which Present.bound says how far it moves the answers. What that rests on is
     looked at here: as many rows, as many values, and every cell of the attributes once.
     """
-    require_fit(counts, [(query.query, noise)], 0, unit_bound)
+    require_fit(counts, [query.query], 0, unit_bound)
     if not all(isinstance(factor, IdentityFactor) for factor in query.query.factors):
         raise InternalError("distinct values add up to no other query")
     if len(counts._sizes) - 1 in query.query.attributes:
@@ -204,3 +208,29 @@ def _present(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
     position = position * values + counts._exact_coordinates[-1][occupied]
     cells = np.unique(position) // values
     return np.bincount(cells, minlength=prod(shape)).astype(np.int64).reshape(shape)
+
+
+# A bucket near a quantile for each cell: cells hold different rows, so that each is a choice of its own.
+
+
+def choose_buckets(counts: ExactCounts, query: Quantiles, unit_bound: int, entropy: Entropy) -> IntegerArray:
+    """The number of a bucket for each cell, shape query.shape; query.buckets where nothing was chosen.
+
+    What the price rests on is looked at here: rows of a unit, cells that share none, and the last attribute's buckets.
+    """
+    require_fit(counts, [query.query], 0, unit_bound)
+    last = len(counts._sizes) - 1
+    if last in query.query.attributes or counts._sizes[last] != query.buckets:
+        raise InternalError("the plan and the counts disagree about the buckets")
+    wanted = (*query.query.attributes, last)
+    table = exact_marginals(counts, 0, {wanted})[wanted].reshape(-1, query.buckets)
+    through = table.cumsum(axis=1)
+    rows = through[:, -1:]
+    before = through - table
+    early = query.above * (rows - through) - query.below * through
+    late = query.below * before - query.above * (rows - before)
+    distances = np.maximum(np.maximum(early, late), 0)
+    without = max(query.below, query.above) * rows - query.nothing
+    scores = -np.concatenate([distances, without], axis=1)
+    chosen = [exponential_choice(of_cell, query.rate, entropy) for of_cell in scores]
+    return np.array(chosen, dtype=np.int64).reshape(query.query.shape)

@@ -131,7 +131,7 @@ def common_divisor(first: Fraction, second: Fraction) -> Fraction:
 # depends on that unit's rows alone: not on other units, physical order, threads or chance. The window over
 # rows that have been narrowed to their cell, unit and hash was the fastest of the plans that were measured
 # for a few rows a unit; counting the rows of each unit first, top-m aggregates per unit and sorting were all
-# slower (benchmarks/counting_speed.py). Where m is large, most units have fewer rows than m and there are few
+# slower (benchmarks/speed/counting.py). Where m is large, most units have fewer rows than m and there are few
 # units to count: their rows need no sorting. That is decided by m, which is public; what is read, and
 # computed of a row, is the same whatever the counts are.
 

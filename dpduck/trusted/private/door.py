@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import duckdb
 
-from dpduck.trusted.ask import Ask, Present, Scan, Table, Threshold, Within, price
+from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table, Threshold, Within, price
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import required
 from dpduck.trusted.ledger.table import Note
@@ -227,6 +227,8 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
             require_same_bounds(ask.scan.job, ask.query.bounds)
         if isinstance(ask.query, Present):
             _require_same_values(ask.scan.job, ask.query.values)
+        if isinstance(ask.query, Quantiles):
+            _require_same_values(ask.scan.job, ask.query.buckets)
         known.add(id(ask.scan))
     cost = price(asks)
     if charge.epsilon is None:

@@ -49,7 +49,7 @@ def read_groups(
         m, ordered = rows.max_rows, {KEY: key_integer(bounding_key)}
     cells: dict[str, int | None] = {group_name(number): one.size for number, one in enumerate(rows.attributes)}
     cells |= {group_name(number): None for number in range(len(cells), len(cells) + len(job.texts))}
-    with read_rows(cursor, scan, sql, parameters | ordered, division, workers) as (found, second, given):
+    with read_rows(cursor, scan, sql, parameters | ordered, division, workers, texts=True) as (found, second, given):
         again = ordered if m is not None and job.groups < m else {}
         stage = stage_sql(found, cells, rows.aggregates, m, job.groups)
         yield reader.batches(second, stage, {**given, **again}, BATCH_TEXTS)
@@ -65,10 +65,7 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
         codes[f"dpduck_code_{position}"] = code.sql
     named = {group_name(number): text for number, text in enumerate(job.texts, start=len(rows.attributes))}
     texts = {name: _total_text(text, scan) for name, text in named.items() if name not in division.outputs}
-    encoded = {
-        name: f"encode({f'{shield(rows)} NULL ELSE {text} END' if 'try(' in text else text})"
-        for name, text in texts.items()
-    }
+    encoded = {name: f"encode({_shielded(text, rows) if 'try(' in text else text})" for name, text in texts.items()}
     flags = row_columns(own_aggregates(rows, division), shield(rows))
     short = [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts.values() if "try(" not in text]
     read = rows_sql(scan, {**codes, **encoded, **flags}, short, division)
@@ -80,6 +77,10 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
     ]
     kept = [*texts, *flags, *([UNIT, ORDER] if rows.unit_sql is not None else []), *division.inputs()]
     return f"SELECT {', '.join([*attributes, *kept])} FROM ({read})", parameters
+
+
+def _shielded(text: str, rows: CountingJob) -> str:
+    return f"{shield(rows)} NULL WHEN strlen({text}) <= {LONGEST_TEXT} THEN {text} END"
 
 
 def _total_text(text: str, scan: Scan) -> str:

@@ -1,14 +1,56 @@
-"""Computes what publishing a group that was not there may cost: a tail of the noise, apart from the planner's."""
+"""Names what leaves of groups with private keys, and computes what publishing one that was not there may cost.
+
+That is a tail of the noise, apart from the planner's.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from math import erfc, exp, expm1, fsum, log1p, sqrt
 
+import pyarrow as pa
+
 from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.values.arrays import IntegerArray
 
 SUMMED = 9e6
 """Up to this sigma^2 a tail is summed term by term."""
+
+
+@dataclass(frozen=True)
+class GroupBounds:
+    """What one privacy unit changes at most.
+
+    groups: C, counts that it is in. per_group: k, each of them. total: their sum. rows: of an answer, all in one cell.
+    """
+
+    groups: int
+    per_group: int
+    total: int
+    rows: int
+
+    @property
+    def l1(self) -> int:
+        """L1 norm of what a unit changes in the counts that keys are selected by."""
+        return min(self.groups * self.per_group, self.total)
+
+    @property
+    def l2_squared(self) -> int:
+        """Its squared L2 norm: the total in as few groups as hold it."""
+        return min(self.groups * self.per_group**2, self.total * self.per_group)
+
+
+@dataclass(frozen=True)
+class PublishedKeys:
+    """What is published. keys: an array per key, codes of public domains before texts, in an order of their own.
+
+    answers: for each aggregate, one noisy integer per group. other: for each, what was suppressed in all, noisy.
+    """
+
+    keys: tuple[pa.Array, ...]
+    answers: tuple[IntegerArray, ...]
+    other: tuple[int, ...] | None
 
 
 def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpduck.trusted.ask import GroupBounds, PublishedKeys, Threshold
+from dpduck.trusted.ask import Threshold
 from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.noise.law import Noise
@@ -14,6 +14,7 @@ from dpduck.trusted.private.counting_stage import UNITS, total_name
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import KeyedJob
 from dpduck.trusted.private.key_counting import group_name, read_groups
+from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
 

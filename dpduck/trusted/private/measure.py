@@ -32,19 +32,19 @@ def measure(
     unit_bound: what one unit adds at most to this table and the others of its aggregate together, which the noise is
     for: since that is an L1 bound, tables of one aggregate that are measured alike cost as much as one.
     """
-    require_fit(counts, queries, table, unit_bound)
+    require_fit(counts, [query for query, _ in queries], table, unit_bound)
     for query, _ in queries:
         _check_weights(query)
     marginals = exact_marginals(counts, table, {query.attributes for query, _ in queries})
     return tuple(with_noise(query, marginals[query.attributes], noise, entropy) for query, noise in queries)
 
 
-def require_fit(counts: ExactCounts, queries: Sequence[NoisyQuery], table: int, unit_bound: int) -> None:
+def require_fit(counts: ExactCounts, queries: Sequence[KroneckerQuery], table: int, unit_bound: int) -> None:
     """Refuses counts of another domain, or of which a unit holds more than the noise is for."""
     sizes = counts._sizes
     fits = all(
         attribute < len(sizes) and factor.size == sizes[attribute]
-        for query, _ in queries
+        for query in queries
         for attribute, factor in zip(query.attributes, query.factors, strict=True)
     )
     if counts._unit_bounds[table] != unit_bound or not fits:

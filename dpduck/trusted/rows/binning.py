@@ -2,7 +2,7 @@
 
 Three rules, each tested: no expression here can raise on any value; labels and edges that are texts travel as
 prepared parameters, so nothing needs quoting; the number of groups is bounded by the public domain, so values
-outside it, however many, cost no memory. Which form is fastest was measured (benchmarks/counting_speed.py).
+outside it, however many, cost no memory. Which form is fastest was measured (benchmarks/speed/counting.py).
 """
 
 from __future__ import annotations

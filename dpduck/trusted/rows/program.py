@@ -87,36 +87,46 @@ class Division:
 
     def guards(self) -> list[str]:
         """Conditions that leave out rows whose texts are too long."""
-        texts = [name for name in self.columns if self.types[name] == "VARCHAR"]
-        return [f"{name} IS NULL OR strlen({name}) <= {LONGEST_TEXT}" for name in texts]
+        texts = [_sent(name, self.types[name]) for name in self.columns if not of_fixed_size(self.types[name])]
+        return [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts]
 
-    @property
-    def batch_rows(self) -> int:
-        """How many rows go at a time."""
-        return BATCH_TEXTS if any(self.types[name] == "VARCHAR" for name in self.columns) else BATCH_ROWS
+    def batch_rows(self, other_texts: bool) -> int:
+        """How many rows go at a time. other_texts: whether texts or bytes are read of a row besides the inputs."""
+        texts = other_texts or not all(of_fixed_size(self.types[name]) for name in self.columns)
+        return BATCH_TEXTS if texts else BATCH_ROWS
 
     def program(self) -> Program:
         """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
         columns = {name: f"dpduck_x_{number}" for number, name in enumerate(self.columns)}
-        known = frozenset(columns.values())
-        for text in (*self.conditions, *(output.value_sql for output in self.outputs.values())):
-            require_row_local(renamed(text, columns), known)
         restored = [_restored(x, self.types[name]) for name, x in columns.items()]
         values, results = [], []
         if self.conditions:
-            kept = " AND ".join(f"({renamed(text, columns)})" for text in self.conditions)
+            kept = " AND ".join(_asked(text, columns) for text in self.conditions)
             values.append(f"coalesce(({kept}), FALSE) AS {KEEP}")
             results.append(KEEP)
         for name, output in self.outputs.items():
-            values.append(f"({renamed(output.value_sql, columns)}) AS {name}")
+            values.append(f"{_asked(output.value_sql, columns)} AS {name}")
             results.append(f"{_result(name, output)} AS {name}")
         sql = (
-            f"SELECT {', '.join(results)} FROM (SELECT {', '.join(values)} FROM "
+            f"SELECT {with_whole_conditions(', '.join(results))} FROM (SELECT {', '.join(values)} FROM "
             f"(SELECT {', '.join(restored) or '1 AS dpduck_x'} FROM {BATCH}))"
         )
         fields = [pa.field(KEEP, pa.bool_())] if self.conditions else []
         fields += [pa.field(name, _arrow_type(output.kind)) for name, output in self.outputs.items()]
-        return Program(with_results_of_their_own(with_whole_conditions(sql)), pa.schema(fields), dict(self.parameters))
+        return Program(sql, pa.schema(fields), dict(self.parameters))
+
+
+def _asked(text: str, columns: Mapping[str, str]) -> str:
+    """What the worker computes for an expression: looked at as it was written, and again as it will run.
+
+    TRY is around all of it: where a row of a vector raises, each of them is computed by itself, as if it were alone.
+    """
+    known = frozenset(columns.values())
+    written = renamed(text, columns)
+    require_row_local(written, known)
+    sql = with_results_of_their_own(with_whole_conditions(f"try({written})"))
+    require_row_local(sql, known)
+    return sql
 
 
 def _sent(name: str, type_name: str) -> str:
@@ -128,6 +138,11 @@ def _sent(name: str, type_name: str) -> str:
         f"an expression over {name.rpartition('.')[2]}, a {type_name.partition('(')[0]}, is refused",
         accepted="columns of numbers, texts, BOOLEAN, dates, times, intervals, ENUM and UUID in expressions",
     )
+
+
+def of_fixed_size(type_name: str) -> bool:
+    """Whether what is sent of a value is at most some bytes long, whatever the value."""
+    return type_name in _AS_TEXT or (travels(type_name) and type_name != "VARCHAR")
 
 
 def _restored(x: str, type_name: str) -> str:
@@ -174,7 +189,7 @@ def staged(cursor: duckdb.DuckDBPyConnection, stages: Sequence[Stage], workers: 
         with workers.runner(division.program()) as runner:
             if stage.extended:
                 _require_nothing_of_nulls(stage, division, runner)
-            parts = [part.filter(_some(part)) for part in _answered(cursor, sql, {}, division, runner)]
+            parts = [part.filter(_some(part)) for part in _answered(cursor, sql, {}, division, runner, False)]
         found = pa.concat_tables(parts) if parts else _empty(division)
         cursor.register(stage.name, found)
 
@@ -214,20 +229,33 @@ def _empty(division: Division) -> pa.Table:
 
 
 def answered_rows(
-    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], division: Division, runner: Runner
+    cursor: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Mapping[str, object],
+    division: Division,
+    runner: Runner,
+    texts: bool,
 ) -> pa.RecordBatchReader:
-    """The rows of a SELECT whose inputs are replaced by the worker's answers, batch by batch."""
-    parts = _answered(cursor, sql, parameters, division, runner)
+    """The rows of a SELECT whose inputs are replaced by the worker's answers, batch by batch.
+
+    texts: whether there are texts or bytes among its other columns.
+    """
+    parts = _answered(cursor, sql, parameters, division, runner, texts)
     first = next(parts)
     batches = (batch for part in chain([first], parts) for batch in part.to_batches())
     return pa.RecordBatchReader.from_batches(first.schema, batches)
 
 
 def _answered(
-    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], division: Division, runner: Runner
+    cursor: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Mapping[str, object],
+    division: Division,
+    runner: Runner,
+    texts: bool,
 ) -> Iterator[pa.Table]:
     """Tables of the other columns and the worker's, at least one; the worker computes while the database reads on."""
-    batches = reader.batches(cursor, sql, parameters, division.batch_rows)
+    batches = reader.batches(cursor, sql, parameters, division.batch_rows(texts))
     empty = next(batches)
     inputs = list(division.inputs())
     others = [name for name in empty.column_names if name not in inputs]

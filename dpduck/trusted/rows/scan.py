@@ -14,7 +14,7 @@ from dpduck.trusted.private.jobs import CountingJob
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain, plain_number
-from dpduck.trusted.rows.program import KEEP, LONGEST_TEXT, RELATION, Division, answered_rows, staged
+from dpduck.trusted.rows.program import KEEP, LONGEST_TEXT, RELATION, Division, answered_rows, of_fixed_size, staged
 from dpduck.trusted.rows.workers import Workers
 
 Parameters = Mapping[str, object]
@@ -71,18 +71,19 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     """
     conditions = [*scan.where, *conditions, *division.guards()]
     outputs = {**outputs, **division.inputs()}
-    if division.needed and scan.unit_type == "VARCHAR" and scan.lookup is None:
-        conditions.append(f"strlen({scan.unit_sql}) <= {LONGEST_TEXT}")
     if scan.unit_sql is None:
         return _select(outputs, scan.from_sql, conditions)
     unit = _unit_sql(scan, scan.unit_sql, division)
     outputs = {**outputs, ORDER: order_sql(scan.content_sql)}
+    there = f"{scan.unit_sql} IS NOT NULL"
+    if division.needed and not of_fixed_size(scan.unit_type):
+        there += f" AND strlen({unit}) <= {LONGEST_TEXT}"
     if scan.lookup is None:
-        return _select({**outputs, UNIT: unit}, scan.from_sql, [*conditions, f"{scan.unit_sql} IS NOT NULL"])
+        return _select({**outputs, UNIT: unit}, scan.from_sql, [*conditions, there])
     rows = _select({**outputs, REFERENCE: scan.lookup.reference_sql}, scan.from_sql, conditions)
     return (
         f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {unit} AS {UNIT} FROM ({rows}) AS {ROWS} "
-        f"{scan.lookup.joins_sql} WHERE {scan.unit_sql} IS NOT NULL OR {ROWS}.{REFERENCE} IS NULL"
+        f"{scan.lookup.joins_sql} WHERE {there} OR {ROWS}.{REFERENCE} IS NULL"
     )
 
 
@@ -105,10 +106,13 @@ def read_rows(
     parameters: Parameters,
     division: Division,
     workers: Workers | None,
+    *,
+    texts: bool = False,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Parameters]]:
     """SQL of rows, a cursor that reads it, and its parameters; the worker's answers are among the columns.
 
-    workers: None for those that are started and ended here.
+    workers: None for those that are started and ended here. texts: whether the SQL has texts or bytes among its columns
+        besides the unit and what the worker gets.
     """
     with ExitStack() as stack:
         if workers is None:
@@ -121,7 +125,8 @@ def read_rows(
             yield sql, cursor, parameters
             return
         runner = stack.enter_context(workers.runner(division.program()))
-        answered = answered_rows(cursor, sql, parameters, division, runner)
+        longer = texts or (scan.unit_sql is not None and not of_fixed_size(scan.unit_type))
+        answered = answered_rows(cursor, sql, parameters, division, runner, longer)
         second = stack.enter_context(reader.beside(cursor, RELATION, answered))
         kept = f" WHERE {KEEP}" if division.conditions else ""
         yield f"SELECT * FROM {RELATION}{kept}", second, {}

@@ -24,7 +24,10 @@ import pyarrow as pa
 
 BATCH = "dpduck_batch"
 CHUNK = 30_720
-"""Rows that one thread takes at a time."""
+"""Rows that one thread takes at a time: whole vectors."""
+
+VECTOR = 2048
+"""Rows that DuckDB computes together."""
 
 HEAD = struct.Struct("<cQ")
 ORDINARY = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
@@ -45,7 +48,15 @@ CONFIG: dict[str, Any] = {
 def evaluate(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object], batch: pa.Table
 ) -> pa.Table:
-    """Runs a program over a batch: one row for each row, in their order."""
+    """Runs a program over a batch: one row for each row, in their order.
+
+    A row that would be a vector by itself is put there twice: DuckDB 2.0 takes the result of COALESCE over one row for
+    a constant, and where that is NULL leaves out arguments that raise. It would then matter how many others there are.
+    """
+    rows = batch.num_rows
+    if any(part.num_rows % VECTOR == 1 for part in batch.to_batches()):
+        again = [batch.slice(rows - 1)] if rows % VECTOR == 1 else []
+        batch = pa.concat_tables([batch, *again]).combine_chunks()
     connection.register(BATCH, batch)
     try:
         found: pa.Table = connection.sql(sql, params=parameters or None).to_arrow_table()
@@ -53,7 +64,7 @@ def evaluate(
         connection.unregister(BATCH)
     if found.num_rows != batch.num_rows:
         raise ValueError("a program answers every row once")
-    return found
+    return found.slice(0, rows)
 
 
 def opened(threads: int, memory: int) -> duckdb.DuckDBPyConnection:

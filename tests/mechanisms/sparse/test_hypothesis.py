@@ -5,7 +5,15 @@ from math import log
 import numpy as np
 import pytest
 
-from dpduck.mechanisms.sparse.session_plan import STEP, Hypothesis, gap_for, slots_for, updates_needed
+from dpduck.mechanisms.sparse.session_plan import STEP, Hypothesis, gap_for, slots_for
+
+
+def updates_needed(total: float, gap: float, slots: int) -> float:
+    """The most updates there can be if each finds a gap of at least `gap` rows, measured to within half of it.
+
+    Each takes at least (10/9) (gap / total)^2 from a relative entropy of at most ln(2 slots).
+    """
+    return 0.9 * (total / gap) ** 2 * log(2 * slots)
 
 
 def fresh(total: float = 1000.0, slots: int = 40) -> Hypothesis:

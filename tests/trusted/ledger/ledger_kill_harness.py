@@ -11,7 +11,6 @@ import os
 import secrets
 import signal
 import sys
-import time
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.privacy import ZERO, Budget, Charge
+from tests.support.kills import print_account, run_child
 
 UNIT = "main.patients.id"
 MOST_STEPS = 18
@@ -60,30 +60,6 @@ def child(directory: Path, pipe: int, kill_at: int, charges: int) -> None:
         os.write(pipe, f"charged {entry}\n".encode())
 
 
-def run_child(directory: Path, kill_at: int, charges: int, word: str = "", patience: float = 0.0) -> list[str]:
-    """Fork a child and return what it reported; with a word, kill it so many seconds after it has said it."""
-    reading, writing = os.pipe()
-    process = os.fork()
-    if process == 0:
-        os.close(reading)
-        try:
-            child(directory, writing, kill_at, charges)
-        except BaseException as error:
-            os.write(writing, f"failed {type(error).__name__}: {error}\n".encode())
-        os._exit(0)
-    os.close(writing)
-    said = b""
-    if word:
-        while word.encode() not in said and (part := os.read(reading, 1 << 16)):
-            said += part
-        time.sleep(patience)
-        os.kill(process, signal.SIGKILL)
-    with os.fdopen(reading, "rb") as pipe:
-        report = (said + pipe.read()).decode().splitlines()
-    os.waitpid(process, 0)
-    return report
-
-
 def check(directory: Path, returned: set[int], charged: int) -> None:
     """Open the store as the owner would: whole, with every charge that returned, and no more than were begun."""
     ledger = open_ledger(directory)
@@ -101,31 +77,23 @@ def main(directory: Path, mode: str, children: int) -> None:
     begun = 0
     steps = np.random.default_rng(2).integers(MOST_STEPS, size=children).tolist()  # what is opened depends on the last
     for number in range(children):
-        if mode == "steps":
-            report = run_child(directory, 1 + steps[number], 2)
-        else:  # every other one charges at least once, however slow the machine is
-            report = run_child(directory, 0, 10**6, ("opened", "charged")[number % 2], secrets.randbelow(150_000) / 1e6)
+        steps_of = (1 + steps[number], 2) if mode == "steps" else (0, 10**6)
+        # every other one of those killed at a moment charges at least once, however slow the machine is
+        word = "" if mode == "steps" else ("opened", "charged")[number % 2]
+        report = run_child(
+            lambda pipe, steps_of=steps_of: child(directory, pipe, *steps_of),  # type: ignore[misc]
+            word,
+            secrets.randbelow(150_000) / 1e6,
+        )
         lines = [line.split(maxsplit=1) for line in report]
-        failures = [line for line in report if line.startswith("failed")]
-        assert not failures, failures
         charged = [int(rest) for word, rest in lines if word == "charged"]
         killed.update(rest for word, rest in lines if word == "killed")
         opened = [int(rest.split()[1]) for word, rest in lines if word == "opened"]
         assert all(spent >= len(returned) for spent in opened), "a charge was lost"
         returned.update(charged)
         begun += len(charged) + 1
-    process = os.fork()
-    if process == 0:
-        status = 1
-        try:
-            check(directory, returned, begun)
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0, "the store does not hold what it must"
-    for name, times in sorted(killed.items()):
-        print(f"{name}: {times}")  # noqa: T201
-    print(f"returned: {len(returned)}")  # noqa: T201
+    run_child(lambda _: check(directory, returned, begun))
+    print_account(killed, "returned", len(returned))
 
 
 if __name__ == "__main__":

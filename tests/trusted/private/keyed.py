@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
-from dpduck.trusted.ask import GroupBounds
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn, KeyedJob
 from dpduck.trusted.private.key_counting import read_groups
+from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.domain import ValueDomain
 
 Row = tuple[int | str | None, str | None, str | None]  # unit, reason, sex

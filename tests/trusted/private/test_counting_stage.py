@@ -96,7 +96,7 @@ def bounds(max_rows: int) -> list[int]:
     return [aggregate.unit_bound(max_rows, prod(CAPACITIES.values())) for aggregate in AGGREGATES]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(rows=ROWS, unit=st.integers(0, 3), max_rows=st.sampled_from([1, 2, 3, 7, 31, 32, 40]))
 def test_what_a_unit_adds_is_bounded(rows: list[Row], unit: int, max_rows: int) -> None:
     """Any units, orders, cells, flags and steps, NULL and overflowing ones among them: never more than unit_bound."""
@@ -105,7 +105,7 @@ def test_what_a_unit_adds_is_bounded(rows: list[Row], unit: int, max_rows: int) 
     assert all(total <= bound for (total, _), bound in zip(found, bounds(max_rows), strict=True)), found
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(rows=ROWS)
 def test_without_a_unit_a_row_adds_at_most_its_bound(rows: list[Row]) -> None:
     """PRIVACY UNIT ROW: taking the first row away changes each aggregate by at most the bound of one row."""

@@ -17,7 +17,8 @@ from scipy.stats import beta
 from dpduck.algebra.hadamard import Family
 from dpduck.mechanisms.synthetic.measure import Interview, Interviewed
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
-from dpduck.mechanisms.synthetic.schedule import Schedule, root_below
+from dpduck.mechanisms.synthetic.schedule import Schedule
+from dpduck.planning.budgets import root_below
 from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Total, Within, price
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind

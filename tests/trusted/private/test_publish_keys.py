@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from dpduck.mechanisms.keys.describe import calibrate_jointly
+from benchmarks.joint_threshold import calibrate_jointly
 from dpduck.mechanisms.keys.plan import KeyPlan
 from dpduck.planning.tails import each_of
-from dpduck.trusted.ask import PublishedKeys, Threshold
+from dpduck.trusted.ask import Threshold
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private import keys as module
 from dpduck.trusted.private.jobs import KeyedJob
-from dpduck.trusted.private.key_delta import key_delta
+from dpduck.trusted.private.key_delta import PublishedKeys, key_delta
 from dpduck.trusted.private.keys import KeyStream
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge

@@ -14,7 +14,7 @@ import pytest
 from dpduck.frontend.rows.parts import Branch, Join, Lookup, Source, Stored, Union, Units
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import CountingJob
+from dpduck.trusted.private.jobs import CountingJob, _row_copies
 from dpduck.trusted.rows.placed import placed
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.values.errors import InternalError, Refusal
@@ -242,6 +242,57 @@ def test_units_that_are_rows_are_rows_of_one_table(connection: duckdb.DuckDBPyCo
     for source in unbounded:
         with pytest.raises(InternalError, match="one table, joined by keys"):
             counted(connection, source, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "accepted"),
+    [
+        ("INTEGER", "BIGINT", True),
+        ("DATE", "DATE", True),
+        ("INTERVAL", "INTERVAL", True),
+        ("INTEGER", "VARCHAR", False),
+        ("VARCHAR", "INTEGER", False),
+        ("DATE", "TIMESTAMP", False),
+        ("DECIMAL(4,1)", "DECIMAL(4,2)", False),
+        ("HUGEINT", "BIGINT", False),
+        ("UNION(a INTEGER)", "UNION(a INTEGER)", False),
+        ("INTEGER", "", False),
+    ],
+)
+def test_keys_are_of_types_that_are_grouped_as_they_are_compared(ours: str, theirs: str, accepted: bool) -> None:
+    """Where 1 is equal to 1 and to 01, a row would be joined more often than a key is cut to."""
+    types = tuple((name, kind) for name, kind in (('"r0"."unit"', ours), ('"p1"."name"', theirs)) if kind)
+    for on in ('"r0"."unit" = "p1"."name"', Lookup('lower("r0"."note")', ours, '"p1"."name"')):
+        source = Source(LEFT, (Join("JOIN", Source(Stored("p", "p1")), (on,), 2, KEYS),), types=types)
+        if accepted and (ours == theirs or isinstance(on, str)):
+            assert _row_copies(source) == 2
+        else:
+            with pytest.raises(InternalError, match="joined by keys"):
+                _row_copies(source)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("DOUBLE", ("0.0", "-0.0", "nan", "-nan")),
+        ("FLOAT", ("0.0", "-0.0")),
+        ("INTERVAL", ("1 month", "30 days", "720 hours")),
+        ("TIME WITH TIME ZONE", ("10:00:00+00", "11:00:00+01")),
+        ("BIT", ("1", "01")),
+        ("DECIMAL(4,2)", ("1", "1.00")),
+        ("STRUCT(a DOUBLE)", ("{'a': 0.0}", "{'a': -0.0}")),
+        ("INTERVAL[]", ("[1 day]", "[24 hours]")),
+    ],
+)
+def test_values_that_are_equal_are_one_group(kind: str, values: tuple[str, ...]) -> None:
+    """Of one type DuckDB keeps as many rows of a partition as there are values that differ."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"CREATE TABLE t AS SELECT CAST(text AS {kind}) AS k FROM (SELECT unnest($1) AS text)", [list(values)]
+        )
+        kept = "(SELECT k FROM t QUALIFY row_number() OVER (PARTITION BY k) <= 1)"
+        joined = f"SELECT count(*) FROM {kept} AS a JOIN {kept} AS b ON a.k = b.k"
+        assert connection.execute(joined).fetchone() == connection.execute(f"SELECT count(*) FROM {kept}").fetchone()
 
 
 def test_values_of_odd_types_reach_the_worker_unchanged(connection: duckdb.DuckDBPyConnection) -> None:

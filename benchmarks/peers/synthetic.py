@@ -3,9 +3,9 @@
 Gates (issue 7; exit status 1): 40 rounds of the paper's update on all 3-way margins of NLTCS under 5 s; Adult, all
 2-way margins, under 30 s; mean total variation over all 3-way margins at epsilon 1, delta 1e-6, three releases, by the
 mechanism that SQL chooses from EXPECT ROWS: NLTCS at most 0.0036, Adult at most 0.028. The number of records is charged
-for, and no constant of the fit was chosen on these tables (_prior_weight.py). With smartnoise-synth 1.0.8: its MWEM at
-40 rounds and otherwise its own settings (20 replays of all measurements a round) takes at least 50 times the processor
-time of ours (4 replays) and its error is at least ours.
+for, and no constant of the fit was chosen on these tables (papers/prior_weight.py). With smartnoise-synth 1.0.8: its
+MWEM at 40 rounds and otherwise its own settings (20 replays of all measurements a round) takes at least 50 times the
+processor time of ours (4 replays) and its error is at least ours.
 Informs: the same with equal replays; wall time; MWEM at its own number of rounds at the price of the cube; with mbi
 2.0.0, AIM and MST at that price.
 
@@ -26,9 +26,17 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 import numpy as np
-from _synthetic_data import absolute_error, data_folder, run_cube, run_mwem, sets_of, table_of, variation
-from _synthetic_peers import print_mbi, python_of, smartnoise
 
+from benchmarks.papers._synthetic_data import (
+    absolute_error,
+    data_folder,
+    run_cube,
+    run_mwem,
+    sets_of,
+    table_of,
+    variation,
+)
+from benchmarks.peers._synthetic_peers import print_mbi, python_of, smartnoise
 from dpduck.algebra.hadamard import Family
 from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.mwem import Method, Pool

@@ -32,10 +32,13 @@ from dpduck.server.house import House, open_house
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.quack import QuackListener
+from dpduck.server.sizes import Size
 from dpduck.trusted.ledger.secrets import SecretsFile
 
 SLOWER, GATE_MS, QUACK_RATIO = 3.0, 1.0, 1.3
-BIG = 1_000_000
+VISITS = BIG = 1_000_000
+SEEN, NEW = 2_000, 500
+"""Statements that the gate admits: the same one, and new ones."""
 
 
 def main() -> int:
@@ -59,7 +62,7 @@ def made(folder: Path) -> tuple[Path, list[str]]:
     with dpduck.connect(path) as con:
         con.execute(
             "CREATE TABLE visits AS SELECT range // 10 AS patient, 'w' || (range * 7 % 50) AS ward, range % 90 AS age, "
-            "range % 2 AS sex FROM range(1000000)"
+            f"range % 2 AS sex FROM range({VISITS})"
         )
         con.execute("CREATE TABLE wards AS SELECT 'w' || range AS name FROM range(50)")
         policy = (
@@ -178,7 +181,7 @@ class Served:
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait()
+        self.process.communicate()
 
 
 def gate_cost(database: Path, tokens: list[str]) -> list[str]:
@@ -186,9 +189,9 @@ def gate_cost(database: Path, tokens: list[str]) -> list[str]:
     with Opened(database) as house:
         principal = house.book.authenticate(tokens[0])
         assert principal is not None
-        seen = median_ms(lambda _: house.gate.admit(principal, "SELECT ward, n FROM by_ward WHERE n > 0"), 2_000)
+        seen = median_ms(lambda _: house.gate.admit(principal, "SELECT ward, n FROM by_ward WHERE n > 0"), SEEN)
         new = median_ms(
-            lambda number: house.gate.admit(principal, f"SELECT ward, n FROM by_ward WHERE n > {number}"), 500
+            lambda number: house.gate.admit(principal, f"SELECT ward, n FROM by_ward WHERE n > {number}"), NEW
         )
     print(f"gate: {seen:.3f} ms a statement that was seen, {new:.3f} ms a new one (gate: {GATE_MS} ms)")
     return [] if max(seen, new) <= GATE_MS else ["gate cost"]
@@ -226,7 +229,7 @@ def big_read(database: Path, tokens: list[str]) -> list[str]:
         table = f"CREATE TABLE memory.main.big AS SELECT range AS id, range * 0.5 AS n FROM range({BIG})"
         with house.window.cursor() as cursor:
             cursor.execute(table)
-        house.window._sizes["big"] = BIG
+        house.window._sizes["big"] = Size(BIG, 2, 16 * BIG)
         listener.open(house.window, house.gate, house.book)
         for connection in (plain, client):
             for name in ("httpfs", "quack"):

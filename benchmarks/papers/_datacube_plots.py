@@ -1,4 +1,4 @@
-"""The pictures of paper_datacubes.py: errors by epsilon on each data set, times, measured against predicted errors."""
+"""The pictures of datacubes.py: errors by epsilon on each data set, times, measured against predicted errors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from _datacube_errors import Setting, predicted_root_mean_square
 from matplotlib.ticker import LogLocator, NullFormatter
+
+from benchmarks.papers._datacube_errors import Setting, predicted_root_mean_square
 
 STYLES = {  # one colour for a strategy; uniform budgets dashed, optimal ones solid, ours thick
     "I": {"color": "#888888", "linestyle": ":", "marker": "x"},

@@ -22,9 +22,9 @@ from statistics import median
 
 import duckdb
 import numpy as np
-from counting_speed import SIZES, make_table
 
 import dpduck
+from benchmarks.speed.counting import SIZES, make_table
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.recovery.recover import recover
@@ -37,6 +37,7 @@ THREE_WAY = f"MARGINALS (3, {', '.join(NAMES)})"
 THREE_WAY_SETS = "GROUPING SETS (" + ", ".join(f"({', '.join(chosen)})" for chosen in combinations(NAMES, 3)) + ")"
 CUBE = f"CUBE ({', '.join(NAMES[:6])})"
 ROUNDS = 3
+PURE = "epsilon = 1"
 
 
 def statement(columns: list[str], grouping: str, price: str, tag: str) -> str:
@@ -89,7 +90,7 @@ def statistical_part() -> float:
             noisy.append(exact + discrete_gaussian(measurement.spread, prod(exact.shape), entropy).reshape(exact.shape))
         recover(plan, noisy)
 
-    return median(seconds(once) for _ in range(5))
+    return median(seconds(once) for _ in range(ROUNDS))
 
 
 def gate(ratio: float, limit: float, failed: list[str], title: str) -> None:
@@ -113,9 +114,9 @@ def main() -> int:
             gate(ratio, 0.5, failed, "three-way")
             ratio = compare(con, "CUBE of six attributes, Gaussian", NAMES[:6], (CUBE, CUBE), "rho = 0.5")
             gate(ratio, 0.5, failed, "cube")
-            compare(con, "56 three-way marginals, pure epsilon", NAMES, sets, "epsilon = 1")
+            compare(con, "56 three-way marginals, pure epsilon", NAMES, sets, PURE)
             print("  informs")
-            compare(con, "CUBE of six attributes, pure epsilon", NAMES[:6], (CUBE, CUBE), "epsilon = 1")
+            compare(con, "CUBE of six attributes, pure epsilon", NAMES[:6], (CUBE, CUBE), PURE)
             print("  informs")
     taken = statistical_part()
     print(f"{'plan, noise and recovery of 56 marginals':46s} {taken:7.2f} s", end="")

@@ -41,6 +41,25 @@ ROUNDS = 5
 NUMBERS = [f"u{column}" for column in range(8)]
 LABELS = [f"s{column}" for column in range(8)]
 CONTENT = ("t.unit", *(f"t.{name}" for name in NUMBERS))
+JUNK = ["junk", *LABELS[1:3]]
+MEMORY: dict[str, tuple[list[str], list[str], float | None]] = {
+    "memory: three columns of numbers": (["ours", "0", *NUMBERS[:3]], ["duckdb", "0", *NUMBERS[:3]], 1.5),
+    "memory: eight columns of numbers": (["ours", "0", *NUMBERS], ["duckdb", "0", *NUMBERS], 1.5),
+    "memory: eight columns of labels": (["ours", "0", *LABELS], ["duckdb", "0", *LABELS], 1.5),
+    "memory: outside a domain, against the same inside": (["ours", "0", *JUNK], ["ours", "0", *LABELS[:3]], 1.5),
+    "memory: bounded, against a plain window": (["ours", "4", *NUMBERS], ["duckdb", "4", *NUMBERS], 1.5),
+}
+TIMES: dict[str, tuple[list[str], int | None, float | None]] = {
+    "three columns of numbers": (NUMBERS[:3], None, 1.15),
+    "three columns of labels": (LABELS[:3], None, 1.15),
+    "eight columns of numbers": (NUMBERS, None, 1.5),
+    "eight columns of labels": (LABELS, None, 1.5),
+    "eight columns, units of 4 rows bounded to 4": (NUMBERS, 4, 6),
+    "eight columns, units of 4 rows bounded to 2": (NUMBERS, 2, 6),
+    "eight columns of labels, units of 4 rows bounded to 4": (LABELS, 4, 6),
+    "three columns, units of 4 rows bounded to 4": (NUMBERS[:3], 4, None),
+    "a label with 2 M rows outside its domain, and two more": (JUNK, None, None),
+}
 
 
 def make_table(path: Path, rows: int) -> None:
@@ -155,33 +174,8 @@ def main() -> int:
         path = Path(directory) / "counting.duckdb"
         print(f"{rows} rows made in {seconds(lambda: make_table(path, rows)):.0f} s; medians of {ROUNDS}")
         bench = Bench(path)
-        junk = ["junk", *LABELS[1:3]]
-        bench.memory(
-            {
-                "memory: three columns of numbers": (["ours", "0", *NUMBERS[:3]], ["duckdb", "0", *NUMBERS[:3]], 1.5),
-                "memory: eight columns of numbers": (["ours", "0", *NUMBERS], ["duckdb", "0", *NUMBERS], 1.5),
-                "memory: eight columns of labels": (["ours", "0", *LABELS], ["duckdb", "0", *LABELS], 1.5),
-                "memory: outside a domain, against the same inside": (
-                    ["ours", "0", *junk],
-                    ["ours", "0", *LABELS[:3]],
-                    1.5,
-                ),
-                "memory: bounded, against a plain window": (["ours", "4", *NUMBERS], ["duckdb", "4", *NUMBERS], 1.5),
-            }
-        )
-        bench.times(
-            {
-                "three columns of numbers": (NUMBERS[:3], None, 1.15),
-                "three columns of labels": (LABELS[:3], None, 1.15),
-                "eight columns of numbers": (NUMBERS, None, 1.5),
-                "eight columns of labels": (LABELS, None, 1.5),
-                "eight columns, units of 4 rows bounded to 4": (NUMBERS, 4, 6),
-                "eight columns, units of 4 rows bounded to 2": (NUMBERS, 2, 6),
-                "eight columns of labels, units of 4 rows bounded to 4": (LABELS, 4, 6),
-                "three columns, units of 4 rows bounded to 4": (NUMBERS[:3], 4, None),
-                "a label with 2 M rows outside its domain, and two more": (["junk", *LABELS[1:3]], None, None),
-            }
-        )
+        bench.memory(MEMORY)
+        bench.times(TIMES)
     print("FAIL: " + ", ".join(bench.failed) if bench.failed else "PASS")
     return bool(bench.failed)
 

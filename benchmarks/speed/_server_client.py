@@ -1,4 +1,4 @@
-"""One client of benchmarks/server_load.py: it asks, reads at a pace or reads without a pause, and times it."""
+"""One client of benchmarks/speed/server_load.py: it asks, reads at a pace or reads without a pause, and times it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def main(address: str, token: str, what: str, number: str, seconds: str, *extens
 
 
 def question(number: int, turn: int) -> str:
-    """A question that nobody asked before."""
-    epsilon = f"0.001{number:02d}{turn:05d}"
+    """A question that nobody asked before, at about the least price that a server takes."""
+    epsilon = f"0.010{number:02d}{turn:05d}"
     asked = QUESTION.format(epsilon=epsilon, keys=KEYS[turn % len(KEYS)])
     return f"FROM clinic.query($$ FROM dp($q$ {asked} $q$) $$)"
 

@@ -12,8 +12,8 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from _synthetic_data import absolute_error, sets_of, variation
 
+from benchmarks.papers._synthetic_data import absolute_error, sets_of, variation
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution
 
 HERE = Path(__file__).parent

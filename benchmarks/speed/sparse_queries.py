@@ -25,6 +25,7 @@ import duckdb
 import dpduck
 
 KEYS, ROWS, QUERIES, SPARSITY, QUESTIONS = 10**6, 4096, 1000, 64, 10_000
+UNIVERSE_ROWS = 300_000
 UNIVERSES = {"10^3": "i % 1000", "10^18": "(i % 1000) * 999999999999989", "text": "repeat('key', 30) || (i % 1000)"}
 REPEATS = 5
 LARGEST_RATIO = 1.2
@@ -104,7 +105,8 @@ def session_gates(folder: Path) -> list[bool]:
 def universe_gates(folder: Path) -> list[bool]:
     """Making a projection and asking it, the same keys in three universes, in turns."""
     connections = {
-        name: opened(folder / f"{place}.duckdb", sql, 300_000) for place, (name, sql) in enumerate(UNIVERSES.items())
+        name: opened(folder / f"{place}.duckdb", sql, UNIVERSE_ROWS)
+        for place, (name, sql) in enumerate(UNIVERSES.items())
     }
     times: dict[str, list[float]] = {name: [] for name in UNIVERSES}
     for name, con in connections.items():

@@ -1,4 +1,4 @@
-"""What paper_datacubes.py compares: the twelve settings, the methods, their errors as predicted and as measured.
+"""What datacubes.py compares: the twelve settings, the methods, their errors as predicted and as measured.
 
 Settings. Q_k is all k-way marginals; Q_k* adds half of all (k+1)-way marginals; Q_k^a all (k+1)-way marginals that
 contain one fixed attribute, here the first. Which half is not

@@ -35,7 +35,8 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from _datacube_errors import (
+
+from benchmarks.papers._datacube_errors import (
     HALVES,
     PAPER,
     TABLES,
@@ -53,11 +54,10 @@ from _datacube_errors import (
     settings,
     workload,
 )
-from _datacube_plots import draw_all
-
+from benchmarks.papers._datacube_plots import draw_all
 from dpduck.planning.plan import Plan
 
-DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 METHODS = (*PAPER, "O", "auto", "R")
 REDUCTIONS = (  # setting, better, than, by at least, repetitions (the closest call has the most)
     ("adult Q1*", "Q+", "Q", 0.20, 600),

@@ -7,7 +7,7 @@ many starts, and annealing from random views. Neither knows of designs. The colu
 only informs. Traps: the machine must not be much busier than two programs per core (planning is cut by the clock);
 the first search of a process also builds the designs, so it is timed as it is.
 
-    python benchmarks/view_search.py [--seconds 8] [--independent 60] [--seed 1] [--skip-random]
+    python -m benchmarks.papers.view_search [--seconds 8] [--independent 60] [--seed 1] [--skip-random]
 """
 
 from __future__ import annotations

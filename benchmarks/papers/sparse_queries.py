@@ -99,7 +99,7 @@ def session(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     hypothesis, used, errors = Hypothesis(plan.total, plan.slots, {}, 1.0), 0, [0.0]
     chosen = held.queries.reshape(-1)
     keys = KeyDigests(held.digests.high[chosen], held.digests.low[chosen])
-    questions = gate.prepare(keys, np.full(len(chosen), UNITS), [sparsity] * QUERIES)
+    questions = gate.prepare(keys, np.full(len(chosen), UNITS), [sparsity] * QUERIES, plan.law.updates)
     for number, (query, exact) in enumerate(zip(held.queries.tolist(), truth(held), strict=True)):
         if used == plan.law.updates:
             break

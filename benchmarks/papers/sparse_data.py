@@ -49,7 +49,7 @@ GATE_REPETITIONS = 60
 """Standard errors of the gates' ratios are then below 3 %."""
 SKEWED = ("ADULTFRANK", "GrossCompenMDSalary1", "GrossCompenMDSalary2_filtered", "NETTRACE")
 """All of DPBench's histograms with fewer than a fifth of 4,096 bins occupied."""
-DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 
 
 def synthetic(density: float, deviation: float, rng: np.random.Generator) -> np.ndarray:

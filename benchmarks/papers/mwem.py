@@ -27,7 +27,8 @@ from fractions import Fraction
 from math import prod
 
 import numpy as np
-from _synthetic_data import (
+
+from benchmarks.papers._synthetic_data import (
     absolute_error,
     data_folder,
     measured_tables,
@@ -36,7 +37,6 @@ from _synthetic_data import (
     sets_of,
     table_of,
 )
-
 from dpduck.algebra.hadamard import Family
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform

@@ -3,7 +3,7 @@
 Gates (issue 5): m = 10^18 at most 1.2 times m = 10^9 (10^6 occupied cells, 10^6 rows); 10^7 occupied cells with 10^6
 rows in under 20 s; at density 0.001, at least 100 times faster than noise on each of 10^8 cells; the US county
 commuting matrix (144 M rows in a DuckDB file, 10 M cells) end to end at most 2 times DuckDB's exact GROUP BY.
-Informs: m = 10^30, which needs two words for each position. Beside OpenDP: benchmarks/key_peers.py.
+Informs: m = 10^30, which needs two words for each position. Beside OpenDP: benchmarks/peers/keys.py.
 Traps avoided: both sides of a ratio run alternately, medians of several; noise on every cell is compared as what the
 full mechanism releases, a table of 10^8 counts (3 GB), and for information as noise that is drawn in blocks and thrown
 away, which nobody could use; the exact query's rows are fetched; the release is the whole of dp(): analysis, ledger,
@@ -36,8 +36,11 @@ from dpduck.trusted.noise.integers import discrete_laplace
 from dpduck.trusted.private.cells import MixedRadix
 from dpduck.trusted.private.summaries import SparseCounts, draw_summary
 
-DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 ROUNDS = 5
+OCCUPIED, MOST_OCCUPIED, SIZE = 10**6, 10**7, 10**6
+DENSITY_CELLS = 10**8
+COUNTY_ROWS = 150_000
 BLOCK = 10**6
 """Cells that get noise at once, small enough for caches."""
 
@@ -68,30 +71,30 @@ def gate(passed: bool, text: str) -> bool:
 
 
 def domain_gate(rng: np.random.Generator) -> bool:
-    small, large = (sparse_table((cells,), 10**6, rng) for cells in (10**9, 10**18))
+    small, large = (sparse_table((cells,), OCCUPIED, rng) for cells in (10**9, 10**18))
     passed = True
     for method in ("filter_priority", "filter", "priority"):
         tables = (small, large)
-        times = [tuple(seconds(partial(summary_of, table, method, 10**6)) for table in tables) for _ in range(ROUNDS)]
+        times = [tuple(seconds(partial(summary_of, table, method, SIZE)) for table in tables) for _ in range(ROUNDS)]
         low, high = (median(side) for side in zip(*times, strict=True))
         text = f"{method}: m = 10^18 {high:.2f} s, m = 10^9 {low:.2f} s: {high / low:.2f} times (at most 1.2)"
         passed &= gate(high <= 1.2 * low, text)
-    wide = sparse_table((10**10, 10**10, 10**10), 10**6, rng)
-    print(f"     informs m = 10^30: {seconds(lambda: summary_of(wide, 'filter_priority', 10**6)):.2f} s")
+    wide = sparse_table((10**10, 10**10, 10**10), OCCUPIED, rng)
+    print(f"     informs m = 10^30: {seconds(lambda: summary_of(wide, 'filter_priority', SIZE)):.2f} s")
     return passed
 
 
 def size_gate(rng: np.random.Generator) -> bool:
-    table = sparse_table((10**12,), 10**7, rng)
-    taken = seconds(lambda: summary_of(table, "filter_priority", 10**6))
+    table = sparse_table((10**12,), MOST_OCCUPIED, rng)
+    taken = seconds(lambda: summary_of(table, "filter_priority", SIZE))
     return gate(taken < 20, f"10^7 occupied cells, 10^6 rows: {taken:.1f} s (under 20)")
 
 
 def density_gate(rng: np.random.Generator) -> bool:
     """The laborious way: the noisy table of the full geometric mechanism, then the same filter."""
-    cells = 10**8
-    table = sparse_table((cells,), 10**5, rng)
-    design = designed(Summary("filter_priority", 10**5), cells, Fraction(10))
+    cells, rows = DENSITY_CELLS, DENSITY_CELLS // 1000
+    table = sparse_table((cells,), rows, rng)
+    design = designed(Summary("filter_priority", rows), cells, Fraction(10))
 
     def laborious() -> None:
         noisy = draw_summary(table, replace(design.plan, whole=True), operating_system_entropy())
@@ -104,9 +107,9 @@ def density_gate(rng: np.random.Generator) -> bool:
 
     fulls, blocks, shorts = [], [], []
     for _ in range(2):
-        shorts += [seconds(lambda: summary_of(table, "filter_priority", 10**5)) for _ in range(5)]
+        shorts += [seconds(lambda: summary_of(table, "filter_priority", rows)) for _ in range(5)]
         fulls.append(seconds(laborious))
-        shorts += [seconds(lambda: summary_of(table, "filter_priority", 10**5)) for _ in range(5)]
+        shorts += [seconds(lambda: summary_of(table, "filter_priority", rows)) for _ in range(5)]
         blocks.append(seconds(thrown_away))
     short, full, block = median(shorts), min(fulls), min(blocks)
     text = f"noise in blocks that fit caches, nothing kept, {block:.2f} s: {block / short:.0f} times"
@@ -151,8 +154,9 @@ def county_ratio(connection: duckdb.DuckDBPyConnection) -> bool:
         connection.execute(
             "FROM dp(?)",
             [
-                f"CREATE PRIVATE VIEW v{number} OPTIONS (epsilon = 0.5, summary = 'filter_priority', summary_size = "
-                f"150000, refresh = 'r{number}') AS SELECT home_county, work_county, count(*) AS n FROM od GROUP BY ALL"
+                f"CREATE PRIVATE VIEW v{number} OPTIONS (epsilon = 0.5, summary = 'filter_priority', "
+                f"summary_size = {COUNTY_ROWS}, refresh = 'r{number}') AS SELECT home_county, work_county, "
+                "count(*) AS n FROM od GROUP BY ALL"
             ],
         ).fetchall()
 

@@ -1,6 +1,6 @@
 """Where fit.PRIOR and fit.FLAT_PRIOR come from: weights of priors beside noisy answers, from tables of no gate.
 
-usage: python benchmarks/_prior_weight.py [cube|MWEM|stop] [--draws N]
+usage: python -m benchmarks.papers.prior_weight [cube|MWEM|stop] [--draws N]
 
 Tables: made ones, mixtures of products; NLTCS, Adult and the tables of the papers are not among them.
 cube: the fitted cube of all 3-way marginals at (epsilon, delta = 1e-6), of binary attributes and of mixed sizes, dense
@@ -20,8 +20,8 @@ from fractions import Fraction
 from math import sqrt
 
 import numpy as np
-from _synthetic_data import measured_tables, relative_entropy, run_mwem, sets_of, variation
 
+from benchmarks.papers._synthetic_data import measured_tables, relative_entropy, run_mwem, sets_of, variation
 from dpduck.algebra.hadamard import Family
 from dpduck.mechanisms.synthetic import distribution as tables
 from dpduck.mechanisms.synthetic import mwem

@@ -35,7 +35,7 @@ ENTROPY = operating_system_entropy()
 
 def data_folder(named: str | None) -> Path:
     """Where the real data are: --data, $DPDUCK_DATA or ../shared/data from the project's root."""
-    default = Path(__file__).parents[2] / "shared" / "data"
+    default = Path(__file__).parents[3] / "shared" / "data"
     return Path(named or os.environ.get("DPDUCK_DATA") or default)
 
 

@@ -18,9 +18,9 @@ from statistics import median
 from typing import Any
 
 import duckdb
-from _tpch import QUERIES, Query, make_database, protect
 
 import dpduck
+from benchmarks.speed._tpch import QUERIES, Query, make_database, protect
 
 ROUNDS = 5
 LIMIT = 5.0

@@ -1,0 +1,63 @@
+"""Kills processes: children that report through a pipe what they did, and harnesses that run them.
+
+A harness is a script that never opens DuckDB itself. Each child is forked clean, and says through the pipe what it
+reached before anything else can happen to it. The harness prints lines `what: how often`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+
+def run_child(work: Callable[[int], None], word: str = "", patience: float = 0.0) -> list[str]:
+    """Forks a child and returns the lines it reported; with a word, kills it so many seconds after it has said it."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(reading)
+        try:
+            work(writing)
+        except BaseException as error:
+            os.write(writing, f"failed {type(error).__name__}: {error}\n".encode())
+        os._exit(0)
+    os.close(writing)
+    said = b""
+    if word:
+        while word.encode() not in said and (part := os.read(reading, 1 << 16)):
+            said += part
+        time.sleep(patience)
+        os.kill(process, signal.SIGKILL)
+    with os.fdopen(reading, "rb") as pipe:
+        report = (said + pipe.read()).decode().splitlines()
+    os.waitpid(process, 0)
+    failures = [line for line in report if line.startswith("failed")]
+    assert not failures, failures
+    return report
+
+
+def print_account(killed: Counter[str], what: str, times: int) -> None:
+    """Prints where children were killed, and how often what they were there for came about."""
+    for name, count in [*sorted(killed.items()), (what, times)]:
+        print(f"{name}: {count}")  # noqa: T201
+
+
+def account(harness: Path, *words: object) -> dict[str, int]:
+    """What a harness says, run in a process of its own."""
+    result = subprocess.run(
+        [sys.executable, str(harness), *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=7200,
+        check=False,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    pairs = (line.rpartition(": ") for line in result.stdout.splitlines())
+    return {name: int(times) for name, _, times in pairs}

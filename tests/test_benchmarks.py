@@ -1,0 +1,135 @@
+"""Every benchmark runs, at a tiny size: none raises, and each prints as many gates as it has.
+
+Whether a gate is met says nothing at such sizes. What takes longer than some seconds belongs to `make audit`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from dpduck.algebra.ranges import all_ranges
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+KINDS = ("speed", "papers", "peers")
+VERDICT = re.compile(r"PASS|FAIL|MISSED|\(gate|gate:|bar \d")
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """How a benchmark is made small: constants of its module or of a helper beside it, words on its command line.
+
+    gates: lines with a verdict. needs: packages without which it cannot run. says: words of its output, at any size.
+    long: belongs to the audit.
+    """
+
+    gates: int
+    words: tuple[str, ...] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    says: str = ""
+    long: bool = False
+
+
+ONE = {"one": (["u0"], None, 1.0)}
+TINY = {
+    "speed.counting": Tiny(3, ("5000",), {"ROUNDS": 1, "UNITS": 1000, "TIMES": ONE, "MEMORY": {
+        "memory": (["ours", "0", "u0"], ["duckdb", "4", "u0"], 1.0)}}),
+    "speed.cube": Tiny(3, ("--rows", "2000"), {"ROUNDS": 1, "PURE": "epsilon = 1, planning_seconds = 0.1"}),
+    "speed.flight_sql": Tiny(1, (), {"ROWS": 1000, "READS": 1}, ("adbc_driver_flightsql", "adbc_driver_manager")),
+    "speed.server_load": Tiny(6, ("--seconds", "1", "--clients", "2"), {"VISITS": 1000, "BIG": 1000, "SEEN": 5,
+        "NEW": 5}, ("duckdb_extension_quack",), "errors 0 (gate: 0)", long=True),
+    "speed.sparse": Tiny(6, (), {"ROUNDS": 1, "OCCUPIED": 100, "MOST_OCCUPIED": 1000, "SIZE": 100,
+        "DENSITY_CELLS": 10**5, "COUNTY_ROWS": 4, "BLOCK": 10**4}),
+    "speed.sparse_queries": Tiny(4, (), {"KEYS": 500, "ROWS": 64, "QUERIES": 5, "SPARSITY": 4, "QUESTIONS": 10,
+        "UNIVERSE_ROWS": 1000, "REPEATS": 1}),
+    "speed.statement_latency": Tiny(0, (), {"ROUNDS": 1}),
+    "speed.tpch": Tiny(0, ("0.01",), {"ROUNDS": 1}, ("duckdb_extension_tpch",)),
+    "papers.datacubes": Tiny(6, ("--data", "{data}", "--epsilons", "1", "--repetitions", "2", "--planning-seconds",
+        "0.1", "--figures", "{data}"), {"_datacube_errors.TABLES": {
+        "adult": ("workclass", "education", "race"), "nltcs": ("y1", "y2", "y3")}, "REDUCTIONS": (
+        ("adult Q1*", "Q+", "Q", 0.2, 2), ("nltcs Q2*", "C+", "C", 0.0, 2))}, ("matplotlib",)),
+    "papers.key_selection": Tiny(6, (), {"GROUPS": (1, 8)}),
+    "papers.mwem": Tiny(6, ("--data", "{data}", "--runs", "1", "--cube-runs", "1", "--epsilons", "1",
+        "--cube-epsilons", "0.1", "1", "--rounds", "2")),
+    "papers.prior_weight": Tiny(0, ("MWEM",), {"MADE": {"MWEM": (((2, 2, 2, 2), 50),)}, "WEIGHTS": {
+        "MWEM": (0.25, 0.5, 1.0)}, "EPSILONS": {"MWEM": ("1",)}}),
+    "papers.range_strategies": Tiny(32, (), {"WORKLOADS": (("ranges", all_ranges, 8),) * 4}),
+    "papers.sparse_data": Tiny(4, ("--repetitions", "2", "--no-counties", "--figures", "{data}"), {"CELLS": 20_000,
+        "SIZES": (10, 100, 1_000), "GATE_REPETITIONS": 2, "RANGES": 10}, ("matplotlib",)),
+    "papers.sparse_queries": Tiny(5, (), {"KEYS": 100, "TOTAL": 1000, "QUERIES": 3, "ROWS": 64}),
+    "papers.view_search": Tiny(1, ("--seconds", "0.1", "--independent", "0.1"), {"BEST_KNOWN": [
+        ("three", (2, 2, 2), (2,), 1.0)]}),
+    "peers.keys": Tiny(2, (), {"KEYS": 2000, "SAMPLE": 500}, ("opendp",)),
+    "peers.noise": Tiny(3, (), {"SCALES": [Fraction(1)], "REPEATS": 1, "THEIR_DRAWS": 50, "OUR_DRAWS": 100},
+        ("opendp",)),
+    "peers.synthetic": Tiny(5, ("--data", "{data}", "--runs", "1"), {"ROUNDS": 2}),
+}  # fmt: skip
+
+
+def made_data(folder: Path) -> None:
+    """Tables in the form of the real ones, few rows and most columns constant."""
+    bits = ", ".join(f"{f'i // {1 << bit} % 2' if bit < 4 else 0} AS y{bit + 1}" for bit in range(16))
+    names = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "salary")
+    columns = ", ".join(f"{f'i * 7 // {2 + place} % 3' if place < 6 else 0} AS {n}" for place, n in enumerate(names))
+    for name, listed in (("nltcs", bits), ("adult", columns)):
+        duckdb.execute(f"COPY (SELECT {listed} FROM range(4096) AS r(i)) TO '{folder / name}.parquet'")
+    for name in ("mildew", "rochdale", "czech"):
+        duckdb.execute(
+            f"COPY (SELECT i % 2 AS a, i // 2 % 2 AS b, i // 4 % 2 AS c, i + 1 AS n FROM range(8) AS r(i)) "
+            f"TO '{folder / name}.csv'"
+        )
+    duckdb.execute(
+        "COPY (SELECT i // 3 AS home_county, i % 3 AS work_county, i AS workers FROM range(1, 9) AS r(i)) "
+        f"TO '{folder / 'od_us_counties.parquet'}'"
+    )
+    duckdb.execute(f"COPY (SELECT range AS county FROM range(3)) TO '{folder / 'od_us_counties_nodes.parquet'}'")
+
+
+def names() -> list[str]:
+    """The benchmarks that there are, without their helpers."""
+    found = [path.relative_to(BENCHMARKS) for kind in KINDS for path in (BENCHMARKS / kind).glob("[a-z]*.py")]
+    return sorted(".".join(path.with_suffix("").parts) for path in found)
+
+
+def test_every_benchmark_is_tried() -> None:
+    """A benchmark belongs to one of three kinds, and none is left out here."""
+    assert sorted(TINY) == names()
+    beside = {"reading_list.py", "house.py", "trace.py", "covering_designs.py", "joint_threshold.py"}
+    assert {path.name for path in BENCHMARKS.glob("*.py")} == beside, "none of these times anything"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of peers
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.audit) if tiny.long else name for name, tiny in TINY.items()]
+)
+def test_a_benchmark_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends as a benchmark does, with 0 or 1, and has printed all of its gates."""
+    tiny = TINY[name]
+    if missing := [package for package in tiny.needs if find_spec(package) is None]:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    made_data(tmp_path)
+    module = import_module(f"benchmarks.{name}")
+    for constant, value in tiny.constants.items():
+        helper, _, of_helper = constant.rpartition(".")
+        owner = import_module(f"benchmarks.{name.partition('.')[0]}.{helper}") if helper else module
+        monkeypatch.setattr(owner, of_helper, value)
+    if hasattr(module, "DATA"):
+        monkeypatch.setattr(module, "DATA", tmp_path)
+    monkeypatch.setattr(sys, "argv", [name, *(word.format(data=tmp_path) for word in tiny.words)])
+    assert module.main() in (0, 1, None)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 0 and tiny.says in "\n".join(lines)
+    assert sum(bool(VERDICT.search(line)) for line in lines) >= tiny.gates, lines
