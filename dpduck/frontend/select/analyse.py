@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -40,6 +40,7 @@ from dpduck.frontend.statements.kinds import Ask
 from dpduck.frontend.statements.parse import parse_expression
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.options import Option
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
@@ -75,22 +76,25 @@ class Analysis:
     shown: tuple[tuple[str, int], ...] = ()
 
 
-def analyse(ask: Ask, facts: PublicFacts) -> Analysis:
-    """The request of a statement; every refusal comes from here, before anything is charged."""
+def analyse(ask: Ask, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
+    """The request of a statement; every refusal comes from here, before anything is charged.
+
+    more: options that mechanisms have beside those of every statement.
+    """
     try:
-        return _analyse(ask, facts)
+        return _analyse(ask, facts, more)
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
 
 
-def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
+def _analyse(ask: Ask, facts: PublicFacts, more: Sequence[Option]) -> Analysis:
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
     given = (
         ask.options if ask.view is not None else (clause.expressions if isinstance(clause, DifferentialPrivacy) else ())
     )
-    options = read_options(given, clause if isinstance(clause, exp.Expr) else select)
+    options = read_options(given, clause if isinstance(clause, exp.Expr) else select, more)
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
     grouping = _grouping(select, items, source)
@@ -297,6 +301,7 @@ def _request(
         refresh=options.refresh,
         target=target_of(options, policy, place),
         selection=selection_of(options, policy, request.unit_bound, place),
+        own=options.own,
         least_rho=Fraction(0) if policy.min_epsilon is None else least_rho(policy.min_epsilon),
     )
 

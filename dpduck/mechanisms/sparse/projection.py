@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
-import duckdb
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dpduck.algebra.hashing import SIGNS
+from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.release import Product, Steps, Terms
+from dpduck.mechanisms.mechanism import Tools, terms_of
+from dpduck.mechanisms.release import Product, Terms
 from dpduck.mechanisms.sparse.projection_plan import (
     INDEPENDENCE,
     ProjectionPlan,
@@ -22,8 +24,9 @@ from dpduck.trusted.ask import Ask, Projection, Scan
 from dpduck.trusted.noise.law import Noise
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.jobs import KeyJob
+from dpduck.values.arrays import IntegerArray
 
-Recheck = Callable[[duckdb.DuckDBPyConnection], None]
+Projected = tuple[NDArray[np.uint64], IntegerArray]
 COLUMNS = (("word", "INTEGER"), ("coefficients", "BIGINT[]"), ("released", "BIGINT[]"))
 
 
@@ -52,43 +55,41 @@ def key_scan(sparse: SparseRequest) -> Scan:
     return Scan(key_job(sparse), bound)
 
 
-class ProjectionRecipe:
-    """A random projection of the counts of an unbounded universe (see release.Recipe)."""
+@dataclass(frozen=True)
+class ProjectionOffer:
+    """A random projection of the counts of an unbounded universe, and what will leave."""
 
-    def __init__(self, sparse: SparseRequest, recheck: Recheck) -> None:
-        self._sparse = sparse
-        self._plan = plan = projection_plan(sparse)
-        query = Projection(plan.rows, plan.words, INDEPENDENCE)
-        self._ask = Ask(key_scan(sparse), query, Noise(plan.noise, plan.spread))
-        self._recheck = recheck
-        self.terms = Terms(
-            unit_key=sparse.request.unit_key,
-            table=str(sparse.request.table),
-            charge=sparse.request.charge,
-            mechanism=f"{self._plan.noise.value}, projection of {self._plan.rows} rows",
-            strategy="projection",
-            shapes=sparse.request.shapes,
-            least_rho=sparse.request.least_rho,
-            rows=plan.rows,
-        )
+    request: Request
+    plan: ProjectionPlan
+    ask: Ask[Projected]
 
-    def asks(self) -> Sequence[Ask[Any]]:
-        """The projected rows."""
-        return [self._ask]
 
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Facts as analysed."""
-        self._recheck(cursor)
+def offer_projection(sparse: SparseRequest) -> ProjectionOffer:
+    """The plan of a projection."""
+    plan = projection_plan(sparse)
+    query = Projection(plan.rows, plan.words, INDEPENDENCE)
+    return ProjectionOffer(sparse.request, plan, Ask(key_scan(sparse), query, Noise(plan.noise, plan.spread)))
 
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """Coefficients, and the noisy projection of the counts."""
-        plan = self._plan
-        coefficients, values = door.answer(self._ask)
-        blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
-        rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
-        whole = pa.list_(pa.int64())
-        types = {"word": pa.int32(), "coefficients": whole, "released": whole}
-        return Product(COLUMNS, pa.table({name: pa.array(values, types[name]) for name, values in rows.items()}))
+
+def projection_terms(offer: ProjectionOffer) -> Terms:
+    """What is public before the count."""
+    plan = offer.plan
+    return terms_of(offer.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", rows=plan.rows)
+
+
+def project(offer: ProjectionOffer, door: Door, tools: Tools) -> Projected:
+    """Coefficients, and the noisy projection of the counts."""
+    return door.answer(offer.ask)
+
+
+def projection_table(offer: ProjectionOffer, projected: Projected, tools: Tools) -> Product:
+    """The same in blocks."""
+    plan, (coefficients, values) = offer.plan, projected
+    blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
+    rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
+    whole = pa.list_(pa.int64())
+    types = {"word": pa.int32(), "coefficients": whole, "released": whole}
+    return Product(COLUMNS, pa.table({name: pa.array(of_name, types[name]) for name, of_name in rows.items()}))
 
 
 def value_select(table_sql: str) -> str:
