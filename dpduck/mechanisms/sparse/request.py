@@ -13,10 +13,9 @@ from sqlglot import exp
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.rows.scope import resolve
-from dpduck.frontend.rows.source import read_row_source
-from dpduck.frontend.select.analyse import analyse
+from dpduck.frontend.select.analyse import counted
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import HISTOGRAM, PROJECTION, SESSION, Ask, CreateSparse
+from dpduck.frontend.statements.kinds import HISTOGRAM, PROJECTION, SESSION, CreateSparse
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.frontend.text.options import PRICE_OPTIONS, Option, read_given
 from dpduck.frontend.text.positions import refusal
@@ -104,11 +103,7 @@ def _analyse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
         if value and part not in plain:
             raise refusal(select, f"{part.strip('_').upper()} in a {statement.kind}", "SELECT key FROM table WHERE ..")
     own, prices = _split(statement)
-    counting = select.copy()
-    counting.set("expressions", [exp.Count(this=exp.Star())])
-    ask = Ask(counting, statement.text, 0, statement.name, False, prices)
-    request = analyse(ask, facts).request
-    source = read_row_source(select, facts, {})
+    request, source = counted(select, prices, facts)
     parts = [resolve(item.unalias(), source.scope) for item in _columns(select)]
     types = {f"{alias}.{fold(column.name)}": column.type_name for alias, column in source.columns()}
     keys = tuple(_part(part, types) for part in parts)
