@@ -22,13 +22,13 @@ MOST_SKETCH_ROWS = 99
 """Rows of a sketch: each multiplies the sensitivity."""
 
 SUMMARY_OPTIONS = (
-    Option("summary", "choice", "a summary of bounded size in place of every cell", choices=METHODS),
+    Option("summary", "choice", "a summary of bounded size in place of every cell", choices=METHODS, quoted=True),
     Option("summary_size", "whole", "about how many cells it has", Fraction(1), Fraction(LARGEST_SIZE)),
     Option("theta", "whole", "a filter passes noisy counts from here on", Fraction(1), Fraction(LARGEST_THRESHOLD)),
     Option("tau", "number", "of threshold sampling", Fraction(1, 1000), Fraction(LARGEST_THRESHOLD)),
     Option("total_epsilon", "number", "the part of the price for a noisy number of rows", SMALLEST_TOTAL_EPSILON,
            Fraction(LARGEST_TOTAL_EPSILON)),
-    Option("range_summary", "choice", "what takes the place of RANGES(column)", choices=SHAPES),
+    Option("range_summary", "choice", "what takes the place of RANGES(column)", choices=SHAPES, quoted=True),
     Option("sketch_rows", "whole", "rows of a sketch", Fraction(1), Fraction(MOST_SKETCH_ROWS)),
 )  # fmt: skip
 NAMES = tuple(option.name for option in SUMMARY_OPTIONS)

@@ -15,6 +15,7 @@ from dpduck.frontend.text.tokens import exact_number
 
 Kind = Literal["number", "whole", "numbers", "choice", "flag", "text", "name"]
 Value = Fraction | int | tuple[Fraction, ...] | bool | str | None
+_WORDS = (exp.Literal, exp.Column)
 SMALLEST, LARGEST_WHOLE = Fraction(1, 10**9), 10**9
 
 
@@ -24,6 +25,7 @@ class Option:
 
     least, most: of numbers; a least of 0 is exclusive. choices: of words, the first where the option is not given.
     accepted: what a refusal says in place of the bounds. what: what it calls the value, where that is not the name.
+    quoted: whether a word has to be a text.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Option:
     choices: tuple[str, ...] = ()
     accepted: str = ""
     what: str = ""
+    quoted: bool = False
 
     def value(self, node: exp.Expr) -> Value:
         """What an expression says; refused with what would be accepted."""
@@ -63,7 +66,7 @@ class Option:
         above = "above 0" if self.least == 0 else f"from {float(self.least):g}"
         wanted = self.accepted or f"{self.name}{' = ' if whole else ' '}{whole}{above} to {float(self.most):.6g}"
         if not isinstance(node, exp.Literal) or node.is_string:
-            raise refusal(node, f"{what} is not a positive number", wanted)
+            raise refusal(node, f"{what} is not {(whole or 'a positive number').strip()}", wanted)
         try:
             value = exact_number(node.name)
         except (ValueError, ZeroDivisionError):
@@ -73,7 +76,8 @@ class Option:
         return value
 
     def _word(self, node: exp.Expr) -> str:
-        value = str(node.name).lower() if isinstance(node, (exp.Literal, exp.Column)) else ""
+        word = isinstance(node, exp.Literal) and node.is_string if self.quoted else isinstance(node, _WORDS)
+        value = str(node.name).lower() if word else ""
         if not value or value not in self.choices:
             accepted = self.accepted or ", ".join(repr(choice) for choice in self.choices if choice)
             raise refusal(node, f"{self.name} has no such value", accepted)
