@@ -3,8 +3,7 @@
 Under pure epsilon a few large views beat many small ones (DESIGN 4.6): a view whose attributes are a block answers
 all t-way marginals inside it, so a good set of views is a covering design with few blocks, weighted. Each family is
 read from a file, or made of all subsets of one size; it serves any number of attributes, because several may share a
-point and points may stay empty. `python -m benchmarks.covering_designs` writes the file from the algebra of finite
-fields.
+point and points may stay empty. `python -m benchmarks.papers.covering_designs` writes the file.
 """
 
 from __future__ import annotations
