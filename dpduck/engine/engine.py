@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from dpduck.database import tables as listings
-from dpduck.database.catalog import Catalog, Known
+from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_table
 from dpduck.database.cursors import Asker, Carriers, Roots
 from dpduck.database.policies import PolicyStore
@@ -60,7 +60,17 @@ class Analysed:
 
     statement: Ask
     analysis: Analysis
-    facts: Known
+    facts: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+
+    def holds(self, catalog: Catalog) -> bool:
+        """Whether every question that this rests on has the same answer now, for this asker."""
+        try:
+            return all(
+                getattr(catalog, question[0])(*asked, **named) == fact
+                for question, (fact, asked, named) in self.facts.items()
+            )
+        except Refusal:
+            return False
 
 
 class Engine:
@@ -227,7 +237,7 @@ class Engine:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, asker)
-            if known is not None and catalog.agrees_with(known.facts):
+            if known is not None and known.holds(catalog):
                 return known.analysis
             if known is not None:
                 statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, asker)

@@ -13,11 +13,10 @@ from dpduck.frontend.select.request import Aggregate, Request
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
 from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, tree_buckets
 from dpduck.mechanisms.released_rows import Answer
-from dpduck.planning.covariance import TableCovariances, covariances
 from dpduck.planning.marginals.planners import DISTINCT
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
-from dpduck.planning.recovery.combination import covariances_to_text
+from dpduck.planning.recovery.combination import TableCovariances, covariances, covariances_to_text
 from dpduck.planning.recovery.curved import Curved, average, deviation_of, of_rounded, rescaled, variance_of
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.planning.recovery.quantiles import chosen, quantile

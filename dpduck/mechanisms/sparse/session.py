@@ -13,8 +13,7 @@ from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import HISTOGRAM, SESSION
 from dpduck.mechanisms.mechanism import Tools, terms_of
 from dpduck.mechanisms.release import Product, Terms
-from dpduck.mechanisms.sparse.projection import key_scan
-from dpduck.mechanisms.sparse.projection_plan import USUAL_ROWS_OF_TABLE
+from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan, plan_session, total_margin
 from dpduck.trusted.ask import Ask, EveryKey, Gate, Within

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import log, sqrt
 
 import duckdb
+import numpy as np
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
@@ -15,6 +17,7 @@ from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import Asker, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import SEED, ReleaseStore, StoredRelease, require_view_name
+from dpduck.database.tables import Value, rows_sql
 from dpduck.database.views import PrivateViews
 from dpduck.frontend.statements.kinds import (
     HISTOGRAM,
@@ -28,24 +31,79 @@ from dpduck.frontend.statements.kinds import (
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.mechanisms.release import WAITING, Steps, Turns
-from dpduck.mechanisms.sparse.answers import COLUMNS, histogram_answers, session_answers
-from dpduck.mechanisms.sparse.ask import Sessions
+from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, Sessions
 from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
 from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_argument, selected_questions
 from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
 from dpduck.mechanisms.sparse.session import (
     COMPUTATIONAL,
+    HistogramLaw,
     histogram_from_facts,
     secret_name,
 )
-from dpduck.mechanisms.sparse.store import Named, SparseStore
+from dpduck.mechanisms.sparse.session_plan import SessionPlan
+from dpduck.mechanisms.sparse.store import Answered, Named, SparseStore
+from dpduck.trusted.ask import UNITS
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import required
 from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.histograms import LazyHistogram
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import DpduckError, InternalError, PermissionRefusal, Refusal
+
+# Answers of histograms and sessions as tables.
+
+
+COLUMNS = (
+    ("question", "VARCHAR"), ("answer", "DOUBLE"), ("margin", "DOUBLE"), ("source", "VARCHAR"), ("updated", "BOOLEAN"),
+    ("updates_left", "BIGINT"), ("note", "VARCHAR"),
+)  # fmt: skip
+OUT_OF_UPDATES = "no updates are left: from the hypothesis, without a statement about its error"
+MORE_THAN_DECLARED = "beyond the declared number of questions"
+
+
+def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequence[Answered]) -> str:
+    """One row for each question of a session."""
+    margins = {HYPOTHESIS: plan.alpha, MEASURED: plan.measured}
+    rows: list[list[Value]] = []
+    for label, one in zip(asked.labels, answers, strict=True):
+        note = "" if one.source in margins else OUT_OF_UPDATES
+        if one.number > named.queries:
+            note = note or MORE_THAN_DECLARED
+        left = plan.law.updates - one.updates
+        rows.append([label, one.answer, margins.get(one.source), one.source, one.source == MEASURED, left, note])
+    return rows_sql(COLUMNS, rows)
+
+
+def histogram_answers(named: Named, law: HistogramLaw, asked: Asked, values: Sequence[int]) -> str:
+    """One row for each question of a histogram; margins hold for all declared questions but with chance beta."""
+    shares = asked.weights / UNITS
+    starts = np.concatenate([[0], np.cumsum(asked.lengths)[:-1]]).astype(np.intp)
+    sums = np.add.reduceat(np.asarray(values, dtype=np.float64) * shares, starts)
+    squares = np.add.reduceat(shares * shares, starts)
+    rows: list[list[Value]] = [
+        [
+            label,
+            float(answer),
+            histogram_margin(law, float(square), named.queries, named.beta),
+            "histogram",
+            False,
+            None,
+            "",
+        ]
+        for label, answer, square in zip(asked.labels, sums, squares, strict=True)
+    ]
+    return rows_sql(COLUMNS, rows)
+
+
+def histogram_margin(law: HistogramLaw, weight_squared: float, queries: int, beta: float) -> float:
+    """Gaussian: a sub-Gaussian tail. Laplace: Bernstein's bound, with weights of at most 1."""
+    chances = log(2 * queries / beta)
+    usual = law.stderr * sqrt(2 * weight_squared * chances)
+    return usual if law.noise is NoiseKind.GAUSSIAN else usual + float(law.spread) * chances
+
 
 OWNER_NAME = "owner"
 Release = Callable[[SparseRequest, Asker, str], StoredRelease]

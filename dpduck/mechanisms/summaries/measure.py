@@ -13,8 +13,14 @@ from dpduck.frontend.select.summary import Summary
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Tools, terms_of
 from dpduck.mechanisms.release import Product, Terms
-from dpduck.mechanisms.summaries.moments import empty_moments, noise_variance
-from dpduck.mechanisms.summaries.plan import SketchDesign, SummaryDesign, candidates, designed_sketch
+from dpduck.mechanisms.summaries.plan import (
+    SketchDesign,
+    SummaryDesign,
+    candidates,
+    designed_sketch,
+    empty_moments,
+    noise_variance,
+)
 from dpduck.mechanisms.summaries.recover import (
     EstimatedSummary,
     estimated,
