@@ -39,7 +39,7 @@ COPIES = {
 }
 NOISE = {
     "exact samplers, which see no data": (
-        "trusted/noise/entropy trusted/noise/integers trusted/noise/blocks trusted/noise/table "
+        "trusted/noise/entropy trusted/noise/integers trusted/noise/table "
         "trusted/noise/coins trusted/noise/binomial trusted/noise/choice trusted/noise/upgraded "
         "trusted/noise/layers trusted/noise/zero_cells"
     ),
@@ -60,7 +60,7 @@ OTHERS = {
         "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries"
     ),
     "expressions: refuses early what trusted/rows/functions refuses of the text that runs": (
-        "frontend/rows/functions frontend/rows/plain_atoms frontend/select/binding frontend/text/limits "
+        "frontend/rows/functions frontend/select/binding frontend/text/limits "
         "frontend/rows/expressions database/second_look"
     ),
     "public tables: database/catalog requires them public, trusted/private/jobs and rows bound their copies": (

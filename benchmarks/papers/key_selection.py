@@ -16,7 +16,7 @@ from math import sqrt
 from statistics import median
 from time import perf_counter
 
-from benchmarks.joint_threshold import JointThreshold, calibrate_apart, calibrate_jointly
+from benchmarks.papers.joint_threshold import JointThreshold, calibrate_apart, calibrate_jointly
 from dpduck.planning.tails import each_of, smallest_excess
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.values.accounting import rho_of, sigma2_of

@@ -22,7 +22,7 @@ from math import log, sqrt
 import numpy as np
 
 from dpduck.algebra.hashing import evaluate
-from dpduck.mechanisms.sparse.projection_plan import INDEPENDENCE, plan_projection
+from dpduck.mechanisms.sparse.projection import INDEPENDENCE, plan_projection
 from dpduck.mechanisms.sparse.session_plan import Declared, Hypothesis, plan_session
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.noise.entropy import operating_system_entropy

@@ -22,9 +22,6 @@ from dpduck.values.errors import Refusal
 
 _KEY_TYPE = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|DATE")
 
-Known = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-"""What a catalog was asked: by method and arguments, the answer and the arguments themselves."""
-
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
 
@@ -63,16 +60,7 @@ class Catalog:
         self._asker = asker
         self._policies = policies
         self._box = box
-        self.known: Known = {}
-
-    def agrees_with(self, known: Known) -> bool:
-        """Whether every question that another catalog was asked has the same answer now, for this asker."""
-        try:
-            return all(
-                getattr(self, question[0])(*asked, **named) == fact for question, (fact, asked, named) in known.items()
-            )
-        except Refusal:
-            return False
+        self.known: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
 
     @cached_property
     def _here(self) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import duckdb
 
 from dpduck.database import tables as listings
-from dpduck.database.catalog import Catalog, Known
+from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_table
 from dpduck.database.cursors import Asker, Carriers, Roots
 from dpduck.database.policies import PolicyStore
@@ -22,7 +21,7 @@ from dpduck.frontend.rows.sql import from_sql, unit_sql
 from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import Ask, CreateSparse, DropPrivateView, DropSparse
+from dpduck.frontend.statements.kinds import Ask, CreateSparse, DropPrivateView, DropSparse, Statement
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.limits import bounded_tokens
@@ -31,17 +30,16 @@ from dpduck.frontend.text.tokens import TokenReader
 from dpduck.mechanisms.answers_sql import empty_release_sql, margins_sql
 from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.matrix import with_matrix
+from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.prices import priced
-from dpduck.mechanisms.registry import check_sql, explained, recipe
-from dpduck.mechanisms.release import Recipe, Releaser, Steps
+from dpduck.mechanisms.registry import check_sql, explained, mechanism_of, own_options
+from dpduck.mechanisms.release import Releaser, Steps
+from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.statements import SparseQueries
 from dpduck.mechanisms.sparse.store import SparseStore
-from dpduck.mechanisms.synthetic.measure import SyntheticRecipe
-from dpduck.mechanisms.synthetic.plan import explained_synthetic, mechanisms
 from dpduck.mechanisms.synthetic.recover import SyntheticTables
 from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.owner.policies import OwnerChanges
-from dpduck.trusted.ask import Ask as Question
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.rows.workers import Workers
@@ -62,7 +60,17 @@ class Analysed:
 
     statement: Ask
     analysis: Analysis
-    facts: Known
+    facts: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+
+    def holds(self, catalog: Catalog) -> bool:
+        """Whether every question that this rests on has the same answer now, for this asker."""
+        try:
+            return all(
+                getattr(catalog, question[0])(*asked, **named) == fact
+                for question, (fact, asked, named) in self.facts.items()
+            )
+        except Refusal:
+            return False
 
 
 class Engine:
@@ -72,6 +80,7 @@ class Engine:
         self.roots = roots
         self._open_cursor = roots.cursor
         self._store = store
+        self._steps = steps
         self._bound: set[tuple[str, str, Fraction]] = set()
         self._answered = Answered()
         self._analysed = Answered(MOST_ANALYSED)
@@ -89,7 +98,7 @@ class Engine:
         self._views = PrivateViews(self._releases, store)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
-            roots.cursor, self._policies, self._releases, self._releaser, self._views, ledger,
+            roots.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
             SparseStore(roots.cursor, store), steps, self._workers,
         )  # fmt: skip
 
@@ -131,24 +140,29 @@ class Engine:
 
     def explain(self, text: str, asker: Asker) -> str:
         """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
-        statement = parse_statement(text)
+        question, request = self._question(parse_statement(text), text, asker)
+        asker.require_tables(request.asked_tables)
+        sql, found, asks = explained(question)
+        return sql if found is None else priced(sql, found, asks, self._ledger.budget(found.unit_key))
+
+    def _question(
+        self, statement: Statement | CreateSynthetic | SampleRelease, text: str, asker: Asker
+    ) -> tuple[object, Request]:
+        """What a statement with a price asks, and of which rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._synthetic_request(statement, asker)
-            asker.require_tables(synthetic.base.asked_tables)
-            found = mechanisms(synthetic)
-            asks = SyntheticRecipe(synthetic, found[0], lambda cursor: None).asks()
-            return self._priced(explained_synthetic(synthetic, found), synthetic.base, asks)
+            return synthetic, synthetic.base
         if isinstance(statement, CreateSparse):
-            return self._sparse.explain(statement, asker)
-        if not isinstance(statement, Ask):
-            raise Refusal(
-                "only statements with a price are explained",
-                accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or CREATE PRIVATE .. OPTIONS (..)",
-            )
-        with Sandbox(self._answered) as box:
-            request = self._analysis(statement, text, box, asker).request
-        asker.require_tables(request.asked_tables)
-        return self._priced(*explained(request))
+            sparse = self._sparse.analysed(statement, asker)
+            return sparse, sparse.request
+        if isinstance(statement, Ask):
+            with Sandbox(self._answered) as box:
+                request = self._analysis(statement, text, box, asker).request
+            return request, request
+        raise Refusal(
+            "only statements with a price are explained",
+            accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or CREATE PRIVATE .. OPTIONS (..)",
+        )
 
     def describe(self, text: str, asker: Asker) -> str:
         """SQL with the columns that the answer to a statement of dp() would have, and no rows; it spends nothing."""
@@ -158,8 +172,10 @@ class Engine:
         with Sandbox(self._answered) as box:
             analysis = self._analysis(statement, text, box, asker)
             asker.require_tables(analysis.request.asked_tables)
+            mechanism = mechanism_of(analysis.request)
+            bound = check_sql(analysis, mechanism, mechanism.plan(analysis.request))
             with self._open_cursor() as cursor:
-                columns = Catalog(cursor, self._policies, box).bind(check_sql(analysis), analysis.outer.tables)
+                columns = Catalog(cursor, self._policies, box).bind(bound, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
     def budget(self, asker: Asker) -> str:
@@ -214,9 +230,6 @@ class Engine:
         """SQL that lists private histograms and sessions."""
         return self._sparse.list_sessions(asker)
 
-    def _priced(self, sql: str, request: Request, asks: Sequence[Question[Any]]) -> str:
-        return priced(sql, request, asks, self._ledger.budget(request.unit_key))
-
     def _analysis(
         self, statement: Ask, text: str, box: Sandbox, asker: Asker, known: Analysed | None = None
     ) -> Analysis:
@@ -224,11 +237,11 @@ class Engine:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, asker)
-            if known is not None and catalog.agrees_with(known.facts):
+            if known is not None and known.holds(catalog):
                 return known.analysis
             if known is not None:
                 statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, asker)
-            analysis = with_matrix(analyse(statement, catalog), catalog)
+            analysis = with_matrix(analyse(statement, catalog, own_options()), catalog)
             if len(text) <= LONGEST_KEPT:
                 self._analysed.put((text, asker), Analysed(statement, analysis, catalog.known))
             return analysis
@@ -242,7 +255,7 @@ class Engine:
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
             kept_by = asker if statement.view is None else _with_room_for_a_view(asker)
-            release = self._releaser.release(digest, lambda: self._recipe(analysis, box), kept_by, text)
+            release = self._release(analysis.request, analysis.request, digest, kept_by, text, analysis, box)
             self._require_outer(release, analysis, box)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
@@ -265,23 +278,36 @@ class Engine:
         asker.require_tables(request.base.asked_tables)
         if self._tables.is_ready(statement, text, asker, request):
             return listings.status(self._views.ready(statement.name))
-
-        def recheck(cursor: duckdb.DuckDBPyConnection) -> None:
-            Catalog(cursor, self._policies).require_unchanged(request.base)
-
-        release = self._releaser.release(
-            request.digest(), lambda: SyntheticRecipe(request, mechanisms(request)[0], recheck), asker, text
-        )
+        release = self._release(request, request.base, request.digest(), asker, text)
         return listings.status(self._tables.put(statement, text, asker, request, release))
 
-    def _recipe(self, analysis: Analysis, box: Sandbox) -> Recipe:
-        return recipe(analysis, lambda cursor, outer_sql: self._recheck(analysis, box, cursor, outer_sql), box)
+    def _release(
+        self,
+        question: object,
+        request: Request,
+        digest: str,
+        asker: Asker,
+        text: str,
+        analysis: Analysis | None = None,
+        box: Sandbox | None = None,
+    ) -> StoredRelease:
+        """The release of a question about a request's rows: the stored one, or a new one by the question's mechanism.
 
-    def _recheck(self, analysis: Analysis, box: Sandbox, cursor: duckdb.DuckDBPyConnection, outer_sql: str) -> None:
-        """What a new release must meet before its charge: facts as analysed, and SQL around it that binds."""
-        catalog = Catalog(cursor, self._policies, box)
-        catalog.require_unchanged(analysis.request)
-        catalog.bind(outer_sql, analysis.outer.tables)
+        analysis: where SQL of the analyst's stands around it, which must bind before the charge.
+        """
+        mechanism = mechanism_of(question)
+
+        def recheck(cursor: duckdb.DuckDBPyConnection, plan: Any) -> None:
+            catalog = Catalog(cursor, self._policies, box)
+            catalog.require_unchanged(request)
+            if analysis is not None:
+                catalog.bind(check_sql(analysis, mechanism, plan), analysis.outer.tables)
+
+        tools = Tools(box or Sandbox(), self._ledger.secrets, self._steps)
+        return self._releaser.release(digest, lambda: mechanism.recipe(question, recheck, tools), asker, text)
+
+    def _release_sparse(self, sparse: SparseRequest, asker: Asker, text: str) -> StoredRelease:
+        return self._release(sparse, sparse.request, sparse.digest(), asker, text)
 
     def _require_outer(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> None:
         """SQL around a release binds where nothing else is, before it runs where private tables are.

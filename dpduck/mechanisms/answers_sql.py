@@ -22,15 +22,8 @@ from dpduck.frontend.text.names import (
     raw_column,
     stderr_column,
 )
-from dpduck.mechanisms.cubes.plan import Planned
-from dpduck.mechanisms.cubes.recover import error_laws, wholes
-from dpduck.mechanisms.keys.measure import key_laws, planned_keys
-from dpduck.mechanisms.released_rows import released_columns
-from dpduck.mechanisms.summaries.recover import summary_columns
-from dpduck.mechanisms.summaries.sketch import SKETCH_COLUMNS
 from dpduck.planning.recovery.curved import LEVELS
 from dpduck.planning.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
-from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.privacy import Charge
 
 
@@ -133,25 +126,3 @@ def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLa
     return analysis.outer.over(
         margins_sql(f"(SELECT {nothing} WHERE false)", laws, analysis, [column.name for column in columns])
     )
-
-
-def summary_check_sql(analysis: Analysis) -> str:
-    """The same for a summary."""
-    summary = analysis.request.summary
-    sketch = summary is not None and summary.method == "sketch"
-    named = SKETCH_COLUMNS if sketch else summary_columns(analysis.request)
-    columns = [Column(name, type_name) for name, type_name in named]
-    return empty_release_sql(columns, ((ErrorLaw(NoiseKind.LAPLACE, None, 1.0),),), analysis)
-
-
-def outer_check_sql(analysis: Analysis, found: Planned) -> str:
-    """The whole statement over an empty release: DuckDB binds it as it will bind the answer, before the charge."""
-    columns = [Column(name, type_name) for name, type_name in released_columns(found.request, wholes(found))]
-    return empty_release_sql(columns, error_laws(found), analysis)
-
-
-def selected_check_sql(analysis: Analysis) -> str:
-    """The same for a release of selected keys."""
-    columns = released_columns(analysis.request, [True] * len(analysis.request.aggregates))
-    laws = key_laws(planned_keys(analysis.request))
-    return empty_release_sql([Column(name, type_name) for name, type_name in columns], laws, analysis)

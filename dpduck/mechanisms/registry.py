@@ -1,53 +1,66 @@
-"""What differs between kinds of releases: counts by grouping sets, selected keys, noisy summaries."""
+"""The registry of mechanisms: a new one is a folder beside this file and one line here (CONTRIBUTING.md shows how)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import duckdb
-
-from dpduck.database.sandbox import Sandbox
+from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.select.analyse import Analysis
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.answers_sql import outer_check_sql, selected_check_sql, summary_check_sql
-from dpduck.mechanisms.cubes.describe import candidates
-from dpduck.mechanisms.cubes.measure import CubeRecipe, asked
-from dpduck.mechanisms.cubes.plan import planned
-from dpduck.mechanisms.keys.describe import explained_keys
-from dpduck.mechanisms.keys.measure import KeyRecipe
-from dpduck.mechanisms.release import Recipe
-from dpduck.mechanisms.summaries.describe import summary_listing
-from dpduck.mechanisms.summaries.measure import summary_recipe
+from dpduck.frontend.text.options import Option
+from dpduck.mechanisms.answers_sql import empty_release_sql
+from dpduck.mechanisms.cubes import CUBES
+from dpduck.mechanisms.keys import KEYS
+from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.sparse import HISTOGRAMS, PROJECTIONS, SESSIONS
+from dpduck.mechanisms.summaries import SKETCHES, SUMMARIES
+from dpduck.mechanisms.synthetic import SYNTHETIC
 from dpduck.trusted.ask import Ask
+from dpduck.values.errors import InternalError, Refusal
 
-Recheck = Callable[[duckdb.DuckDBPyConnection, str], None]
-
-
-def recipe(analysis: Analysis, recheck: Recheck, box: Sandbox) -> Recipe:
-    """How the release of a request is made. recheck: takes the SQL that must bind before the charge."""
-    request = analysis.request
-    if request.summary is not None:
-        return summary_recipe(request, lambda cursor: recheck(cursor, summary_check_sql(analysis)))
-    if request.selection is not None:
-        return KeyRecipe(request, lambda cursor: recheck(cursor, selected_check_sql(analysis)))
-    return CubeRecipe(request, lambda cursor, found: recheck(cursor, outer_check_sql(analysis, found)), box)
-
-
-def check_sql(analysis: Analysis) -> str:
-    """The whole statement over a release without rows, which tells the columns of its answer."""
-    if analysis.request.summary is not None:
-        return summary_check_sql(analysis)
-    if analysis.request.selection is not None:
-        return selected_check_sql(analysis)
-    return outer_check_sql(analysis, planned(analysis.request))
+MECHANISMS: tuple[Mechanism[Any, Any, Any], ...] = (
+    SKETCHES,
+    SUMMARIES,
+    KEYS,
+    SYNTHETIC,
+    PROJECTIONS,
+    HISTOGRAMS,
+    SESSIONS,
+    CUBES,
+)
+"""The first that serves a question answers it."""
 
 
-def explained(request: Request) -> tuple[str, Request, Sequence[Ask[Any]]]:
-    """SQL with what could be released, the chosen way first; the request at its price; what the chosen way asks."""
-    if request.summary is not None:
-        return summary_listing(request), request, summary_recipe(request, lambda cursor: None).asks()
-    if request.selection is not None:
-        return explained_keys(request), request, KeyRecipe(request, lambda cursor: None).asks()
-    found = planned(request)
-    return candidates(found), found.request, [ask for group in asked(found) for ask in group.asks]
+def own_options() -> tuple[Option, ...]:
+    """What the registered mechanisms add to the options of a SELECT."""
+    return tuple(option for mechanism in MECHANISMS for option in mechanism.options)
+
+
+def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
+    """The mechanism of a request, of a synthetic table or of sparse queries."""
+    for mechanism in MECHANISMS:
+        if mechanism.serves(question):
+            return mechanism
+    raise InternalError("no mechanism serves this question")
+
+
+def check_sql(analysis: Analysis, mechanism: Mechanism[Any, Any, Any], plan: Any) -> str:
+    """The whole statement over a release without rows, which binds before the charge as the answer will after it."""
+    columns = [Column(name, type_name) for name, type_name in mechanism.columns(plan)]
+    return empty_release_sql(columns, mechanism.terms(plan).laws, analysis)
+
+
+def explained(question: object) -> tuple[str, Request | None, Sequence[Ask[Any]]]:
+    """SQL with what could be released, the chosen way first; the request at its price; what the chosen way asks.
+
+    Without a request where no plan meets what is asked, and the other ways are shown all the same.
+    """
+    mechanism = mechanism_of(question)
+    try:
+        plan = mechanism.plan(question)
+    except Refusal:
+        if mechanism.unplanned is None:
+            raise
+        return mechanism.unplanned(question), None, ()
+    return mechanism.describe(question, plan), plan.request, mechanism.asks(plan)

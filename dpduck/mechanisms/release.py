@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -65,19 +65,18 @@ class Terms:
     rows: int = 0
 
 
-class Recipe(Protocol):
-    """How one kind of release is made; each kind has a file of its own."""
+@dataclass(frozen=True)
+class Recipe:
+    """How one release is made (mechanism.Mechanism makes it). asks: what will leave, declared before any look.
+
+    recheck: the last look at public facts, in the transaction that will count.
+    produce: the release itself, after the charge; anything that it raises is hidden, because it could quote data.
+    """
 
     terms: Terms
-
-    def asks(self) -> Sequence[Ask[Any]]:
-        """What will leave, declared before anything is looked at."""
-
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """The last look at public facts, in the transaction that will count."""
-
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """The release itself, after the charge; anything that it raises is hidden, because it could quote data."""
+    asks: Sequence[Ask[Any]]
+    recheck: Callable[[duckdb.DuckDBPyConnection], None]
+    produce: Callable[[Door], Product]
 
 
 class _Unstored(StoreError):
@@ -136,7 +135,7 @@ class Releaser:
 
     def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str, paid: int | None) -> StoredRelease:
         """paid: the entry that paid for it before its process ended."""
-        asks = recipe.asks()
+        asks = recipe.asks
         terms = replace(recipe.terms, charge=charged(recipe.terms.charge, asks, recipe.terms.least_rho))
         asker.require_table(terms.table)
         if not asker.owner:
@@ -191,7 +190,7 @@ class Releaser:
             self._steps("after the charge")
             door.count()
             self._steps("after the count")
-            product = recipe.produce(door, self._steps)
+            product = recipe.produce(door)
             self._steps("after the noise")
             release = replace(release, rows=product.rows.num_rows)
             try:

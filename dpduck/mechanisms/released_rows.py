@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, prefixes
 from dpduck.database.sandbox import MOST_LABELS, Sandbox
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.text.names import (
@@ -20,9 +22,22 @@ from dpduck.frontend.text.names import (
     raw_column,
     stderr_column,
 )
-from dpduck.mechanisms.cubes.plan import Planned, range_workload
-from dpduck.mechanisms.cubes.recover import Answer, is_whole
 from dpduck.values.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One aggregate over all cells of all grouping sets, in order; NaN is NULL.
+
+    lows, highs: shape (levels, cells), where intervals depend on the answer.
+    raw: what was measured, where options moved it; intervals are about it.
+    """
+
+    estimates: FloatArray
+    stderrs: FloatArray
+    lows: FloatArray | None = None
+    highs: FloatArray | None = None
+    raw: FloatArray | None = None
 
 
 def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:
@@ -40,9 +55,8 @@ def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str
     return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answers)
 
 
-def released_rows(found: Planned, answers: Sequence[Answer], box: Sandbox) -> pa.Table:
-    """The rows of a release from the answers of every aggregate. box: where labels are cast."""
-    request = found.request
+def released_rows(request: Request, answers: Sequence[Answer], whole: Sequence[bool], box: Sandbox) -> pa.Table:
+    """The rows of a release from the answers of every aggregate. whole: see released_columns. box: casts labels."""
     sizes = request.released_sizes
     cells = [prod(sizes[position] for position in grouping_set) for grouping_set in request.grouping_sets]
     columns: dict[str, pa.ChunkedArray] = {}
@@ -59,7 +73,7 @@ def released_rows(found: Planned, answers: Sequence[Answer], box: Sandbox) -> pa
     columns[GROUPING_ID] = pa.array(np.repeat(np.array(rolled_up, np.int64), cells))
     columns[GROUPING_SET] = pa.array(np.repeat(np.arange(len(cells), dtype=np.int32), cells))
     for number, answer in enumerate(answers):
-        estimates = answer.estimates.astype(np.int64) if is_whole(found, number) else answer.estimates
+        estimates = answer.estimates.astype(np.int64) if whole[number] else answer.estimates
         columns[answer_column(number)] = pa.array(estimates, from_pandas=True)
         columns[stderr_column(number)] = pa.array(answer.stderrs, from_pandas=True)
         if answer.raw is not None:
@@ -99,6 +113,12 @@ def _key_columns(keys: Sequence[Key], box: Sandbox) -> list[tuple[int, str, pa.A
             labels = labels.take(shown)
         columns.append((position, key.name, labels))
     return columns + ends
+
+
+def range_workload(key: Key) -> RangeWorkload:
+    """What is asked of one key: its labels one by one, or their intervals in released order."""
+    makers: dict[str, Callable[[int], RangeWorkload]] = {"": identity, "prefixes": prefixes, "ranges": all_ranges}
+    return makers[key.shape](len(key.labels))
 
 
 def _cast_labels(box: Sandbox, labels: Sequence[str | None], type_name: str) -> pa.Array:

@@ -15,10 +15,107 @@ from urllib.parse import urlsplit
 
 import duckdb
 
-from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.publish.views import METADATA, PublishedView
+from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.trusted.ledger.secrets import Steps
 from dpduck.values.errors import Refusal, StoreError
+
+# What is published of a store: its private views with their comments and metadata, and nothing else.
+
+
+METADATA = "dpduck_releases"
+LEDGER_ENTRY = re.compile(r"; ledger entry \d+")
+
+
+@dataclass(frozen=True)
+class PublishedColumn:
+    """A column of a private view, its DuckDB type in full."""
+
+    name: str
+    type_name: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class PublishedView:
+    """A private view as it is published."""
+
+    name: str
+    comment: str
+    columns: tuple[PublishedColumn, ...]
+
+
+def open_store(store: Path) -> duckdb.DuckDBPyConnection:
+    """A connection of its own with the file attached read-only as `store`."""
+    if not store.is_file():
+        raise StoreError(f"there is no store at {store}; accepted: the file <name>_private.duckdb")
+    connection = duckdb.connect(":memory:")
+    try:
+        connection.execute(f"ATTACH {quote_text(str(store))} AS store (READ_ONLY)")
+    except duckdb.Error as error:
+        connection.close()
+        if "lock" in str(error) or "already attached" in str(error):
+            raise StoreError(
+                "the store is open, here or in another process (dpduck serve?); accepted: publishing when it is closed"
+            ) from None
+        raise StoreError(
+            "the store cannot be read: it is no DuckDB file; accepted: the file <name>_private.duckdb"
+        ) from None
+    return connection
+
+
+def published_views(
+    connection: duckdb.DuckDBPyConnection, *, with_ledger: bool, wanted: Sequence[str] = ()
+) -> tuple[PublishedView, ...]:
+    """The private views of the attached store, by name. wanted: names of some; all if none is given."""
+    try:
+        names = connection.execute(
+            "SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
+        ).fetchall()
+    except duckdb.Error:
+        raise StoreError("the file is not a dpduck store; accepted: the file <name>_private.duckdb") from None
+    if not names:
+        raise Refusal("the store has no private view", accepted="CREATE PRIVATE VIEW .. first")
+    present = {fold(name): name for (name,) in names}
+    missing = [name for name in wanted if fold(name) not in present]
+    if missing:
+        raise Refusal(f"there is no private view {missing[0][:80]!r}", accepted=", ".join(present.values())[:400])
+    chosen = {fold(name) for name in wanted} or set(present)
+    return tuple(_view(connection, name, with_ledger) for folded, name in present.items() if folded in chosen)
+
+
+def _view(connection: duckdb.DuckDBPyConnection, name: str, with_ledger: bool) -> PublishedView:
+    place = "database_name = 'store' AND schema_name = 'main' AND table_name = ?"
+    row = connection.execute(f"SELECT comment FROM duckdb_tables() WHERE {place}", [name]).fetchone()
+    columns = connection.execute(
+        "SELECT column_name, data_type, coalesce(comment, '') FROM duckdb_columns() "
+        f"WHERE {place} ORDER BY column_index",
+        [name],
+    ).fetchall()
+    comment = "" if row is None or row[0] is None else str(row[0])
+    return PublishedView(
+        name,
+        comment if with_ledger else LEDGER_ENTRY.sub("", comment),
+        tuple(PublishedColumn(*map(str, column)) for column in columns),
+    )
+
+
+def metadata_sql(*, with_ledger: bool, wanted: Sequence[str] = ()) -> str:
+    """A SELECT of one row per private view; who asked and its ledger entry are told only where that is wanted."""
+    ledger = ", principal, ledger_id" if with_ledger else ""
+    listed = ", ".join(quote_text(fold(name)) for name in wanted)
+    named = f" AND lower(name) IN ({listed})" if listed else ""
+    prices = ", ".join(f"{_number(column)} AS {column}" for column in ("epsilon", "delta", "rho"))
+    return (
+        f"SELECT name, statement, strategy, {prices}, released_at, rows{ledger} "
+        f"FROM store.dpduck.releases WHERE kind = 'view'{named} ORDER BY name"
+    )
+
+
+def _number(column: str) -> str:
+    """A DOUBLE for a rational that is kept as text."""
+    divisor = f"coalesce(nullif(split_part({column}, '/', 2), ''), '1')"
+    return f"CAST(split_part({column}, '/', 1) AS DOUBLE) / CAST({divisor} AS DOUBLE)"
+
 
 LONGEST_NAME = 63
 """Bytes; PostgreSQL cuts longer names off."""

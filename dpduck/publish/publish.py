@@ -14,10 +14,18 @@ from shutil import copyfile
 import duckdb
 
 from dpduck.database.store import STORAGE_VERSION
-from dpduck.engine.macros import install_analyst_macros
+from dpduck.engine.functions import install_analyst_macros
 from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.publish.postgres import is_postgres, shown_target, to_postgres
-from dpduck.publish.views import METADATA, PublishedView, metadata_sql, open_store, published_views
+from dpduck.publish.postgres import (
+    METADATA,
+    PublishedView,
+    is_postgres,
+    metadata_sql,
+    open_store,
+    published_views,
+    shown_target,
+    to_postgres,
+)
 from dpduck.trusted.ledger.secrets import Steps, no_step
 from dpduck.values.errors import Refusal
 

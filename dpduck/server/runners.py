@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpduck.engine.macros import macros_sql, shipped_texts
+from dpduck.engine.functions import macros_sql, shipped_texts
 from dpduck.server import runner_process
 from dpduck.server.limits import Limits
 from dpduck.server.places import PROMPT, GivenUp, Places, never

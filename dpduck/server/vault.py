@@ -20,7 +20,7 @@ from dpduck.engine.connection import load
 from dpduck.engine.functions import OWNER, UNEXPECTED, called, engine_of
 from dpduck.frontend.text.names import quote_identifier
 from dpduck.mechanisms.release import WAITING
-from dpduck.publish.views import LEDGER_ENTRY
+from dpduck.publish.postgres import LEDGER_ENTRY
 from dpduck.server.limits import Quota
 from dpduck.server.places import Places
 from dpduck.server.principals import Known, PrincipalBook

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from dpduck.engine.macros import install_analyst_macros, shipped_texts
+from dpduck.engine.functions import install_analyst_macros, shipped_texts
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.mechanisms.release import Turns
 from dpduck.server.inspection import ANSWERS, LISTING, OWN

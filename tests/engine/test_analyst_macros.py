@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.engine.macros import install_analyst_macros, macro_names
+from dpduck.engine.functions import install_analyst_macros, macro_names
 from dpduck.planning.recovery.intervals import ErrorLaw, margin
 from dpduck.trusted.noise.law import NoiseKind
 

@@ -30,7 +30,7 @@ from dpduck.planning.budgets import (
     simplest_between,
 )
 from dpduck.planning.plan import Spreads
-from dpduck.planning.ranges.matrix import greedy_groups
+from dpduck.planning.ranges.plan import greedy_groups
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError

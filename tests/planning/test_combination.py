@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.covariance import covariances
 from dpduck.planning.plan import Plan
 from dpduck.planning.recovery.combination import (
+    covariances,
     covariances_from_text,
     covariances_to_text,
     ratio_interval,

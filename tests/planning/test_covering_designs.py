@@ -7,7 +7,7 @@ from itertools import combinations, islice
 import numpy as np
 import pytest
 
-from benchmarks.covering_designs import all_families, built, field, prime_power
+from benchmarks.papers.covering_designs import all_families, built, field, prime_power
 from dpduck.planning.views.designs import MOST_POINTS, DesignFamily, families
 
 FAMILIES = [family for family in families(1, 8, 700) if family.kind != "subsets" or family.points < 7]

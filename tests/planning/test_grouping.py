@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpduck.planning.ranges.matrix import greedy_groups
+from dpduck.planning.ranges.plan import greedy_groups
 
 
 def test_groups_of_the_known_strategies() -> None:

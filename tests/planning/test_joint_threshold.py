@@ -12,7 +12,7 @@ from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from benchmarks.joint_threshold import calibrate_apart, calibrate_jointly, curve, joint_delta, within
+from benchmarks.papers.joint_threshold import calibrate_apart, calibrate_jointly, curve, joint_delta, within
 from dpduck.values.arrays import FloatArray
 
 ONE, MILLIONTH = Fraction(1), Fraction(1, 10**6)

@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from dpduck.database.cursors import Asker
-from dpduck.engine.macros import macro_names, shipped_names
+from dpduck.engine.functions import macro_names, shipped_names
 from dpduck.publish.publish import exchanged, publish
 from dpduck.server.principals import PrincipalBook
 from dpduck.trusted.ledger.secrets import SecretsFile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpduck.engine.macros import macro_names
+from dpduck.engine.functions import macro_names
 from dpduck.server import allowed
 from tests.server.served import Served
 

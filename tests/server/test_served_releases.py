@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpduck.database.cursors import Asker
-from dpduck.engine.macros import shipped_names
+from dpduck.engine.functions import shipped_names
 from dpduck.server import allowed
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.limits import Limits

@@ -9,6 +9,7 @@ from datetime import date, datetime
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
+from dpduck.frontend.rows.functions import CAST_TYPES, check_row_local
 from dpduck.frontend.text.dialect import PrivateDuckDB
 from dpduck.frontend.text.positions import refusal
 
@@ -120,3 +121,50 @@ def _is_moment(literal: exp.Literal, type_name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# Words of a statement that are written into SQL as they stand must be words, whatever the parser took them for.
+
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
+
+
+def check_atoms(tree: exp.Expr) -> None:
+    """Refuses a tree with an atom that is not a plain word, number, listed type, quoted name or quoted text."""
+    for node in tree.walk():
+        if isinstance(node, exp.DataType):
+            _check_type(node)
+        elif isinstance(node, exp.DataTypeParam):
+            _check_parameter(node)
+        elif isinstance(node, exp.Literal):
+            if not node.is_string and not _NUMBER.fullmatch(node.name):
+                raise refusal(node, f"{node.name[:20]!r} is no plain number", "digits, a point, an exponent")
+        elif isinstance(node, exp.Var):
+            if not _WORD.fullmatch(node.name):
+                raise refusal(node, f"{node.name[:20]!r} is no plain word", "a word such as DAY or month")
+        elif isinstance(node, (exp.Placeholder, exp.Parameter)):
+            check_row_local(node)
+        elif not isinstance(node, exp.Identifier):
+            _check_texts(node)
+
+
+def _check_type(node: exp.DataType) -> None:
+    parameters = node.args.get("expressions") or []
+    plain = all(isinstance(parameter, exp.DataTypeParam) for parameter in parameters)
+    if node.this not in CAST_TYPES or not plain or node.args.get("nested") or node.args.get("kind"):
+        written = node.sql(dialect="duckdb")[:40]
+        raise refusal(node, f"a cast to {written} is refused", "numbers, BOOLEAN, VARCHAR, DATE, TIMESTAMP, INTERVAL")
+
+
+def _check_parameter(node: exp.DataTypeParam) -> None:
+    if not isinstance(node.this, exp.Literal) or not node.this.is_int or node.args.get("expression"):
+        raise refusal(node, "the parameter of a type is no whole number", "DECIMAL(18, 3)")
+
+
+def _check_texts(node: exp.Expr) -> None:
+    for value in node.args.values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and text and not _WORDS.fullmatch(text):
+                raise refusal(node, f"{text[:20]!r} is no plain word", "plain words outside quotes")

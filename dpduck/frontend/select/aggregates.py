@@ -59,12 +59,14 @@ class AggregateReader:
     """Reads aggregates over a row source.
 
     types: DuckDB types of base columns, by their SQL. expressions: what rows are asked, resolved, for later checks.
+    conditions: those of FILTER and count_if, by the SQL that runs.
     shared: whether count(column) may be part of what its average needs; else it is a count of rows like any other.
     """
 
     source: RowSource
     types: Mapping[str, str]
     expressions: list[exp.Expr] = field(default_factory=list)
+    conditions: dict[str, exp.Expr] = field(default_factory=dict)
     shared: bool = True
 
     def read(self, node: exp.Expr) -> tuple[Aggregate, ...]:
@@ -273,7 +275,9 @@ class AggregateReader:
     def _boolean(self, node: exp.Expr) -> str:
         expression = resolve(node, self.source.scope)
         check_row_local(expression)
-        return self._safe(expression)
+        text = self._safe(expression)
+        self.conditions[text] = expression
+        return text
 
     def _safe(self, expression: exp.Expr) -> str:
         self.expressions.append(expression)

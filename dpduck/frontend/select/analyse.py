@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -37,9 +37,9 @@ from dpduck.frontend.select.request import Aggregate, Key, Request, Treatment
 from dpduck.frontend.select.summary import Summary
 from dpduck.frontend.select.summary_checks import summarised, with_summary_columns
 from dpduck.frontend.statements.kinds import Ask
-from dpduck.frontend.statements.parse import parse_expression
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.options import Option
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
@@ -75,25 +75,50 @@ class Analysis:
     shown: tuple[tuple[str, int], ...] = ()
 
 
-def analyse(ask: Ask, facts: PublicFacts) -> Analysis:
-    """The request of a statement; every refusal comes from here, before anything is charged."""
+def analyse(ask: Ask, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
+    """The request of a statement; every refusal comes from here, before anything is charged.
+
+    more: options that mechanisms have beside those of every statement.
+    """
     try:
-        return _analyse(ask, facts)
+        return _analyse(ask, facts, more)
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
 
 
-def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
+def counted(
+    select: exp.Select, options: Sequence[exp.Expr], facts: PublicFacts, group: exp.Group | None = None
+) -> tuple[Request, RowSource]:
+    """The rows of a SELECT of columns, counted by a group's sets at the price of these options; and where they lie.
+
+    For statements that ask something else of their rows than aggregates.
+    """
+    given = read_options(options, select)
+    source = read_row_source(select, facts, {})
+    items = select_items(select, source.scope) if group is not None else ()
+    grouping = _grouping(group, items, source)
+    builder = KeyBuilder(source, facts, selecting=given.selection is not None, nodes=given.summary is not None)
+    keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
+    sets, _ = _grouping_sets(grouping, keys)
+    aggregates = (Aggregate("", "count(*)"),)
+    check_groups(aggregates, keys, sets, select)
+    request = _request(given, select, source, builder.sources, keys, sets, aggregates, facts)
+    check_shadowing(select, facts)
+    check_binding(request, source, (), builder.written, facts)
+    return request, source
+
+
+def _analyse(ask: Ask, facts: PublicFacts, more: Sequence[Option]) -> Analysis:
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
     given = (
         ask.options if ask.view is not None else (clause.expressions if isinstance(clause, DifferentialPrivacy) else ())
     )
-    options = read_options(given, clause if isinstance(clause, exp.Expr) else select)
+    options = read_options(given, clause if isinstance(clause, exp.Expr) else select, more)
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
-    grouping = _grouping(select, items, source)
+    grouping = _grouping(select.args.get("group"), items, source)
     builder = KeyBuilder(source, facts, selecting=options.selection is not None, nodes=options.summary is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
     answers = AnswerReader(
@@ -124,7 +149,7 @@ def _analyse(ask: Ask, facts: PublicFacts) -> Analysis:
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
     if options.selection is not None:
         require_counts(request, clause or select)
-    request = with_intervals(request, source.policy)
+    request = with_intervals(request, source.policy, answers.reader.conditions)
     request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
     check_shadowing(select, facts)
     check_binding(request, source, answers.reader.expressions, builder.written, facts)
@@ -188,7 +213,7 @@ def _check_clauses(select: exp.Select) -> None:
         raise refusal(select, "SELECT AS STRUCT or VALUE is refused", "a list of columns")
 
 
-def _grouping(select: exp.Select, items: tuple[SelectItem, ...], source: RowSource) -> Grouping:
+def _grouping(group: exp.Group | None, items: tuple[SelectItem, ...], source: RowSource) -> Grouping:
     aliases = {fold(item.name): item.expression for item in items}
 
     def key_of(node: exp.Expr) -> exp.Expr:
@@ -204,7 +229,7 @@ def _grouping(select: exp.Select, items: tuple[SelectItem, ...], source: RowSour
         return resolve(node, source.scope)
 
     plain = [item.expression for item in items if not has_aggregate(item.expression)]
-    return read_grouping(select.args.get("group"), [node for node in plain if node.find(exp.Column)], key_of)
+    return read_grouping(group, [node for node in plain if node.find(exp.Column)], key_of)
 
 
 def _released_names(keys: tuple[Key, ...]) -> dict[str, str]:
@@ -297,6 +322,7 @@ def _request(
         refresh=options.refresh,
         target=target_of(options, policy, place),
         selection=selection_of(options, policy, request.unit_bound, place),
+        own=options.own,
         least_rho=Fraction(0) if policy.min_epsilon is None else least_rho(policy.min_epsilon),
     )
 
@@ -308,7 +334,7 @@ _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "
 _STRATEGIES = ("auto", "hierarchy", "haar", "p_identity", "gaussian_optimum")
 
 
-def with_intervals(request: Request, policy: Policy) -> Request:
+def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, exp.Expr]) -> Request:
     """The request with its aggregates as intervals, where all of them are; as it is otherwise.
 
     That takes at least two aggregates without GROUP BY, over one integer column with bins that every BETWEEN meets
@@ -320,7 +346,7 @@ def with_intervals(request: Request, policy: Policy) -> Request:
         return request
     if any(aggregate.function != "count" or aggregate.operand is not None for aggregate in request.aggregates):
         return request
-    found = [_bounds(aggregate.condition) for aggregate in request.aggregates]
+    found = [_bounds(conditions.get(aggregate.condition)) for aggregate in request.aggregates]
     known = [bounds for bounds in found if bounds is not None]
     if len(known) < len(found) or len({column.sql() for column, _, _ in known}) != 1:
         return request
@@ -335,12 +361,9 @@ def with_intervals(request: Request, policy: Policy) -> Request:
     return replace(request, sources=(SourceColumn(column.sql(dialect="duckdb"), domain),), intervals=intervals)
 
 
-def _bounds(condition: str) -> tuple[exp.Column, int, int] | None:
+def _bounds(condition: exp.Expr | None) -> tuple[exp.Column, int, int] | None:
     """The column, the first value and the first value after, of one BETWEEN or one pair of comparisons."""
-    try:
-        node = parse_expression(condition).unnest() if condition else None
-    except Refusal:
-        return None
+    node = None if condition is None else condition.unnest()
     if isinstance(node, exp.Between) and not any(node.args.get(part) for part in ("symmetric",)):
         low, high = _whole(node.args["low"]), _whole(node.args["high"])
         column, beyond = node.this, None if high is None else high + 1

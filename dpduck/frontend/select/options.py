@@ -10,32 +10,51 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.request import Treatment
-from dpduck.frontend.select.summary import NAMES as SUMMARY_NAMES
-from dpduck.frontend.select.summary import Summary, read_summary
+from dpduck.frontend.select.summary import SUMMARY_OPTIONS, Summary, read_summary
 from dpduck.frontend.text.friendly import OPTIONS as OLDER_OPTIONS
-from dpduck.frontend.text.friendly import unknown_option
 from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.options import PRICE_OPTIONS, Given, Option, Value, read_given
 from dpduck.frontend.text.positions import refusal
-from dpduck.frontend.text.tokens import exact_number
 from dpduck.values.errors import Refusal
 
-KNOWN = (
-    "epsilon", "delta", "rho", "privacy_unit_column", "max_rows_contributed", "max_groups_contributed",
-    "group_selection_strategy", "min_privacy_units_per_group", "strategy", "budgets", "consistency", "nonnegative",
-    "integer", "confidence", "refresh", "weights", "planning_seconds", "target_stderr",
-    "strategy_table", "aggregate_weights", "quantiles", "other", *SUMMARY_NAMES,
+LARGEST_EPSILON = Fraction(100)
+_COUNT = "a whole number above 0"
+_WEIGHTS = "{} = (1, 2, 0.5): one number for each {}, above 0 and at most 1000000"
+TABLE = (
+    *PRICE_OPTIONS[:5],
+    Option("max_groups_contributed", "whole", "groups of one unit, with a threshold", Fraction(1), accepted=_COUNT),
+    Option(
+        "group_selection_strategy", "choice", "how keys without a domain are published",
+        choices=("public_groups", "laplace_threshold", "gaussian_threshold"),
+        accepted="PUBLIC_GROUPS, with a DOMAIN in the policy; LAPLACE_THRESHOLD or GAUSSIAN_THRESHOLD, with a delta",
+    ),
+    Option("min_privacy_units_per_group", "whole", "units that a group must have", Fraction(1), accepted=_COUNT),
+    Option("strategy", "text", "how it is measured"),
+    Option("budgets", "choice", "how the price is shared out", choices=("optimal", "uniform")),
+    Option("consistency", "choice", "how answers are made to agree", choices=("l2", "l1", "linf", "none")),
+    Option("nonnegative", "flag", "answers of at least 0, after the noise"),
+    Option("integer", "flag", "whole answers, after the noise"),
+    Option("confidence", "number", "of intervals", most=Fraction(999_999, 1_000_000),
+           accepted="confidence from 0.5 to 0.999999"),
+    PRICE_OPTIONS[5],
+    Option("weights", "numbers", "how much each grouping set matters", most=Fraction(10**6), what="a weight",
+           accepted=_WEIGHTS.format("weights", "grouping set")),
+    Option("planning_seconds", "number", "time for searches", Fraction(1, 10), Fraction(60),
+           accepted="planning_seconds from 0.1 to 60"),
+    Option("target_stderr", "number", "a standard error in place of a price", most=Fraction(10**12)),
+    Option("strategy_table", "text", "a declared public table with a matrix of one's own"),
+    Option("aggregate_weights", "numbers", "how much each aggregate matters", most=Fraction(10**6), what="a weight",
+           accepted=_WEIGHTS.format("aggregate_weights", "aggregate")),
+    Option("quantiles", "choice", "how quantiles are measured", choices=("tree", "choice")),
+    Option("other", "flag", "a row for what the threshold has dropped"),
+    *SUMMARY_OPTIONS,
 )  # fmt: skip
+KNOWN = tuple(option.name for option in TABLE)
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table", "aggregate_weights", "quantiles",
 )  # fmt: skip
 _ONLY_FOR_SELECTED_KEYS = ("max_groups_contributed", "min_privacy_units_per_group", "other")
-LARGEST_EPSILON = Fraction(100)
-SMALLEST_AMOUNT = Fraction(1, 10**9)
-LARGEST_DELTA = Fraction(1, 100)
-LARGEST_TARGET = Fraction(10**12)
-LARGEST_WEIGHT = Fraction(10**6)
-SHORTEST_PLANNING, LONGEST_PLANNING = Fraction(1, 10), Fraction(60)
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,7 @@ class SelectionOptions:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one statement, checked one by one; None where absent."""
+    """The options of one statement, checked one by one; None where absent. own: those of other mechanisms."""
 
     epsilon: Fraction | None
     delta: Fraction | None
@@ -63,25 +82,15 @@ class Options:
     target_stderr: Fraction | None = None
     selection: SelectionOptions | None = None
     summary: Summary | None = None
+    own: tuple[tuple[str, Value], ...] = ()
 
 
-def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
-    """The options as written in the clause, or after the name of a private view."""
-    given: dict[str, exp.Expr] = {}
-    for expression in expressions:
-        if not isinstance(expression, exp.EQ) or not isinstance(expression.left, exp.Column):
-            raise refusal(expression, "an option is written name = value", ", ".join(KNOWN))
-        name = expression.left.name.lower()
-        if name not in KNOWN:
-            raise unknown_option(expression, name, KNOWN, older=OLDER_OPTIONS)
-        if name in given:
-            raise refusal(expression, f"the option {name} is given twice", "each option once")
-        given[name] = expression.right
+def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequence[Option] = ()) -> Options:
+    """The options as written in the clause, or after the name of a private view. more: those of other mechanisms."""
+    given = read_given(expressions, (*TABLE, *more), older=OLDER_OPTIONS)
     selection = _selection(given)
-    epsilon = _amount(given, "epsilon", LARGEST_EPSILON)
-    delta = _amount(given, "delta", LARGEST_DELTA)
-    rho = _amount(given, "rho", LARGEST_EPSILON)
-    target = _amount(given, "target_stderr", LARGEST_TARGET)
+    epsilon, delta, rho = given.number("epsilon"), given.number("delta"), given.number("rho")
+    target = given.number("target_stderr")
     if sum(price is not None for price in (epsilon, rho, target)) != 1 or (
         epsilon is None and delta is not None and (rho is None or selection is None)
     ):
@@ -94,25 +103,26 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
         epsilon,
         delta,
         rho,
-        _name(given, "privacy_unit_column"),
-        _whole(given, "max_rows_contributed"),
-        _amount(given, "confidence", Fraction(999_999, 1_000_000)) or Fraction(95, 100),
-        _text(given, "refresh"),
+        given.text("privacy_unit_column") or None,
+        given.whole("max_rows_contributed"),
+        given.number("confidence") or Fraction(95, 100),
+        given.text("refresh"),
         Treatment(
-            strategy=_text(given, "strategy") or "auto",
-            budgets=_choice(given, "budgets", ("optimal", "uniform")),
-            consistency=_choice(given, "consistency", ("l2", "l1", "linf", "none")),
-            nonnegative=_flag(given, "nonnegative"),
-            integer=_flag(given, "integer"),
-            weights=_weights(given, "weights", "grouping set"),
-            aggregate_weights=_weights(given, "aggregate_weights", "aggregate"),
-            planning_seconds=_seconds(given),
-            strategy_table=_text(given, "strategy_table"),
-            quantiles=_choice(given, "quantiles", ("tree", "choice")),
+            strategy=given.text("strategy") or "auto",
+            budgets=given.choice("budgets"),
+            consistency=given.choice("consistency"),
+            nonnegative=given.flag("nonnegative"),
+            integer=given.flag("integer"),
+            weights=given.numbers("weights"),
+            aggregate_weights=given.numbers("aggregate_weights"),
+            planning_seconds=given.number("planning_seconds") or Treatment.planning_seconds,
+            strategy_table=given.text("strategy_table"),
+            quantiles=given.choice("quantiles"),
         ),
         target,
         selection,
         read_summary(given),
+        tuple((option.name, given.value(option.name)) for option in more if option.name in given),
     )
 
 
@@ -131,17 +141,10 @@ def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
     return asked
 
 
-def _selection(given: dict[str, exp.Expr]) -> SelectionOptions | None:
+def _selection(given: Given) -> SelectionOptions | None:
     """How groups are selected; None where they are public."""
-    value = given.get("group_selection_strategy")
-    strategy = "PUBLIC_GROUPS" if value is None else value.name.upper()
-    if value is not None and strategy not in ("PUBLIC_GROUPS", "LAPLACE_THRESHOLD", "GAUSSIAN_THRESHOLD"):
-        raise refusal(
-            value,
-            "group_selection_strategy has no such value",
-            "PUBLIC_GROUPS, with a DOMAIN in the policy; LAPLACE_THRESHOLD or GAUSSIAN_THRESHOLD, with a delta",
-        )
-    if strategy == "PUBLIC_GROUPS":
+    strategy = given.choice("group_selection_strategy")
+    if strategy == "public_groups":
         for name in _ONLY_FOR_SELECTED_KEYS:
             if name in given:
                 raise refusal(
@@ -154,104 +157,11 @@ def _selection(given: dict[str, exp.Expr]) -> SelectionOptions | None:
         if name in given:
             raise refusal(given[name], f"{name} does not apply to keys that are selected", "the statement without it")
     return SelectionOptions(
-        laplace=strategy == "LAPLACE_THRESHOLD",
-        max_groups=_whole(given, "max_groups_contributed"),
-        least_units=_whole(given, "min_privacy_units_per_group") or 1,
-        other=_flag(given, "other"),
+        laplace=strategy == "laplace_threshold",
+        max_groups=given.whole("max_groups_contributed"),
+        least_units=given.whole("min_privacy_units_per_group") or 1,
+        other=given.flag("other"),
     )
-
-
-def _amount(given: dict[str, exp.Expr], name: str, largest: Fraction) -> Fraction | None:
-    node = given.get(name)
-    if node is None:
-        return None
-    least = "above 0" if name == "delta" else f"from {0.5 if name == 'confidence' else float(SMALLEST_AMOUNT):g}"
-    wanted = f"{name} {least} to {float(largest):.6g}"
-    if not isinstance(node, exp.Literal) or node.is_string:
-        raise refusal(node, f"{name} is not a positive number", wanted)
-    try:
-        value = exact_number(node.name)
-    except (ValueError, ZeroDivisionError):
-        raise refusal(node, f"{name} is not a plain number of at most 40 digits", wanted) from None
-    smallest = Fraction(0) if name == "delta" else SMALLEST_AMOUNT
-    if not smallest <= value <= largest or value == 0:
-        raise refusal(node, f"{name} is out of range", wanted)
-    return value
-
-
-def _weights(given: dict[str, exp.Expr], name: str, what: str) -> tuple[Fraction, ...]:
-    node = given.get(name)
-    if node is None:
-        return ()
-    wanted = f"{name} = (1, 2, 0.5): one number for each {what}, above 0 and at most {int(LARGEST_WEIGHT)}"
-    listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
-    return tuple(_number(item, "a weight", SMALLEST_AMOUNT, LARGEST_WEIGHT, wanted) for item in listed)
-
-
-def _seconds(given: dict[str, exp.Expr]) -> Fraction:
-    node = given.get("planning_seconds")
-    if node is None:
-        return Treatment.planning_seconds
-    wanted = f"planning_seconds from {float(SHORTEST_PLANNING)} to {int(LONGEST_PLANNING)}"
-    return _number(node, "planning_seconds", SHORTEST_PLANNING, LONGEST_PLANNING, wanted)
-
-
-def _number(node: exp.Expr, what: str, smallest: Fraction, largest: Fraction, wanted: str) -> Fraction:
-    if not isinstance(node, exp.Literal) or node.is_string:
-        raise refusal(node, f"{what} is not a positive number", wanted)
-    try:
-        value = exact_number(node.name)
-    except (ValueError, ZeroDivisionError):
-        raise refusal(node, f"{what} is not a plain number of at most 40 digits", wanted) from None
-    if not smallest <= value <= largest:
-        raise refusal(node, f"{what} is out of range", wanted)
-    return value
-
-
-def _whole(given: dict[str, exp.Expr], name: str) -> int | None:
-    node = given.get(name)
-    if node is None:
-        return None
-    if not isinstance(node, exp.Literal) or not node.is_int or not 1 <= int(node.name[:12]) <= 10**9:
-        raise refusal(node, f"{name} is out of range", "a whole number above 0")
-    return int(node.name[:12])
-
-
-def _name(given: dict[str, exp.Expr], name: str) -> str | None:
-    node = given.get(name)
-    if node is None:
-        return None
-    if not isinstance(node, (exp.Column, exp.Literal)):
-        raise refusal(node, f"{name} is not a name", "a column")
-    return str(node.name)
-
-
-def _text(given: dict[str, exp.Expr], name: str) -> str:
-    node = given.get(name)
-    if node is None:
-        return ""
-    if not isinstance(node, exp.Literal) or not node.is_string or not 1 <= len(node.name) <= 100:
-        raise refusal(node, f"{name} is not a tag", "a quoted text of at most 100 characters")
-    return str(node.name)
-
-
-def _choice(given: dict[str, exp.Expr], name: str, allowed: tuple[str, ...]) -> str:
-    node = given.get(name)
-    if node is None:
-        return allowed[0]
-    value = str(node.name).lower() if isinstance(node, (exp.Literal, exp.Column)) else ""
-    if value not in allowed:
-        raise refusal(node, f"{name} has no such value", ", ".join(repr(choice) for choice in allowed))
-    return value
-
-
-def _flag(given: dict[str, exp.Expr], name: str) -> bool:
-    node = given.get(name)
-    if node is None:
-        return False
-    if not isinstance(node, exp.Boolean):
-        raise refusal(node, f"{name} is TRUE or FALSE", "TRUE or FALSE")
-    return bool(node.this)
 
 
 def require_confidence(options: Options) -> Fraction:

@@ -12,6 +12,7 @@ from dpduck.frontend.rows.facts import Column, PrivateTable, SourceColumn
 from dpduck.frontend.rows.parts import Source, UnitLookup
 from dpduck.frontend.select.summary import Summary
 from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.options import Value
 from dpduck.values.privacy import Charge
 
 NO_CHARGE = Charge(None, Fraction(0))
@@ -159,6 +160,7 @@ class Request:
     rows: from_sql taken apart, without the joins that find the unit where there is a lookup; unit_type: DuckDB's type
         of the unit; no part of the digest.
     least_rho: what MIN EPSILON asks of every price in rho; no part of the digest.
+    own: options that a mechanism added, with their values; no part of the digest where there are none.
     target: where it is given, charge is empty until planning has found the price, and no part of the digest.
     """
 
@@ -193,6 +195,7 @@ class Request:
     rows: Source | None = None
     unit_type: str = ""
     least_rho: Fraction = Fraction(0)
+    own: tuple[tuple[str, Value], ...] = ()
 
     @property
     def asked_tables(self) -> tuple[TableName, ...]:
@@ -225,6 +228,8 @@ class Request:
         fields = asdict(replace(self, rows=None))
         for aside in ("lookup", "shapes", "rows", "unit_type", "least_rho"):
             del fields[aside]
+        if not self.own:
+            del fields["own"]
         for aggregate in fields["aggregates"]:
             del aggregate["text"]
         if self.treatment.quantiles == Treatment.quantiles:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sqlglot import exp
-
+from dpduck.frontend.text.options import Given, Option
 from dpduck.frontend.text.positions import refusal
-from dpduck.frontend.text.tokens import exact_number
 
 METHODS = (
     "auto", "filter", "filter_one_sided", "threshold", "priority", "filter_threshold", "filter_priority", "sketch",
     "geometric",
 )  # fmt: skip
 SHAPES = ("dyadic", "haar")
-NAMES = ("summary", "summary_size", "theta", "tau", "total_epsilon", "range_summary", "sketch_rows")
 DEFAULT_SIZE = 100_000
 LARGEST_SIZE = 20_000_000
 LARGEST_DOMAIN = 10**30
@@ -23,6 +20,18 @@ LARGEST_THRESHOLD = 10**12
 SMALLEST_TOTAL_EPSILON, LARGEST_TOTAL_EPSILON = Fraction(1, 10**9), 100
 MOST_SKETCH_ROWS = 99
 """Rows of a sketch: each multiplies the sensitivity."""
+
+SUMMARY_OPTIONS = (
+    Option("summary", "choice", "a summary of bounded size in place of every cell", choices=METHODS, quoted=True),
+    Option("summary_size", "whole", "about how many cells it has", Fraction(1), Fraction(LARGEST_SIZE)),
+    Option("theta", "whole", "a filter passes noisy counts from here on", Fraction(1), Fraction(LARGEST_THRESHOLD)),
+    Option("tau", "number", "of threshold sampling", Fraction(1, 1000), Fraction(LARGEST_THRESHOLD)),
+    Option("total_epsilon", "number", "the part of the price for a noisy number of rows", SMALLEST_TOTAL_EPSILON,
+           Fraction(LARGEST_TOTAL_EPSILON)),
+    Option("range_summary", "choice", "what takes the place of RANGES(column)", choices=SHAPES, quoted=True),
+    Option("sketch_rows", "whole", "rows of a sketch", Fraction(1), Fraction(MOST_SKETCH_ROWS)),
+)  # fmt: skip
+NAMES = tuple(option.name for option in SUMMARY_OPTIONS)
 
 _FILTERED = ("filter", "filter_one_sided", "filter_threshold", "filter_priority")
 _OF_OTHERS = (
@@ -70,7 +79,7 @@ class Summary:
     ranged: bool = False
 
 
-def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
+def read_summary(given: Given) -> Summary | None:
     """The options of a summary, None where none is asked for."""
     stated = [name for name in NAMES if name in given]
     if "summary" not in given:
@@ -79,29 +88,29 @@ def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
             raise refusal(given[stated[0]], f"{stated[0]} is of a summary", accepted)
         return None
     require_plain_treatment(given)
-    method = _choice(given, "summary", METHODS)
-    theta = _number(given, "theta", 1, LARGEST_THRESHOLD, whole=True)
-    tau = _number(given, "tau", Fraction(1, 1000), LARGEST_THRESHOLD)
-    total = _number(given, "total_epsilon", SMALLEST_TOTAL_EPSILON, LARGEST_TOTAL_EPSILON)
+    method = given.choice("summary")
+    theta = given.whole("theta")
+    tau = given.number("tau")
+    total = given.number("total_epsilon")
     for name, methods in _ONLY_OF.items():
         if name in given and method not in methods:
             accepted = f"one of {_quoted(methods)}" if len(methods) > 1 else f"summary = {_quoted(methods)}"
             raise refusal(given[name], f"{name} is not of summary = {method!r}", accepted)
-    shape = _choice(given, "range_summary", SHAPES) if "range_summary" in given else "dyadic"
+    shape = given.choice("range_summary")
     if (method, shape) == ("filter_one_sided", "haar"):
         # The paper's one-sided filter is for counts: half of all coefficients are negative, and would be lost.
         what = "filter_one_sided is not of Haar coefficients, which have either sign"
         raise refusal(given["range_summary"], what, "summary = 'filter', or range_summary = 'dyadic'")
-    size = _number(given, "summary_size", 1, LARGEST_SIZE, whole=True)
-    rows = _number(given, "sketch_rows", 1, MOST_SKETCH_ROWS, whole=True)
+    size = given.whole("summary_size")
+    rows = given.whole("sketch_rows")
     _require_one_say(given, method)
     return Summary(
         method,
-        DEFAULT_SIZE if size is None else int(size),
-        None if theta is None else int(theta),
+        size or DEFAULT_SIZE,
+        theta,
         tau,
         shape,
-        5 if rows is None else int(rows),
+        rows or 5,
         consistent="consistency" not in given or given["consistency"].name.lower() != "none",
         stated=size is not None and method != "auto",
         total_epsilon=total,
@@ -109,7 +118,7 @@ def read_summary(given: dict[str, exp.Expr]) -> Summary | None:
     )
 
 
-def _require_one_say(given: dict[str, exp.Expr], method: str) -> None:
+def _require_one_say(given: Given, method: str) -> None:
     """What is given must not be decided by something else that is given."""
     if "tau" in given and "total_epsilon" in given:
         raise refusal(given["total_epsilon"], "tau is given, and no total is needed for it", "one of the two")
@@ -120,41 +129,14 @@ def _require_one_say(given: dict[str, exp.Expr], method: str) -> None:
         raise refusal(given["summary_size"], what, f"summary_size, or {listed}")
 
 
-def _choice(given: dict[str, exp.Expr], name: str, allowed: tuple[str, ...]) -> str:
-    node = given[name]
-    value = str(node.name).lower() if isinstance(node, exp.Literal) and node.is_string else ""
-    if value not in allowed:
-        raise refusal(node, f"{name} has no such value", _quoted(allowed))
-    return value
-
-
 def _quoted(names: tuple[str, ...]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def _number(
-    given: dict[str, exp.Expr], name: str, least: int | Fraction, most: int, *, whole: bool = False
-) -> Fraction | None:
-    node = given.get(name)
-    if node is None:
-        return None
-    kind = "a whole number" if whole else "a number"
-    wanted = f"{name} = {kind} from {float(least):g} to {float(most):.6g}"
-    if not isinstance(node, exp.Literal) or node.is_string:
-        raise refusal(node, f"{name} is not {kind}", wanted)
-    try:
-        value = exact_number(node.name)
-    except (ValueError, ZeroDivisionError):
-        raise refusal(node, f"{name} is not {kind}", wanted) from None
-    if not least <= value <= most or (whole and value.denominator != 1):
-        raise refusal(node, f"{name} is out of range", wanted)
-    return value
-
-
-def require_plain_treatment(given: dict[str, exp.Expr]) -> None:
+def require_plain_treatment(given: Given) -> None:
     """Options of the other kinds of release say nothing about a summary."""
     for name in _OF_OTHERS:
         if name in given:
             raise refusal(given[name], f"{name} is not of a summary", f"{', '.join(NAMES)}, consistency = 'none'")
-    if str(given.get("consistency", "l2")) not in ("l2", "'l2'", "'none'", "none"):
+    if "consistency" in given and str(given["consistency"]) not in ("l2", "'l2'", "'none'", "none"):
         raise refusal(given["consistency"], "consistency of a summary has no such value", "'none', or without it")

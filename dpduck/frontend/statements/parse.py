@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import Token, TokenType
 
-from dpduck.frontend.rows.plain_atoms import check_atoms
+from dpduck.frontend.rows.expressions import check_atoms
 from dpduck.frontend.statements.kinds import (
     KINDS,
     Ask,

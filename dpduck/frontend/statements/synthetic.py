@@ -10,10 +10,9 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from dpduck.frontend.text.dialect import DifferentialPrivacy, PrivateDuckDB
-from dpduck.frontend.text.friendly import unknown_option
 from dpduck.frontend.text.names import TableName
-from dpduck.frontend.text.positions import refusal
-from dpduck.frontend.text.tokens import TokenReader, exact_number
+from dpduck.frontend.text.options import PRICE_OPTIONS, Option, read_given
+from dpduck.frontend.text.tokens import TokenReader
 from dpduck.values.errors import Position
 
 WORKLOADS = "WORKLOAD MARGINALS (k), PARITIES (k), RANGES, GROUPING SETS (..) or (count(*) FILTER (WHERE ..), ..)"
@@ -146,13 +145,29 @@ def _condition(item: exp.Expr) -> exp.Expr | None:
 # Options of CREATE PRIVATE TABLE; those of the price and of the privacy unit are read as everywhere.
 
 MECHANISMS = ("auto", "mwem", "cube", "barak")
-SHARED = ("epsilon", "delta", "rho", "privacy_unit_column", "max_rows_contributed", "refresh", "planning_seconds")
-OWN = (
-    "mechanism", "rows", "weights", "rounds", "ask", "update", "replays", "keep", "first", "first_share",
-    "choice_share", "adaptive",
-)  # fmt: skip
-LARGEST_ROWS = 10_000_000
-LARGEST_ROUNDS = 10_000
+_SHARE = (Fraction(1, 100), Fraction(9, 10))
+SHARED_OPTIONS = (
+    *PRICE_OPTIONS,
+    Option("planning_seconds", "number", "time for searches"),
+)
+SHARED = tuple(option.name for option in SHARED_OPTIONS)
+"""What a private table reads as every statement does, where all are read."""
+
+OWN_OPTIONS = (
+    Option("mechanism", "choice", "how the table is made", choices=MECHANISMS),
+    Option("rows", "whole", "of the table; free", Fraction(1), Fraction(10**7)),
+    Option("weights", "flag", "a second table with the probability of every cell; free"),
+    Option("rounds", "whole", "how often MWEM asks", Fraction(1), Fraction(10**4)),
+    Option("ask", "choice", "what a round asks", choices=("", "marginals", "queries")),
+    Option("update", "choice", "what follows a round", choices=("fit", "paper")),
+    Option("replays", "whole", "passes of the paper's update over all answers so far", Fraction(1), Fraction(1000)),
+    Option("keep", "choice", "which distribution is the answer", choices=("last", "average")),
+    Option("first", "choice", "asked before the rounds", choices=("nothing", "marginals", "histogram")),
+    Option("first_share", "number", "of the price, for those", *_SHARE),
+    Option("choice_share", "number", "of a round's price, for the choice of what to ask", *_SHARE),
+    Option("adaptive", "flag", "a round's price doubles where noise drowns what was learnt"),
+)
+OWN = tuple(option.name for option in OWN_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -179,79 +194,21 @@ class SyntheticOptions:
 
 
 def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
-    """Our options, and those that every statement has."""
-    known = (*SHARED, *OWN)
-    given: dict[str, exp.Expr] = {}
-    shared: list[exp.Expr] = []
-    for expression in expressions:
-        if not isinstance(expression, exp.EQ) or not isinstance(expression.left, exp.Column):
-            raise refusal(expression, "an option is written name = value", ", ".join(known))
-        name = expression.left.name.lower()
-        if name in SHARED:
-            shared.append(expression)
-        elif name not in OWN:
-            raise unknown_option(expression, name, known, " for a private table")
-        elif name in given:
-            raise refusal(expression, f"the option {name} is given twice", "each option once")
-        else:
-            given[name] = expression.right
+    """Our options, and those that every statement has, which are read where all are."""
+    given = read_given(expressions, (*SHARED_OPTIONS, *OWN_OPTIONS), " for a private table")
     default = SyntheticOptions()
     options = SyntheticOptions(
-        mechanism=_choice(given, "mechanism", MECHANISMS),
-        rows=_whole(given, "rows", LARGEST_ROWS),
-        weights=_flag(given, "weights"),
-        rounds=_whole(given, "rounds", LARGEST_ROUNDS),
-        ask=_choice(given, "ask", ("", "marginals", "queries")),
-        update=_choice(given, "update", ("fit", "paper")),
-        replays=_whole(given, "replays", 1000) or default.replays,
-        keep=_choice(given, "keep", ("last", "average")),
-        first=_choice(given, "first", ("nothing", "marginals", "histogram")),
-        first_share=_share(given, "first_share") or default.first_share,
-        choice_share=_share(given, "choice_share"),
-        adaptive=_flag(given, "adaptive"),
+        mechanism=given.choice("mechanism"),
+        rows=given.whole("rows"),
+        weights=given.flag("weights"),
+        rounds=given.whole("rounds"),
+        ask=given.choice("ask"),
+        update=given.choice("update"),
+        replays=given.whole("replays") or default.replays,
+        keep=given.choice("keep"),
+        first=given.choice("first"),
+        first_share=given.number("first_share") or default.first_share,
+        choice_share=given.number("choice_share"),
+        adaptive=given.flag("adaptive"),
     )
-    return options, tuple(shared)
-
-
-def _whole(given: dict[str, exp.Expr], name: str, largest: int) -> int | None:
-    node = given.get(name)
-    if node is None:
-        return None
-    if not isinstance(node, exp.Literal) or not node.is_int or not 1 <= int(node.name[:12]) <= largest:
-        raise refusal(node, f"{name} is out of range", f"a whole number from 1 to {largest}")
-    return int(node.name)
-
-
-def _share(given: dict[str, exp.Expr], name: str) -> Fraction | None:
-    node = given.get(name)
-    if node is None:
-        return None
-    wanted = f"{name} from 0.01 to 0.9"
-    if not isinstance(node, exp.Literal) or node.is_string:
-        raise refusal(node, f"{name} is not a number", wanted)
-    try:
-        value = exact_number(node.name)
-    except (ValueError, ZeroDivisionError):
-        raise refusal(node, f"{name} is not a plain number", wanted) from None
-    if not Fraction(1, 100) <= value <= Fraction(9, 10):
-        raise refusal(node, f"{name} is out of range", wanted)
-    return value
-
-
-def _choice(given: dict[str, exp.Expr], name: str, allowed: tuple[str, ...]) -> str:
-    node = given.get(name)
-    if node is None:
-        return allowed[0]
-    value = str(node.name).lower() if isinstance(node, (exp.Literal, exp.Column)) else ""
-    if not value or value not in allowed:
-        raise refusal(node, f"{name} has no such value", ", ".join(repr(choice) for choice in allowed if choice))
-    return value
-
-
-def _flag(given: dict[str, exp.Expr], name: str) -> bool:
-    node = given.get(name)
-    if node is None:
-        return False
-    if not isinstance(node, exp.Boolean):
-        raise refusal(node, f"{name} is TRUE or FALSE", "TRUE or FALSE")
-    return bool(node.this)
+    return options, tuple(one for one in expressions if one.this.name.lower() in SHARED)

@@ -1,1 +1,27 @@
 """Counts, sums and other aggregates by declared keys."""
+
+from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.cubes.describe import candidates
+from dpduck.mechanisms.cubes.measure import (
+    CubeOffer,
+    Noisy,
+    cube_asks,
+    cube_columns,
+    cube_terms,
+    measure_cube,
+    offer_cube,
+    recover_cube,
+)
+from dpduck.mechanisms.mechanism import Mechanism
+
+CUBES = Mechanism[Request, CubeOffer, Noisy](
+    name="cube",
+    serves=lambda question: isinstance(question, Request),
+    plan=offer_cube,
+    asks=cube_asks,
+    terms=cube_terms,
+    measure=measure_cube,
+    recover=recover_cube,
+    describe=candidates,
+    columns=cube_columns,
+)

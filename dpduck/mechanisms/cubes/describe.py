@@ -6,6 +6,7 @@ from math import prod
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.cubes.measure import CubeOffer
 from dpduck.mechanisms.cubes.measures import CHOICE, Measure, is_chosen
 from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, measured_plan, scans_of
 from dpduck.planning.plan import Plan
@@ -15,13 +16,14 @@ from dpduck.trusted.private.counting import job_sql
 _COLUMNS = [*EXPLAINED, ("privacy_unit", "VARCHAR"), ("bounds", "VARCHAR"), ("private_sql", "VARCHAR")]
 
 
-def candidates(found: Planned) -> str:
+def candidates(request: Request, offer: CubeOffer) -> str:
     """A row for every candidate, the chosen one first; it alone has a privacy unit, bounds and the private SQL.
 
     total_variance and worst_stderr are those of counts and sums, in their own units; errors of averages, variances and
     quantiles depend on the answer. seconds: measured for planning, estimated for noise and recovery; counting the
     rows comes on top.
     """
+    found = offer.found
     return rows_sql(_COLUMNS, [_row(found, plan, place) for place, plan in enumerate(found.measures[0].plans)])
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from math import prod
 from typing import Any
 
-import duckdb
-
-from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.cubes.plan import (
     MeasurePlan,
@@ -21,7 +18,8 @@ from dpduck.mechanisms.cubes.plan import (
     scans_of,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
-from dpduck.mechanisms.release import Product, Steps, Terms
+from dpduck.mechanisms.mechanism import Columns, Tools, terms_of
+from dpduck.mechanisms.release import Product, Terms
 from dpduck.mechanisms.released_rows import released_columns, released_rows
 from dpduck.planning.plan import marginal_query, noisy_queries
 from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table
@@ -32,66 +30,82 @@ from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
-Recheck = Callable[[duckdb.DuckDBPyConnection, Planned], None]
+Noisy = Sequence[Sequence[Any]]
+"""Of each group of asks, what the door answered."""
 
 
-class CubeRecipe:
-    """Aggregates by grouping sets, planned when the recipe is made (see release.Recipe).
+@dataclass(frozen=True)
+class CubeOffer:
+    """Aggregates by grouping sets: the plan, and what will leave."""
 
-    recheck: refuses before the charge, in the transaction that will count, what must hold of a new release.
-    box: the sandbox of the statement.
-    """
+    found: Planned
+    groups: tuple[Group, ...]
 
-    def __init__(self, request: Request, recheck: Recheck, box: Sandbox) -> None:
-        self._box = box
-        self._found = planned(request)
-        self._asked = asked(self._found)
-        self._recheck = recheck
-        request = self._found.request
-        self.terms = Terms(
-            unit_key=request.unit_key,
-            table=str(request.table),
-            charge=request.charge,
-            mechanism=f"{self._found.chance}, {self._found.strategy}",
-            strategy=self._found.strategy,
-            laws=error_laws(self._found),
-            shapes=request.shapes,
-            least_rho=request.least_rho,
-            rows=sum(prod(request.released_sizes[key] for key in chosen) for chosen in request.grouping_sets),
-        )
+    @property
+    def request(self) -> Request:
+        """The request at its price, which planning has found where a standard error was asked for."""
+        return self.found.request
 
-    def asks(self) -> Sequence[Ask[Any]]:
-        """Every measurement of every measure."""
-        return [ask for group in self._asked for ask in group.asks]
 
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Facts as analysed, and SQL around the release that binds."""
-        self._recheck(cursor, self._found)
+def offer_cube(request: Request) -> CubeOffer:
+    """The plan of a request by declared keys."""
+    found = planned(request)
+    return CubeOffer(found, tuple(asked(found)))
 
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """Noise, recovery."""
-        found = self._found
-        tables: dict[int, Tables] = {}
-        measured: dict[int, Tables] = {}
-        for group in self._asked:
-            self._recover(group, door, tables, measured)
-        everything = range(len(found.measures))
-        moved = [measured[number] for number in everything] if found.request.treatment.moves else None
-        answers = answers_of(found, [tables[number] for number in everything], moved)
-        rows = released_rows(found, answers, self._box)
-        return Product(released_columns(found.request, wholes(found)), rows, covariances_text(found))
 
-    def _recover(self, group: Group, door: Door, tables: dict[int, Tables], measured: dict[int, Tables]) -> None:
-        """Enters the recovered tables of a measure, and those before options moved them."""
-        number, treatment = group.measure, self._found.request.treatment
-        if group.alone:
-            tables[number] = measured[number] = [[door.answer(ask).astype(float) for ask in group.alone]]
-            return
-        plan, noisy = self._found.measures[number].plan, door.tables(group.tables)
-        drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
-        tables[number] = [recovered(plan, one, treatment) for one in drawn]
-        if treatment.moves:
-            measured[number] = [measured_answers(plan, one) for one in drawn]
+def cube_asks(offer: CubeOffer) -> Sequence[Ask[Any]]:
+    """Every measurement of every measure."""
+    return [ask for group in offer.groups for ask in group.asks]
+
+
+def cube_terms(offer: CubeOffer) -> Terms:
+    """What is public before the count."""
+    found = offer.found
+    sizes, sets = found.request.released_sizes, found.request.grouping_sets
+    rows = sum(prod(sizes[key] for key in chosen) for chosen in sets)
+    return terms_of(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
+
+
+def cube_columns(offer: CubeOffer) -> Columns:
+    """Of the released table."""
+    return released_columns(offer.request, wholes(offer.found))
+
+
+def measure_cube(offer: CubeOffer, door: Door, tools: Tools) -> Noisy:
+    """Noisy tables of every group."""
+    return [
+        [door.answer(ask) for ask in group.alone] if group.alone else door.tables(group.tables)
+        for group in offer.groups
+    ]
+
+
+def recover_cube(offer: CubeOffer, noisy: Noisy, tools: Tools) -> Product:
+    """The answers of every aggregate."""
+    found = offer.found
+    tables: dict[int, Tables] = {}
+    measured: dict[int, Tables] = {}
+    for group, answers_of_group in zip(offer.groups, noisy, strict=True):
+        _recover(found, group, answers_of_group, tables, measured)
+    everything = range(len(found.measures))
+    moved = [measured[number] for number in everything] if found.request.treatment.moves else None
+    answers = answers_of(found, [tables[number] for number in everything], moved)
+    rows = released_rows(found.request, answers, wholes(found), tools.box)
+    return Product(cube_columns(offer), rows, covariances_text(found))
+
+
+def _recover(
+    found: Planned, group: Group, noisy: Sequence[Any], tables: dict[int, Tables], measured: dict[int, Tables]
+) -> None:
+    """Enters the recovered tables of a measure, and those before options moved them."""
+    number, treatment = group.measure, found.request.treatment
+    if group.alone:
+        tables[number] = measured[number] = [[answer.astype(float) for answer in noisy]]
+        return
+    plan = found.measures[number].plan
+    drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
+    tables[number] = [recovered(plan, one, treatment) for one in drawn]
+    if treatment.moves:
+        measured[number] = [measured_answers(plan, one) for one in drawn]
 
 
 @dataclass(frozen=True)

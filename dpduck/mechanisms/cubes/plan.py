@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
-from dpduck.frontend.select.request import Key, Request, Target, Treatment
+from dpduck.algebra.ranges import identity, intervals
+from dpduck.frontend.select.request import Request, Target, Treatment
 from dpduck.mechanisms.cubes.matrix import matrix_of
 from dpduck.mechanisms.cubes.measures import (
     CHOICE,
@@ -27,6 +27,7 @@ from dpduck.mechanisms.cubes.measures import (
     contribution_of,
 )
 from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.released_rows import range_workload
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.marginals.planners import plan_distinct
 from dpduck.planning.plan import Plan
@@ -237,12 +238,6 @@ def tree_buckets(request: Request, measure: Measure) -> Buckets:
     cells = _all_cells(request)
     most = MOST_CHOICES if measure.form == CHOICE else MOST_BUCKETS
     return buckets_for(measure.operand.low, measure.operand.high, measure.operand.step, cells, most)
-
-
-def range_workload(key: Key) -> RangeWorkload:
-    """What is asked of one key: its labels one by one, or their intervals in released order."""
-    makers: dict[str, Callable[[int], RangeWorkload]] = {"": identity, "prefixes": prefixes, "ranges": all_ranges}
-    return makers[key.shape](len(key.labels))
 
 
 def _require_plain(treatment: Treatment) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm, prod
 
@@ -12,11 +12,11 @@ import numpy as np
 from dpduck.frontend.select.request import Aggregate, Request
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
 from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, tree_buckets
-from dpduck.planning.covariance import TableCovariances, covariances
+from dpduck.mechanisms.released_rows import Answer
 from dpduck.planning.marginals.planners import DISTINCT
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
-from dpduck.planning.recovery.combination import covariances_to_text
+from dpduck.planning.recovery.combination import TableCovariances, covariances, covariances_to_text
 from dpduck.planning.recovery.curved import Curved, average, deviation_of, of_rounded, rescaled, variance_of
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.planning.recovery.quantiles import chosen, quantile
@@ -31,21 +31,6 @@ Tables = Sequence[Sequence[FloatArray]]
 
 MOST_COVARIANCES = 20_000
 """Covariances of more sets of columns are not kept with a release."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One aggregate over all cells of all grouping sets, in order; NaN is NULL.
-
-    lows, highs: shape (levels, cells), where intervals depend on the answer.
-    raw: what was measured, where options moved it; intervals are about it.
-    """
-
-    estimates: FloatArray
-    stderrs: FloatArray
-    lows: FloatArray | None = None
-    highs: FloatArray | None = None
-    raw: FloatArray | None = None
 
 
 def answers_of(found: Planned, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[Answer]:

@@ -1,1 +1,19 @@
 """Keys that nobody declared, chosen privately."""
+
+from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.keys.describe import explained_keys
+from dpduck.mechanisms.keys.measure import KeyOffer, key_columns, key_table, key_terms, offer_keys, publish
+from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.trusted.ask import PublishedKeys
+
+KEYS = Mechanism[Request, KeyOffer, PublishedKeys](
+    name="selected keys",
+    serves=lambda question: isinstance(question, Request) and question.selection is not None,
+    plan=offer_keys,
+    asks=lambda offer: [offer.ask],
+    terms=key_terms,
+    measure=publish,
+    recover=key_table,
+    describe=explained_keys,
+    columns=key_columns,
+)

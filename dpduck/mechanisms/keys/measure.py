@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
-from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -17,7 +15,8 @@ from dpduck.frontend.select.request import KeySelection, Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
-from dpduck.mechanisms.release import Product, Steps, Terms
+from dpduck.mechanisms.mechanism import Columns, Tools, terms_of
+from dpduck.mechanisms.release import Product, Terms
 from dpduck.mechanisms.released_rows import label_array, released_columns
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, Scan, Threshold
@@ -32,43 +31,40 @@ OTHER_SET = 1
 """The grouping set of the row for all groups that are not published; its columns are NULL, its GROUPING(..) is 1."""
 
 
-class KeyRecipe:
-    """Counts by selected keys (see release.Recipe).
+@dataclass(frozen=True)
+class KeyOffer:
+    """Counts by selected keys: the plan, and what will leave."""
 
-    recheck: refuses before the charge, in the transaction that will count, what must hold of a new release.
-    """
+    request: Request
+    plan: KeyPlan
+    ask: Ask[PublishedKeys]
 
-    def __init__(self, request: Request, recheck: Callable[[duckdb.DuckDBPyConnection], None]) -> None:
-        self._request = request
-        self._plan = planned_keys(request)
-        self._ask = key_ask(request, self._plan)
-        self._recheck = recheck
-        self.terms = Terms(
-            unit_key=request.unit_key,
-            table=str(request.table),
-            charge=request.charge,
-            mechanism=f"{self._plan.noise.value}, {self._plan.strategy}",
-            strategy=self._plan.strategy,
-            laws=key_laws(self._plan),
-            shapes=request.shapes,
-            least_rho=request.least_rho,
-        )
 
-    def asks(self) -> Sequence[Ask[Any]]:
-        """The selection, with all answers."""
-        return [self._ask]
+def offer_keys(request: Request) -> KeyOffer:
+    """The plan of a request that selects its keys."""
+    plan = planned_keys(request)
+    return KeyOffer(request, plan, key_ask(request, plan))
 
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Facts as analysed, and SQL around the release that binds."""
-        self._recheck(cursor)
 
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """Published groups with their answers; a table without rows where none is."""
-        published = door.answer(self._ask)
-        return Product(
-            released_columns(self._request, [True] * len(self._request.aggregates)),
-            _rows(self._request, self._plan, published),
-        )
+def key_terms(offer: KeyOffer) -> Terms:
+    """What is public before the count."""
+    plan = offer.plan
+    return terms_of(offer.request, f"{plan.noise.value}, {plan.strategy}", plan.strategy, key_laws(plan))
+
+
+def key_columns(offer: KeyOffer) -> Columns:
+    """Of the released table; all answers are whole."""
+    return released_columns(offer.request, [True] * len(offer.request.aggregates))
+
+
+def publish(offer: KeyOffer, door: Door, tools: Tools) -> PublishedKeys:
+    """Selects groups by the threshold, and counts them."""
+    return door.answer(offer.ask)
+
+
+def key_table(offer: KeyOffer, published: PublishedKeys, tools: Tools) -> Product:
+    """Published groups with their answers; a table without rows where none is."""
+    return Product(key_columns(offer), _rows(offer.request, offer.plan, published))
 
 
 def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 
 from dpduck.database.tables import Value, rows_sql
-from dpduck.mechanisms.sparse.projection import projection_plan
-from dpduck.mechanisms.sparse.projection_plan import ProjectionPlan, guessed_second_moment
+from dpduck.mechanisms.sparse.projection import ProjectionPlan, guessed_second_moment, projection_plan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import session_plan
 from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan

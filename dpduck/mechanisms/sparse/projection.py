@@ -2,28 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, log, prod, sqrt
 
-import duckdb
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dpduck.algebra.hashing import SIGNS
+from dpduck.algebra.hashing import SIGNS, words_for
+from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.release import Product, Steps, Terms
-from dpduck.mechanisms.sparse.projection_plan import (
-    INDEPENDENCE,
-    ProjectionPlan,
-    guessed_second_moment,
-    plan_projection,
-)
+from dpduck.mechanisms.mechanism import Tools, terms_of
+from dpduck.mechanisms.release import Product, Terms
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.trusted.ask import Ask, Projection, Scan
-from dpduck.trusted.noise.law import Noise
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.jobs import KeyJob
+from dpduck.values.accounting import sigma2_of
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Charge
 
-Recheck = Callable[[duckdb.DuckDBPyConnection], None]
+# A random projection: how many rows, which noise, and what error to expect; public figures alone.
+
+
+INDEPENDENCE = 32
+FEWEST_ROWS, MOST_ROWS = 64, 10**6
+USUAL_ROWS_OF_TABLE = 10**5
+"""Taken where the policy says no EXPECT ROWS."""
+
+
+@dataclass(frozen=True)
+class ProjectionPlan:
+    """rows: T. spread: sigma^2 of Gaussian noise, the scale of Laplace noise, of each released integer.
+
+    noise_quantile, distortion_quantile: standard errors that none of the declared queries exceeds.
+    """
+
+    rows: int
+    noise: NoiseKind
+    spread: Fraction
+    noise_quantile: float
+    distortion_quantile: float
+
+    @property
+    def words(self) -> int:
+        """Polynomials that the signs are taken from."""
+        return words_for(self.rows)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise of one released row, from above."""
+        return float(self.spread) if self.noise is NoiseKind.GAUSSIAN else 2.0 * float(self.spread) ** 2
+
+    def stderr(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
+        """Standard error of a query with this |q|^2 over data with this F and this answer."""
+        return sqrt((weight_squared * (self.noise_variance + second_moment) + answer**2) / self.rows)
+
+    def error(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
+        """What no declared query exceeds, at the plan's confidence."""
+        noise = sqrt(weight_squared * self.noise_variance / self.rows)
+        distortion = sqrt((weight_squared * second_moment + answer**2) / self.rows)
+        return self.noise_quantile * noise + self.distortion_quantile * distortion
+
+
+def plan_projection(
+    charge: Charge, unit_bound: int, sparsity: int, queries: int, beta: Fraction, second_moment: float, rows: int | None
+) -> ProjectionPlan:
+    """The plan at a charge. second_moment: a public guess of F, used where `rows` is not given.
+
+    >>> plan_projection(Charge.pure(Fraction(1)), 1, 64, 1000, Fraction(1, 20), 1e6, None).rows
+    1012
+    """
+    gaussian = charge.epsilon is None
+    chances = log(4 * queries / float(beta))
+    far = distortion_quantile(queries, float(beta))
+    near = sqrt(2 * chances)
+    if rows is None:
+        if gaussian:
+            wanted = 4 * second_moment * float(charge.rho) / unit_bound**2 * (far / near) ** 2
+        else:
+            wanted = sqrt(second_moment) * float(charge.epsilon or 0) / unit_bound * far / near
+        rows = min(MOST_ROWS, max(FEWEST_ROWS, ceil(wanted)))
+    if not 1 <= rows <= MOST_ROWS:
+        raise Refusal(f"a projection of {rows} rows", accepted=f"rows from 1 to {MOST_ROWS}")
+    if gaussian:
+        spread = sigma2_of(charge.rho, Fraction(rows * unit_bound**2))
+        return ProjectionPlan(rows, NoiseKind.GAUSSIAN, spread, near, far)
+    scale = Fraction(rows * unit_bound) / (charge.epsilon or Fraction(1))
+    return ProjectionPlan(rows, NoiseKind.LAPLACE, scale, near + chances * sqrt(sparsity / (2 * rows)), far)
+
+
+def distortion_quantile(queries: int, beta: float, independence: int = INDEPENDENCE) -> float:
+    """The least of (mu_p 2 k / beta)^(1/p) over even p up to r/2.
+
+    >>> round(distortion_quantile(10**6, 0.05), 2)
+    7.4
+    """
+    bounds = [float((prod(range(1, p, 2)) * 2 * queries / beta) ** (1 / p)) for p in range(2, independence // 2 + 1, 2)]
+    return min(bounds)
+
+
+def guessed_second_moment(rows_of_table: int | None, heaviest: int | None) -> float:
+    """F <= n times the largest count; without a guess of that, the square root of n."""
+    rows = rows_of_table or USUAL_ROWS_OF_TABLE
+    return float(rows) * float(heaviest or ceil(sqrt(rows)))
+
+
+Projected = tuple[NDArray[np.uint64], IntegerArray]
 COLUMNS = (("word", "INTEGER"), ("coefficients", "BIGINT[]"), ("released", "BIGINT[]"))
 
 
@@ -52,43 +140,41 @@ def key_scan(sparse: SparseRequest) -> Scan:
     return Scan(key_job(sparse), bound)
 
 
-class ProjectionRecipe:
-    """A random projection of the counts of an unbounded universe (see release.Recipe)."""
+@dataclass(frozen=True)
+class ProjectionOffer:
+    """A random projection of the counts of an unbounded universe, and what will leave."""
 
-    def __init__(self, sparse: SparseRequest, recheck: Recheck) -> None:
-        self._sparse = sparse
-        self._plan = plan = projection_plan(sparse)
-        query = Projection(plan.rows, plan.words, INDEPENDENCE)
-        self._ask = Ask(key_scan(sparse), query, Noise(plan.noise, plan.spread))
-        self._recheck = recheck
-        self.terms = Terms(
-            unit_key=sparse.request.unit_key,
-            table=str(sparse.request.table),
-            charge=sparse.request.charge,
-            mechanism=f"{self._plan.noise.value}, projection of {self._plan.rows} rows",
-            strategy="projection",
-            shapes=sparse.request.shapes,
-            least_rho=sparse.request.least_rho,
-            rows=plan.rows,
-        )
+    request: Request
+    plan: ProjectionPlan
+    ask: Ask[Projected]
 
-    def asks(self) -> Sequence[Ask[Any]]:
-        """The projected rows."""
-        return [self._ask]
 
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Facts as analysed."""
-        self._recheck(cursor)
+def offer_projection(sparse: SparseRequest) -> ProjectionOffer:
+    """The plan of a projection."""
+    plan = projection_plan(sparse)
+    query = Projection(plan.rows, plan.words, INDEPENDENCE)
+    return ProjectionOffer(sparse.request, plan, Ask(key_scan(sparse), query, Noise(plan.noise, plan.spread)))
 
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """Coefficients, and the noisy projection of the counts."""
-        plan = self._plan
-        coefficients, values = door.answer(self._ask)
-        blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
-        rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
-        whole = pa.list_(pa.int64())
-        types = {"word": pa.int32(), "coefficients": whole, "released": whole}
-        return Product(COLUMNS, pa.table({name: pa.array(values, types[name]) for name, values in rows.items()}))
+
+def projection_terms(offer: ProjectionOffer) -> Terms:
+    """What is public before the count."""
+    plan = offer.plan
+    return terms_of(offer.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", rows=plan.rows)
+
+
+def project(offer: ProjectionOffer, door: Door, tools: Tools) -> Projected:
+    """Coefficients, and the noisy projection of the counts."""
+    return door.answer(offer.ask)
+
+
+def projection_table(offer: ProjectionOffer, projected: Projected, tools: Tools) -> Product:
+    """The same in blocks."""
+    plan, (coefficients, values) = offer.plan, projected
+    blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
+    rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
+    whole = pa.list_(pa.int64())
+    types = {"word": pa.int32(), "coefficients": whole, "released": whole}
+    return Product(COLUMNS, pa.table({name: pa.array(of_name, types[name]) for name, of_name in rows.items()}))
 
 
 def value_select(table_sql: str) -> str:

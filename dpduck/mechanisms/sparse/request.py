@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,20 +13,27 @@ from sqlglot import exp
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.rows.scope import resolve
-from dpduck.frontend.rows.source import read_row_source
-from dpduck.frontend.select.analyse import analyse
+from dpduck.frontend.select.analyse import counted
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import HISTOGRAM, PROJECTION, SESSION, Ask, CreateSparse
-from dpduck.frontend.text.friendly import unknown_option
+from dpduck.frontend.statements.kinds import HISTOGRAM, PROJECTION, SESSION, CreateSparse
 from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.options import PRICE_OPTIONS, Option, read_given
 from dpduck.frontend.text.positions import refusal
-from dpduck.frontend.text.tokens import exact_number
 from dpduck.mechanisms.sparse.keys import KeyPart, canonical_sql, require_type
 from dpduck.values.errors import Refusal
 
 MOST_PARTS = 64
-LARGEST_SPARSITY, LARGEST_QUERIES = 10**6, Fraction(10**12)
-PRICES = ("epsilon", "delta", "rho", "max_rows_contributed", "privacy_unit_column", "refresh")
+_MILLION, _MANY = Fraction(10**6), Fraction(10**12)
+PRICES = tuple(option.name for option in PRICE_OPTIONS)
+_OPTIONS = (
+    Option("sparsity", "whole", "the most keys of one question", Fraction(1), _MILLION),
+    Option("queries", "whole", "how many questions the stated errors are to hold for", Fraction(1), _MANY),
+    Option("beta", "number", "the chance that some answer is further off than stated", most=Fraction(1, 2)),
+    Option("rows", "whole", "of the projection", Fraction(1), _MILLION),
+    Option("heaviest", "whole", "a public guess of the largest count of a key", Fraction(1), _MANY),
+    Option("updates", "whole", "how many answers may be measured", Fraction(1), _MILLION),
+    Option("alpha", "number", "the largest error of an answer, in rows", Fraction(1), _MANY),
+)
 OWN = {
     PROJECTION: ("sparsity", "queries", "beta", "rows", "heaviest"),
     HISTOGRAM: ("sparsity", "queries", "beta"),
@@ -96,11 +103,7 @@ def _analyse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
         if value and part not in plain:
             raise refusal(select, f"{part.strip('_').upper()} in a {statement.kind}", "SELECT key FROM table WHERE ..")
     own, prices = _split(statement)
-    counting = select.copy()
-    counting.set("expressions", [exp.Count(this=exp.Star())])
-    ask = Ask(counting, statement.text, 0, statement.name, False, prices)
-    request = analyse(ask, facts).request
-    source = read_row_source(select, facts, {})
+    request, source = counted(select, prices, facts)
     parts = [resolve(item.unalias(), source.scope) for item in _columns(select)]
     types = {f"{alias}.{fold(column.name)}": column.type_name for alias, column in source.columns()}
     keys = tuple(_part(part, types) for part in parts)
@@ -126,56 +129,21 @@ def _part(column: exp.Expr, types: dict[str, str]) -> KeyPart:
 
 def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
     """The options of sparse queries, and those of every statement, which are read where all are."""
-    known = (*PRICES, *OWN[statement.kind])
-    own: dict[str, exp.Expr] = {}
-    prices = []
-    for option in statement.options:
-        name = option.left.name.lower() if isinstance(option, exp.EQ) and isinstance(option.left, exp.Column) else ""
-        if name not in known or not isinstance(option, exp.EQ):
-            raise unknown_option(option, name, known, f" for a {statement.kind}")
-        if name in PRICES:
-            prices.append(option)
-        elif name in own:
-            raise refusal(option, f"the option {name} is given twice", "each option once")
-        else:
-            own[name] = option.right
-    whole = {
-        name: _number(own, name, Fraction(1), most, whole=True)
-        for name, most in (
-            ("sparsity", Fraction(LARGEST_SPARSITY)), ("queries", LARGEST_QUERIES), ("rows", Fraction(10**6)),
-            ("heaviest", LARGEST_QUERIES), ("updates", Fraction(10**6)),
-        )
-    }  # fmt: skip
-    beta = _number(own, "beta", Fraction(1, 10**9), Fraction(1, 2))
+    own = sorted((one for one in _OPTIONS if one.name in OWN[statement.kind]), key=_place_in(statement.kind))
+    given = read_given(statement.options, (*PRICE_OPTIONS, *own), f" for a {statement.kind}")
+    numbers = {name: given.whole(name) for name in OWN[statement.kind] if name not in ("beta", "alpha")}
     usual = SparseOptions()
-    given = {name: None if value is None else int(value) for name, value in whole.items()}
-    return (
-        SparseOptions(
-            given["sparsity"] or usual.sparsity,
-            given["queries"] or usual.queries,
-            beta or usual.beta,
-            given["rows"],
-            given["heaviest"],
-            given["updates"],
-            _number(own, "alpha", Fraction(1), LARGEST_QUERIES),
-        ),
-        tuple(prices),
+    options = SparseOptions(
+        numbers["sparsity"] or usual.sparsity,
+        numbers["queries"] or usual.queries,
+        given.number("beta") or usual.beta,
+        numbers.get("rows"),
+        numbers.get("heaviest"),
+        numbers.get("updates"),
+        given.number("alpha") if statement.kind == SESSION else None,
     )
+    return options, tuple(one for one in statement.options if one.this.name.lower() in PRICES)
 
 
-def _number(
-    own: dict[str, exp.Expr], name: str, smallest: Fraction, largest: Fraction, whole: bool = False
-) -> Fraction | None:
-    node = own.get(name)
-    if node is None:
-        return None
-    wanted = f"a {'whole ' if whole else ''}number from {float(smallest):g} to {float(largest):g}"
-    if not isinstance(node, exp.Literal) or node.is_string:
-        raise refusal(node, f"{name} is not a positive number", wanted)
-    try:
-        value = exact_number(node.name)
-    except (ValueError, ZeroDivisionError):
-        raise refusal(node, f"{name} is not a plain number of at most 40 digits", wanted) from None
-    if not smallest <= value <= largest or (whole and value.denominator != 1):
-        raise refusal(node, f"{name} is out of range", wanted)
-    return value
+def _place_in(kind: str) -> Callable[[Option], int]:
+    return lambda option: OWN[kind].index(option.name)

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
-from typing import Any
 
-import duckdb
 import pyarrow as pa
 
-from dpduck.mechanisms.release import Product, Steps, Terms
-from dpduck.mechanisms.sparse.projection import key_scan
-from dpduck.mechanisms.sparse.projection_plan import USUAL_ROWS_OF_TABLE
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.statements.kinds import HISTOGRAM, SESSION
+from dpduck.mechanisms.mechanism import Tools, terms_of
+from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan, plan_session, total_margin
 from dpduck.trusted.ask import Ask, EveryKey, Gate, Within
-from dpduck.trusted.ledger.secrets import Secrets
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.sessions import GateLaw
 from dpduck.values.accounting import sigma2_of
 
-Recheck = Callable[[duckdb.DuckDBPyConnection], None]
+Opened = tuple[SessionPlan, int]
 FACTS = (("facts", "VARCHAR"),)
 COMPUTATIONAL = "computational: as strong as HMAC-SHA256 for keys without rows"
 
@@ -69,74 +67,91 @@ def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPl
     return plan_session(sparse.request.charge, sparse.request.unit_bound, declared, rows)
 
 
-def _terms(sparse: SparseRequest, mechanism: str) -> Terms:
-    request = sparse.request
-    return Terms(
-        request.unit_key, str(request.table), request.charge, mechanism, sparse.kind,
-        shapes=request.shapes, least_rho=request.least_rho,
-    )  # fmt: skip
-
-
 def _facts(values: dict[str, object]) -> Product:
     text = json.dumps(values, default=str)
     return Product(FACTS, pa.table({"facts": pa.array([text], pa.string())}))
 
 
-class HistogramRecipe:
-    """A histogram over an unbounded universe (see release.Recipe)."""
+@dataclass(frozen=True)
+class HistogramOffer:
+    """A histogram over an unbounded universe, and what will leave."""
 
-    def __init__(self, sparse: SparseRequest, recheck: Recheck, secrets: Secrets) -> None:
-        self._sparse, self._recheck, self._secrets = sparse, recheck, secrets
-        self._law = histogram_law(sparse)
-        self._ask = Ask(key_scan(sparse), EveryKey(), self._law.law)
-        self.terms = _terms(sparse, f"{self._law.noise.value}, lazy histogram; {COMPUTATIONAL}")
+    sparse: SparseRequest
+    law: HistogramLaw
+    ask: Ask[bytes]
 
-    def asks(self) -> Sequence[Ask[Any]]:
-        """The noisy counts of all keys."""
-        return [self._ask]
-
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Facts as analysed."""
-        self._recheck(cursor)
-
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """Noise of the keys that have rows, a fresh secret for all others."""
-        self._secrets.put(secret_name(self._sparse.digest()), door.answer(self._ask))
-        steps("after the secret")
-        return _facts({"noise": self._law.noise.name, "spread": self._law.spread})
+    @property
+    def request(self) -> Request:
+        """The rows and the price."""
+        return self.sparse.request
 
 
-class SessionRecipe:
-    """A session of adaptive questions (see release.Recipe)."""
+def offer_histogram(sparse: SparseRequest) -> HistogramOffer:
+    """The plan of a histogram."""
+    law = histogram_law(sparse)
+    return HistogramOffer(sparse, law, Ask(key_scan(sparse), EveryKey(), law.law))
 
-    def __init__(self, sparse: SparseRequest, recheck: Recheck, secrets: Secrets) -> None:
-        self._sparse, self._recheck, self._secrets = sparse, recheck, secrets
-        self._plan = session_plan(sparse)
-        law, scan = self._plan.law, key_scan(sparse)
-        law.gate_ask(scan)  # refused here where its noise cannot be drawn: after the total, that would tell of it
-        self._total = law.total_ask(scan)
-        self._gates = gates_within(sparse, self._total)
-        noise = law.noise.value
-        self.terms = _terms(sparse, f"{noise}, session: sparse vector and multiplicative weights")
 
-    def asks(self) -> Sequence[Ask[Any]]:
-        """The noisy number of rows, and a gate that is planned for it, within what is left of the price."""
-        return [self._total, self._gates]
+def histogram_terms(offer: HistogramOffer) -> Terms:
+    """What is public before the count."""
+    return terms_of(offer.request, f"{offer.law.noise.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
 
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Facts as analysed."""
-        self._recheck(cursor)
 
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """The noisy number of rows, the plan for it, the noise of all thresholds."""
-        request, beta = self._sparse.request, float(self._sparse.options.beta)
-        noisy = door.answer(self._total)
-        plan = session_plan(self._sparse, max(1.0, noisy + total_margin(request.charge, request.unit_bound, beta)))
-        gate = plan.law.gate_ask(self._total.scan)
-        door.admit(gate, self._gates)
-        self._secrets.put(secret_name(self._sparse.digest()), door.answer(gate))
-        steps("after the secret")
-        return _facts(plan_to_facts(plan, noisy))
+def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
+    """Noise of the keys that have rows, a fresh secret for all others."""
+    tools.secrets.put(secret_name(offer.sparse.digest()), door.answer(offer.ask))
+    tools.steps("after the secret")
+
+
+def histogram_facts(offer: HistogramOffer, nothing: None, tools: Tools) -> Product:
+    """What is public about it."""
+    return _facts({"noise": offer.law.noise.name, "spread": offer.law.spread})
+
+
+@dataclass(frozen=True)
+class SessionOffer:
+    """A session of adaptive questions. total, gates: the noisy number of rows, and a gate that is planned for it."""
+
+    sparse: SparseRequest
+    plan: SessionPlan
+    total: Ask[int]
+    gates: Ask[None]
+
+    @property
+    def request(self) -> Request:
+        """The rows and the price."""
+        return self.sparse.request
+
+
+def offer_session(sparse: SparseRequest) -> SessionOffer:
+    """The plan of a session, for the public guess of its number of rows."""
+    plan, scan = session_plan(sparse), key_scan(sparse)
+    plan.law.gate_ask(scan)  # refused here where its noise cannot be drawn: after the total, that would tell of it
+    total = plan.law.total_ask(scan)
+    return SessionOffer(sparse, plan, total, gates_within(sparse, total))
+
+
+def session_terms(offer: SessionOffer) -> Terms:
+    """What is public before the count."""
+    noise = offer.plan.law.noise.value
+    return terms_of(offer.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
+
+
+def open_session(offer: SessionOffer, door: Door, tools: Tools) -> Opened:
+    """The noisy number of rows, the plan for it, the noise of all thresholds."""
+    request, beta = offer.request, float(offer.sparse.options.beta)
+    noisy = door.answer(offer.total)
+    plan = session_plan(offer.sparse, max(1.0, noisy + total_margin(request.charge, request.unit_bound, beta)))
+    gate = plan.law.gate_ask(offer.total.scan)
+    door.admit(gate, offer.gates)
+    tools.secrets.put(secret_name(offer.sparse.digest()), door.answer(gate))
+    tools.steps("after the secret")
+    return plan, noisy
+
+
+def session_facts(offer: SessionOffer, opened: Opened, tools: Tools) -> Product:
+    """What is public about it."""
+    return _facts(plan_to_facts(*opened))
 
 
 def gates_within(sparse: SparseRequest, total: Ask[int]) -> Ask[None]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import log, sqrt
 
 import duckdb
+import numpy as np
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
@@ -14,7 +16,8 @@ from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import Asker, OpenCursor
 from dpduck.database.policies import PolicyStore
-from dpduck.database.releases import SEED, ReleaseStore, require_view_name
+from dpduck.database.releases import SEED, ReleaseStore, StoredRelease, require_view_name
+from dpduck.database.tables import Value, rows_sql
 from dpduck.database.views import PrivateViews
 from dpduck.frontend.statements.kinds import (
     HISTOGRAM,
@@ -27,31 +30,85 @@ from dpduck.frontend.statements.kinds import (
 )
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import TableName, fold
-from dpduck.mechanisms.prices import priced
-from dpduck.mechanisms.release import WAITING, Recipe, Releaser, Steps, Turns
-from dpduck.mechanisms.sparse.answers import COLUMNS, histogram_answers, session_answers
-from dpduck.mechanisms.sparse.ask import Sessions
-from dpduck.mechanisms.sparse.describe import explained
+from dpduck.mechanisms.release import WAITING, Steps, Turns
+from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, Sessions
 from dpduck.mechanisms.sparse.keys import require_collation
-from dpduck.mechanisms.sparse.projection import ProjectionRecipe, projection_plan, seed_select, value_select
+from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
 from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_argument, selected_questions
 from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
 from dpduck.mechanisms.sparse.session import (
     COMPUTATIONAL,
-    HistogramRecipe,
-    SessionRecipe,
+    HistogramLaw,
     histogram_from_facts,
     secret_name,
 )
-from dpduck.mechanisms.sparse.store import Named, SparseStore
+from dpduck.mechanisms.sparse.session_plan import SessionPlan
+from dpduck.mechanisms.sparse.store import Answered, Named, SparseStore
+from dpduck.trusted.ask import UNITS
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import required
 from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.histograms import LazyHistogram
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import DpduckError, InternalError, PermissionRefusal, Refusal
 
+# Answers of histograms and sessions as tables.
+
+
+COLUMNS = (
+    ("question", "VARCHAR"), ("answer", "DOUBLE"), ("margin", "DOUBLE"), ("source", "VARCHAR"), ("updated", "BOOLEAN"),
+    ("updates_left", "BIGINT"), ("note", "VARCHAR"),
+)  # fmt: skip
+OUT_OF_UPDATES = "no updates are left: from the hypothesis, without a statement about its error"
+MORE_THAN_DECLARED = "beyond the declared number of questions"
+
+
+def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequence[Answered]) -> str:
+    """One row for each question of a session."""
+    margins = {HYPOTHESIS: plan.alpha, MEASURED: plan.measured}
+    rows: list[list[Value]] = []
+    for label, one in zip(asked.labels, answers, strict=True):
+        note = "" if one.source in margins else OUT_OF_UPDATES
+        if one.number > named.queries:
+            note = note or MORE_THAN_DECLARED
+        left = plan.law.updates - one.updates
+        rows.append([label, one.answer, margins.get(one.source), one.source, one.source == MEASURED, left, note])
+    return rows_sql(COLUMNS, rows)
+
+
+def histogram_answers(named: Named, law: HistogramLaw, asked: Asked, values: Sequence[int]) -> str:
+    """One row for each question of a histogram; margins hold for all declared questions but with chance beta."""
+    shares = asked.weights / UNITS
+    starts = np.concatenate([[0], np.cumsum(asked.lengths)[:-1]]).astype(np.intp)
+    sums = np.add.reduceat(np.asarray(values, dtype=np.float64) * shares, starts)
+    squares = np.add.reduceat(shares * shares, starts)
+    rows: list[list[Value]] = [
+        [
+            label,
+            float(answer),
+            histogram_margin(law, float(square), named.queries, named.beta),
+            "histogram",
+            False,
+            None,
+            "",
+        ]
+        for label, answer, square in zip(asked.labels, sums, squares, strict=True)
+    ]
+    return rows_sql(COLUMNS, rows)
+
+
+def histogram_margin(law: HistogramLaw, weight_squared: float, queries: int, beta: float) -> float:
+    """Gaussian: a sub-Gaussian tail. Laplace: Bernstein's bound, with weights of at most 1."""
+    chances = log(2 * queries / beta)
+    usual = law.stderr * sqrt(2 * weight_squared * chances)
+    return usual if law.noise is NoiseKind.GAUSSIAN else usual + float(law.spread) * chances
+
+
 OWNER_NAME = "owner"
+Release = Callable[[SparseRequest, Asker, str], StoredRelease]
+"""Makes the release of a request, or finds it."""
+
 LISTED = (
     ("name", "VARCHAR"), ("kind", "VARCHAR"), ("table_name", "VARCHAR"), ("principal", "VARCHAR"),
     ("sparsity", "BIGINT"), ("queries", "BIGINT"), ("answered", "BIGINT"), ("updates", "BIGINT"),
@@ -67,7 +124,7 @@ class SparseQueries:
         open_cursor: OpenCursor,
         policies: PolicyStore,
         releases: ReleaseStore,
-        releaser: Releaser,
+        release: Release,
         views: PrivateViews,
         ledger: Ledger,
         store: SparseStore,
@@ -77,7 +134,7 @@ class SparseQueries:
         self._open_cursor = open_cursor
         self._policies = policies
         self._releases = releases
-        self._releaser = releaser
+        self._release = release
         self._views = views
         self._ledger = ledger
         self._store = store
@@ -91,7 +148,7 @@ class SparseQueries:
 
     def create(self, statement: CreateSparse, text: str, asker: Asker) -> str:
         """Releases what the statement asks for, under its name."""
-        sparse = self._analysed(statement, asker)
+        sparse = self.analysed(statement, asker)
         asker.require_tables(sparse.request.asked_tables)
         if statement.kind == PROJECTION:
             return listings.status(self._create_projection(sparse, statement, text, asker))
@@ -118,28 +175,16 @@ class SparseQueries:
         ready = [self._views.is_ready(view, text, asker, digest) for view in (main, seed)]
         if all(ready):
             return self._views.ready(statement.name)
-        release = self._releaser.release(
-            digest, lambda: ProjectionRecipe(sparse, self._rechecking(sparse)), asker, text
-        )
+        release = self._release(sparse, asker, text)
         table = self._releases.table_sql(release.name)
         both = [(main, value_select(table)), (seed, seed_select(table, projection_plan(sparse)))]
         return self._views.put_together(both, text, asker, release)
 
-    def explain(self, statement: CreateSparse, asker: Asker) -> str:
-        """SQL that compares the ways of answering what is declared; it spends nothing and opens no private row."""
-        sparse = self._analysed(statement, asker)
-        asker.require_tables(sparse.request.asked_tables)
-        recipes: dict[str, Callable[[], Recipe]] = {
-            PROJECTION: lambda: ProjectionRecipe(sparse, self._rechecking(sparse)),
-            HISTOGRAM: lambda: HistogramRecipe(sparse, self._rechecking(sparse), self._ledger.secrets),
-            SESSION: lambda: SessionRecipe(sparse, self._rechecking(sparse), self._ledger.secrets),
-        }
-        sql = explained(sparse)
-        try:
-            asks = recipes[statement.kind]().asks()
-        except Refusal:  # an alpha out of reach: the other ways are shown all the same
-            return sql
-        return priced(sql, sparse.request, asks, self._ledger.budget(sparse.request.unit_key))
+    def analysed(self, statement: CreateSparse, asker: Asker | None = None) -> SparseRequest:
+        """The request of a statement, from one snapshot of public facts."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies, None, asker)), cursor)
 
     def ask(self, argument: str, asker: Asker) -> str:
         """SQL with the answers of a histogram or session; equal questions have equal answers for ever."""
@@ -233,10 +278,7 @@ class SparseQueries:
                     f"the name {sparse.name!r} is taken",
                     accepted=f"DROP PRIVATE {existing.kind.upper()}, or another name",
                 )
-            recipe = HistogramRecipe if sparse.kind == HISTOGRAM else SessionRecipe
-            release = self._releaser.release(
-                sparse.digest(), lambda: recipe(sparse, self._rechecking(sparse), self._ledger.secrets), asker, text
-            )
+            release = self._release(sparse, asker, text)
             self._store.put_name(sparse, text, asker.name, release.name)
             self._last_drop = None
             named = self._store.named(sparse.name)
@@ -274,19 +316,11 @@ class SparseQueries:
         statement = parse_statement(named.statement)
         if not isinstance(statement, CreateSparse):
             raise InternalError("a session was made by another statement")
-        return self._analysed(statement)
+        return self.analysed(statement)
 
     def _looked_up(self, named: Named) -> tuple[SparseRequest, Callable[[duckdb.DuckDBPyConnection], None]]:
         sparse = self._analysed_again(named)
-        return sparse, self._rechecking(sparse)
-
-    def _rechecking(self, sparse: SparseRequest) -> Callable[[duckdb.DuckDBPyConnection], None]:
-        return lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request)
-
-    def _analysed(self, statement: CreateSparse, asker: Asker | None = None) -> SparseRequest:
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies, None, asker)), cursor)
+        return sparse, lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request)
 
 
 def may_ask(named: Named, asker: Asker) -> bool:

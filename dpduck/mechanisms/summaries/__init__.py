@@ -1,1 +1,52 @@
 """Summaries and sketches of sparse data."""
+
+from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.summaries.describe import summary_listing
+from dpduck.mechanisms.summaries.measure import (
+    Drawn,
+    SummaryOffer,
+    draw_layers,
+    offer_summary,
+    summary_asks,
+    summary_table,
+    summary_terms,
+)
+from dpduck.mechanisms.summaries.recover import summary_columns
+from dpduck.mechanisms.summaries.sketch import (
+    SKETCH_COLUMNS,
+    Sketched,
+    SketchOffer,
+    draw_buckets,
+    offer_sketch,
+    sketch_table,
+    sketch_terms,
+)
+
+
+def _method(question: object) -> str:
+    return "" if not isinstance(question, Request) or question.summary is None else question.summary.method
+
+
+SUMMARIES = Mechanism[Request, SummaryOffer, Drawn](
+    name="summary",
+    serves=lambda question: _method(question) not in ("", "sketch"),
+    plan=offer_summary,
+    asks=summary_asks,
+    terms=summary_terms,
+    measure=draw_layers,
+    recover=summary_table,
+    describe=summary_listing,
+    columns=lambda offer: summary_columns(offer.request),
+)
+SKETCHES = Mechanism[Request, SketchOffer, Sketched](
+    name="sketch",
+    serves=lambda question: _method(question) == "sketch",
+    plan=offer_sketch,
+    asks=lambda offer: [offer.ask],
+    terms=sketch_terms,
+    measure=draw_buckets,
+    recover=sketch_table,
+    describe=summary_listing,
+    columns=lambda offer: SKETCH_COLUMNS,
+)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
-
-import duckdb
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.select.summary import Summary
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.release import Product, Recipe, Steps, Terms
-from dpduck.mechanisms.summaries.moments import empty_moments, noise_variance
-from dpduck.mechanisms.summaries.plan import SketchDesign, SummaryDesign, candidates, designed_sketch
+from dpduck.mechanisms.mechanism import Tools, terms_of
+from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.summaries.plan import (
+    SketchDesign,
+    SummaryDesign,
+    candidates,
+    designed_sketch,
+    empty_moments,
+    noise_variance,
+)
 from dpduck.mechanisms.summaries.recover import (
     EstimatedSummary,
     estimated,
@@ -25,7 +30,6 @@ from dpduck.mechanisms.summaries.recover import (
     with_parents,
     with_priorities,
 )
-from dpduck.mechanisms.summaries.sketch import SketchRecipe
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, Layers, Scan, Total
 from dpduck.trusted.noise.law import Noise, NoiseKind
@@ -36,11 +40,11 @@ from dpduck.trusted.private.summaries import NoisySummary
 from dpduck.values.accounting import sigma2_of
 from dpduck.values.errors import InternalError
 
-Recheck = Callable[[duckdb.DuckDBPyConnection], None]
 CHECKED = ("filter", "filter_one_sided", "filter_priority")
 """Methods whose cells are all that pass a filter, so that a missing parent means something."""
 
 Axes = tuple[Axis | None, ...]
+Drawn = tuple[int | None, SummaryDesign, NoisySummary]
 
 
 def asked_summary(request: Request) -> Summary:
@@ -102,88 +106,88 @@ def sketch_design(request: Request) -> SketchDesign:
     return designed_sketch(asked_summary(request), radix_of(request, axes).cells, once)
 
 
-def summary_recipe(request: Request, recheck: Recheck) -> Recipe:
-    """How the summary of a request is made."""
-    if asked_summary(request).method == "sketch":
-        return SketchRecipe(request, sketch_design(request), recheck)
-    return SummaryRecipe(request, recheck)
+@dataclass(frozen=True)
+class SummaryOffer:
+    """A noisy summary: the method, chosen by public numbers, and what will leave."""
+
+    request: Request
+    axes: Axes
+    radix: MixedRadix
+    design: SummaryDesign
+    total_scale: Fraction | None
+    layers: Ask[NoisySummary]
+    total: Ask[int] | None
 
 
-class SummaryRecipe:
-    """A noisy summary (see release.Recipe); the method is chosen by public numbers when the recipe is made."""
+def offer_summary(request: Request) -> SummaryOffer:
+    """The plan of a summary that is not a sketch."""
+    axes = axes_of(request)
+    radix, design, share = radix_of(request, axes), summary_candidates(request)[0], total_scale(request)
+    scan = Scan(counting_job(plain_keys(request), [Contribution(request.aggregates[0].condition)]), request.unit_bound)
+    layers = Ask(scan, Layers(axes, radix), Noise(NoiseKind.LAPLACE, design.plan.scale))
+    total = None if share is None else Ask(scan, Total(), Noise(NoiseKind.LAPLACE, share))
+    return SummaryOffer(request, axes, radix, design, share, layers, total)
 
-    def __init__(self, request: Request, recheck: Recheck) -> None:
-        self._request = request
-        self._recheck = recheck
-        self._axes = axes_of(request)
-        self._radix = radix_of(request, self._axes)
-        self._design = summary_candidates(request)[0]
-        self._total_scale = total_scale(request)
-        bound = request.unit_bound
-        job = counting_job(plain_keys(request), [Contribution(request.aggregates[0].condition)])
-        scan = Scan(job, bound)
-        laplace, total = NoiseKind.LAPLACE, self._total_scale
-        self._layers = Ask(scan, Layers(self._axes, self._radix), Noise(laplace, self._design.plan.scale))
-        self._total = None if total is None else Ask(scan, Total(), Noise(laplace, total))
-        counted = "" if self._total_scale is None else ", noisy total"
-        self.terms = Terms(
-            unit_key=request.unit_key,
-            table=str(request.table),
-            charge=request.charge,
-            mechanism=f"{NoiseKind.LAPLACE.value}, {self._design.method} summary{counted}",
-            strategy=self._design.method,
-            laws=((summary_law(self._design),),),
-            shapes=request.shapes,
-            least_rho=request.least_rho,
-        )
 
-    def asks(self) -> Sequence[Ask[Any]]:
-        """The noisy number of rows where it is asked for, and the layers."""
-        return [self._layers] if self._total is None else [self._total, self._layers]
+def summary_terms(offer: SummaryOffer) -> Terms:
+    """What is public before the count."""
+    counted = "" if offer.total is None else ", noisy total"
+    mechanism = f"{NoiseKind.LAPLACE.value}, {offer.design.method} summary{counted}"
+    return terms_of(offer.request, mechanism, offer.design.method, ((summary_law(offer.design),),))
 
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Facts as analysed, and SQL around the release that binds."""
-        self._recheck(cursor)
 
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """The noisy summary of occupied cells, its estimates."""
-        request, design = self._request, self._design
-        total = None
-        if self._total is not None:
-            total = door.answer(self._total)
-            design = self._for_total(total)
-        drawn = door.answer(self._layers, design.plan)
-        if has_parents(asked_summary(request), self._axes) and design.method in CHECKED:
-            drawn = with_parents(drawn, self._radix, self._axes)
-        estimates = self._with_loss(self._estimated(design, drawn), design, total)
-        return Product(summary_columns(request), summary_rows(request, estimates, self._radix, self._axes))
+def summary_asks(offer: SummaryOffer) -> Sequence[Ask[Any]]:
+    """The noisy number of rows where it is asked for, and the layers."""
+    return [offer.layers] if offer.total is None else [offer.total, offer.layers]
 
-    def _with_loss(self, estimates: EstimatedSummary, design: SummaryDesign, total: int | None) -> EstimatedSummary:
-        """What sums over filtered rows miss, by the noisy number of rows, or by EXPECT ROWS where all are asked."""
-        request, summary = self._request, asked_summary(self._request)
-        if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in self._axes):
-            return estimates
-        nodes = node_sensitivity(self._axes)
-        gained = design.cells * empty_moments(design.scale, design.theta, estimates.tau, design.sides).mean
-        if total is not None and self._total_scale is not None:
-            return with_loss(estimates, total * nodes, noise_variance(float(self._total_scale)) * nodes**2, gained)
-        narrowed = request.filters or request.aggregates[0].condition or request.public_digests
-        everything = not narrowed and len(request.reads) <= 1
-        guess = summary.expect_rows if everything else None
-        return with_loss(estimates, None if guess is None else guess * nodes, 0.0, gained)
 
-    def _for_total(self, total: int) -> SummaryDesign:
-        """The design for a noisy total: the method and the noise, and so the price, are those that were checked."""
-        design = summary_candidates(self._request, total)[0]
-        if (design.method, design.plan.scale) != (self._design.method, self._design.plan.scale):
-            raise InternalError("the noisy total changes the price")
-        return design
+def draw_layers(offer: SummaryOffer, door: Door, tools: Tools) -> Drawn:
+    """The noisy total, the design for it, and the noisy summary of occupied cells."""
+    total, design = None, offer.design
+    if offer.total is not None:
+        total = door.answer(offer.total)
+        design = _for_total(offer, total)
+    return total, design, door.answer(offer.layers, design.plan)
 
-    @staticmethod
-    def _estimated(design: SummaryDesign, drawn: NoisySummary) -> EstimatedSummary:
-        kept, tau = with_priorities(drawn, design.keep, float(design.tau))
-        theta = min(design.plan.layers[drawn.layers - 1].theta, design.theta)
-        return estimated(kept, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
+
+def summary_table(offer: SummaryOffer, noisy: Drawn, tools: Tools) -> Product:
+    """Estimates of the cells that were kept."""
+    request, (total, design, drawn) = offer.request, noisy
+    if has_parents(asked_summary(request), offer.axes) and design.method in CHECKED:
+        drawn = with_parents(drawn, offer.radix, offer.axes)
+    estimates = _with_loss(offer, _estimated(design, drawn), design, total)
+    return Product(summary_columns(request), summary_rows(request, estimates, offer.radix, offer.axes))
+
+
+def _with_loss(
+    offer: SummaryOffer, estimates: EstimatedSummary, design: SummaryDesign, total: int | None
+) -> EstimatedSummary:
+    """What sums over filtered rows miss, by the noisy number of rows, or by EXPECT ROWS where all are asked."""
+    request, summary = offer.request, asked_summary(offer.request)
+    if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in offer.axes):
+        return estimates
+    nodes = node_sensitivity(offer.axes)
+    gained = design.cells * empty_moments(design.scale, design.theta, estimates.tau, design.sides).mean
+    if total is not None and offer.total_scale is not None:
+        return with_loss(estimates, total * nodes, noise_variance(float(offer.total_scale)) * nodes**2, gained)
+    narrowed = request.filters or request.aggregates[0].condition or request.public_digests
+    everything = not narrowed and len(request.reads) <= 1
+    guess = summary.expect_rows if everything else None
+    return with_loss(estimates, None if guess is None else guess * nodes, 0.0, gained)
+
+
+def _for_total(offer: SummaryOffer, total: int) -> SummaryDesign:
+    """The design for a noisy total: the method and the noise, and so the price, are those that were checked."""
+    design = summary_candidates(offer.request, total)[0]
+    if (design.method, design.plan.scale) != (offer.design.method, offer.design.plan.scale):
+        raise InternalError("the noisy total changes the price")
+    return design
+
+
+def _estimated(design: SummaryDesign, drawn: NoisySummary) -> EstimatedSummary:
+    kept, tau = with_priorities(drawn, design.keep, float(design.tau))
+    theta = min(design.plan.layers[drawn.layers - 1].theta, design.theta)
+    return estimated(kept, design.scale, theta, tau, sides=design.sides, whole=design.plan.whole)
 
 
 def plain_keys(request: Request) -> Request:

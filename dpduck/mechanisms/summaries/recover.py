@@ -34,7 +34,7 @@ from dpduck.frontend.text.names import (
     variance_column,
 )
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.summaries.moments import noise_variance
+from dpduck.mechanisms.summaries.plan import noise_variance
 from dpduck.trusted.private.cells import MixedRadix, Positions, at_most
 from dpduck.trusted.private.summaries import NoisySummary
 from dpduck.values.arrays import FloatArray, IntegerArray

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
 from dpduck.database.sandbox import sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.release import Product, Steps, Terms
+from dpduck.mechanisms.mechanism import Tools, terms_of
+from dpduck.mechanisms.release import Product, Terms
 from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.summaries.measure import sketch_design
 from dpduck.mechanisms.summaries.plan import SketchDesign
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, Scan, Sketch
@@ -27,47 +27,45 @@ SKETCH_COLUMNS = (
     ("sketch_row", "INTEGER"), ("bucket", "BIGINT"), ("n", "BIGINT"), ("buckets", "BIGINT"),
     ("bucket_hash", "BIGINT[]"), ("sign_hash", "BIGINT[]"),
 )  # fmt: skip
+Sketched = tuple[SketchHashes, IntegerArray]
 
 
-class SketchRecipe:
-    """A count sketch (see release.Recipe)."""
+@dataclass(frozen=True)
+class SketchOffer:
+    """A count sketch: its size and noise, and what will leave."""
 
-    def __init__(
-        self, request: Request, design: SketchDesign, recheck: Callable[[duckdb.DuckDBPyConnection], None]
-    ) -> None:
-        if any(key.shape for key in request.keys):
-            raise Refusal("a sketch has no ranges", accepted="columns, or another summary")
-        self._request = request
-        self._design = design
-        self._ask = sketch_ask(request, design)
-        self._recheck = recheck
-        self.terms = Terms(
-            unit_key=request.unit_key,
-            table=str(request.table),
-            charge=request.charge,
-            mechanism=f"{design.noise.kind.value}, count sketch",
-            strategy="sketch",
-            laws=((ErrorLaw(design.noise.kind, design.noise.parameter, design.noise.variance),),),
-            shapes=request.shapes,
-            least_rho=request.least_rho,
-            rows=design.rows * design.width,
-        )
-
-    def asks(self) -> Sequence[Ask[Any]]:
-        """The buckets."""
-        return [self._ask]
-
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Facts as analysed, and SQL around the release that binds."""
-        self._recheck(cursor)
-
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """The noisy sketch of the counts."""
-        hashes, table = door.answer(self._ask)
-        return Product(SKETCH_COLUMNS, _rows(table, hashes))
+    request: Request
+    design: SketchDesign
+    ask: Ask[Sketched]
 
 
-def sketch_ask(request: Request, design: SketchDesign) -> Ask[tuple[SketchHashes, IntegerArray]]:
+def offer_sketch(request: Request) -> SketchOffer:
+    """The plan of a sketch."""
+    design = sketch_design(request)
+    if any(key.shape for key in request.keys):
+        raise Refusal("a sketch has no ranges", accepted="columns, or another summary")
+    return SketchOffer(request, design, sketch_ask(request, design))
+
+
+def sketch_terms(offer: SketchOffer) -> Terms:
+    """What is public before the count."""
+    design, noise = offer.design, offer.design.noise
+    law = ErrorLaw(noise.kind, noise.parameter, noise.variance)
+    return terms_of(offer.request, f"{noise.kind.value}, count sketch", "sketch", ((law,),), design.rows * design.width)
+
+
+def draw_buckets(offer: SketchOffer, door: Door, tools: Tools) -> Sketched:
+    """The hashes, and the noisy buckets."""
+    return door.answer(offer.ask)
+
+
+def sketch_table(offer: SketchOffer, sketched: Sketched, tools: Tools) -> Product:
+    """The buckets with their hashes."""
+    hashes, table = sketched
+    return Product(SKETCH_COLUMNS, _rows(table, hashes))
+
+
+def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:
     """What will leave; refuses noise that cannot be drawn."""
     bound = request.unit_bound
     scan = Scan(counting_job(request, [Contribution(request.aggregates[0].condition)]), bound)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.release import Product, Steps, Terms
+from dpduck.mechanisms.mechanism import Tools, terms_of
+from dpduck.mechanisms.release import Product, Terms
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, fit_tables
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.mwem import Pool, synthesise
-from dpduck.mechanisms.synthetic.plan import Mechanism
+from dpduck.mechanisms.synthetic.plan import Fit, fits_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.plan import noisy_queries
@@ -42,67 +43,73 @@ class Model:
     records: float
 
 
-class SyntheticRecipe:
-    """A distribution by MWEM, from a cube, or from Barak's coefficients (see release.Recipe)."""
+@dataclass(frozen=True)
+class SyntheticOffer:
+    """A distribution by MWEM, from a cube, or from Barak's coefficients. fits: the chosen one first.
 
-    def __init__(
-        self,
-        request: SyntheticRequest,
-        mechanism: Mechanism,
-        recheck: Callable[[duckdb.DuckDBPyConnection], None],
-    ) -> None:
-        self._request, self._mechanism, self._recheck = request, mechanism, recheck
-        base, bound = request.base, request.base.unit_bound
-        scan = Scan(counting_job(base, (Contribution(""),)), bound)
-        self._interview: Interview | None = None
-        self._tables: list[Ask[tuple[IntegerArray, ...]]] = []
-        if mechanism.pool is not None and mechanism.schedule is not None:
-            self._interview = Interview(mechanism.pool, mechanism.schedule, scan)
-        elif mechanism.plan is not None:
-            self._tables = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(mechanism.plan)]
-        noise = "discrete Gaussian" if base.charge.epsilon is None else "discrete Laplace"
-        choices = {"mwem": "exact exponential mechanism and "}.get(mechanism.name, "")
-        self.terms = Terms(
-            unit_key=base.unit_key,
-            table=str(base.table),
-            charge=base.charge,
-            mechanism=f"{choices}{noise}, {mechanism.name}",
-            strategy=mechanism.name,
-            shapes=base.shapes,
-            least_rho=base.least_rho,
-            rows=request.options.rows or 0,
-        )
+    interview: of MWEM; tables: of the others.
+    """
 
-    def asks(self) -> Sequence[Ask[Any]]:
-        """MWEM's questions, or the tables of a plan."""
-        return self._interview.asks if self._interview is not None else self._tables
+    question: SyntheticRequest
+    fits: tuple[Fit, ...]
+    interview: Interview | None
+    tables: tuple[Ask[tuple[IntegerArray, ...]], ...]
 
-    def recheck(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Facts as analysed."""
-        self._recheck(cursor)
+    @property
+    def request(self) -> Request:
+        """The rows, the columns and the price."""
+        return self.question.base
 
-    def produce(self, door: Door, steps: Steps) -> Product:
-        """Questions about the counts, the fit."""
-        model = self._measured(door) if self._interview is None else self._questioned(self._interview, door)
-        return Product(COLUMNS, model_rows(model), model_text(model))
 
-    def _questioned(self, interview: Interview, door: Door) -> Model:
-        one = self._mechanism
-        if one.pool is None or one.schedule is None or one.method is None:
-            raise InternalError("MWEM without a schedule")
-        found = synthesise(one.pool, one.schedule, one.method, interview.through(door))
-        return Model(found.distribution, found.records)
+def offer_synthetic(question: SyntheticRequest) -> SyntheticOffer:
+    """The plan of a synthetic table."""
+    fits = fits_of(question)
+    chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(""),)), question.base.unit_bound)
+    if chosen.pool is not None and chosen.schedule is not None:
+        return SyntheticOffer(question, fits, Interview(chosen.pool, chosen.schedule, scan), ())
+    queries = [] if chosen.plan is None else noisy_queries(chosen.plan)
+    return SyntheticOffer(question, fits, None, tuple(Ask(scan, Table(query), noise) for query, noise in queries))
 
-    def _measured(self, door: Door) -> Model:
-        plan = self._mechanism.plan
-        if plan is None:
-            raise InternalError("tables without a plan")
-        answers = recover(plan, [noisy[0] for noisy in door.tables(self._tables)])
-        observations = [
-            Observation(marginal, np.asarray(answer, np.float64), max(variance, 1e-9))
-            for marginal, answer, variance in zip(plan.workload.marginals, answers, plan.variances, strict=True)
-        ]
-        return Model(*fit_tables(plan.workload.sizes, observations))
+
+def synthetic_asks(offer: SyntheticOffer) -> Sequence[Ask[Any]]:
+    """MWEM's questions, or the tables of a plan."""
+    return offer.tables if offer.interview is None else offer.interview.asks
+
+
+def synthetic_terms(offer: SyntheticOffer) -> Terms:
+    """What is public before the count."""
+    noise = "discrete Gaussian" if offer.request.charge.epsilon is None else "discrete Laplace"
+    choices, name = "" if offer.interview is None else "exact exponential mechanism and ", offer.fits[0].name
+    rows = offer.question.options.rows or 0
+    return terms_of(offer.request, f"{choices}{noise}, {name}", name, rows=rows)
+
+
+def fitted(offer: SyntheticOffer, door: Door, tools: Tools) -> Model:
+    """Questions about the counts, and the fit, by which MWEM chooses what it asks next."""
+    chosen = offer.fits[0]
+    if offer.interview is None:
+        return _measured(chosen, door.tables(offer.tables))
+    if chosen.pool is None or chosen.schedule is None or chosen.method is None:
+        raise InternalError("MWEM without a schedule")
+    found = synthesise(chosen.pool, chosen.schedule, chosen.method, offer.interview.through(door))
+    return Model(found.distribution, found.records)
+
+
+def _measured(chosen: Fit, noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
+    plan = chosen.plan
+    if plan is None:
+        raise InternalError("tables without a plan")
+    answers = recover(plan, [tables[0] for tables in noisy])
+    observations = [
+        Observation(marginal, np.asarray(answer, np.float64), max(variance, 1e-9))
+        for marginal, answer, variance in zip(plan.workload.marginals, answers, plan.variances, strict=True)
+    ]
+    return Model(*fit_tables(plan.workload.sizes, observations))
+
+
+def model_table(offer: SyntheticOffer, model: Model, tools: Tools) -> Product:
+    """The distribution, component by component."""
+    return Product(COLUMNS, model_rows(model), model_text(model))
 
 
 def model_rows(model: Model) -> pa.Table:

@@ -36,7 +36,7 @@ MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class Fit:
     """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM."""
 
     name: str
@@ -48,7 +48,7 @@ class Mechanism:
     method: Method | None = None
 
 
-def mechanisms(request: SyntheticRequest) -> tuple[Mechanism, ...]:
+def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
     """Those that can serve the request, the chosen one first."""
     asked = request.options.mechanism
     found = []
@@ -82,7 +82,7 @@ def _records(request: SyntheticRequest) -> int:
     return request.expect_rows or RECORDS
 
 
-def _tables(request: SyntheticRequest, asked: str) -> list[Mechanism]:
+def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
     """The cube and Barak et al., where one table holds what the marginals connect."""
     base = request.base
     cells = largest_table(base.sizes, base.grouping_sets)
@@ -104,7 +104,7 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Mechanism]:
                 workload, noise, amount, base.unit_bound, strategy=strategy, budgets=budgets, planning_seconds=seconds
             )[0]
             _require_drawable(plan.noise is NoiseKind.LAPLACE, [one.spread for one in plan.measurements])
-            found.append(Mechanism(name, _tables_error(plan, _records(request)), f"strategy {plan.strategy}", plan))
+            found.append(Fit(name, _tables_error(plan, _records(request)), f"strategy {plan.strategy}", plan))
     return found
 
 
@@ -118,7 +118,7 @@ def _tables_error(plan: Plan, records: int) -> float:
     return SURVIVING * sum(noise) / len(noise)
 
 
-def _mwem(request: SyntheticRequest) -> Mechanism:
+def _mwem(request: SyntheticRequest) -> Fit:
     base, options = request.base, request.options
     pool = pool_of(request)
     largest = max(prod(family.shape) for family in pool.workload)
@@ -153,7 +153,7 @@ def _mwem(request: SyntheticRequest) -> Mechanism:
     note = f"{rounds} rounds, {'more where noise is small, ' if options.adaptive else ''}each asks one of the {asked}"
     method = Method(options.update == "fit", options.replays, options.keep == "average", dense, request.expect_rows)
     error = predicted_error(schedule, shapes, len(base.sizes), records)
-    return Mechanism("mwem", error, note, pool=pool, schedule=schedule, method=method)
+    return Fit("mwem", error, note, pool=pool, schedule=schedule, method=method)
 
 
 def _require_drawable(pure: bool, spreads: list[Fraction]) -> None:
@@ -161,7 +161,7 @@ def _require_drawable(pure: bool, spreads: list[Fraction]) -> None:
     Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(spreads))
 
 
-def explained_synthetic(request: SyntheticRequest, found: tuple[Mechanism, ...]) -> str:
+def explained_synthetic(request: SyntheticRequest, found: tuple[Fit, ...]) -> str:
     """dp_explain: every mechanism, the chosen one first; predicted_error: mean total variation over the marginals.
 
     The errors of MWEM's answers depend on the data: total_variance and worst_stderr are NULL.
@@ -182,7 +182,7 @@ def explained_synthetic(request: SyntheticRequest, found: tuple[Mechanism, ...])
     return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
 
 
-def _note(base: Request, request: SyntheticRequest, found: tuple[Mechanism, ...]) -> str:
+def _note(base: Request, request: SyntheticRequest, found: tuple[Fit, ...]) -> str:
     unit = "row" if base.unit_sql is None else f"{base.unit_key}, at most {base.max_rows} rows"
     rows = f"EXPECT ROWS {request.expect_rows}" if request.expect_rows else f"no EXPECT ROWS, taken as {RECORDS}"
     better = f"; {found[0].name} is predicted to be better than {found[1].name}" if len(found) > 1 else ""

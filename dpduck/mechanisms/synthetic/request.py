@@ -11,13 +11,12 @@ from math import comb
 from sqlglot import exp
 
 from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.select.analyse import analyse
+from dpduck.frontend.select.analyse import counted
 from dpduck.frontend.select.request import Key, Request
-from dpduck.frontend.statements.kinds import Ask
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SyntheticOptions, WorkloadClause, split_options
 from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import refusal
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import Refusal
 
 MOST_FAMILIES = 20_000
 _CLAUSES = {"expressions", "from_", "joins", "where", "with_"}
@@ -58,15 +57,12 @@ def analyse_synthetic(statement: CreateSynthetic, facts: PublicFacts) -> Synthet
                 place, f"{part.strip('_').upper()} has no place in a private table", "SELECT .. FROM .. WHERE"
             )
     columns = [_column(item) for item in select.expressions]
-    counted = select.copy()
-    counted.set("group", _group(statement.workload, columns))
-    counted.append("expressions", exp.alias_(exp.Count(this=exp.Star()), "dpduck_rows"))
-    request = analyse(Ask(counted, "", 0, statement.name, statement.replace, shared), facts).request
-    policy = facts.policy(request.table)
-    if policy is None:
-        raise InternalError("a request without a policy")
+    try:
+        request, source = counted(select, shared, facts, _group(statement.workload, columns))
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
     base, predicates = _split(request, statement.workload, columns)
-    return SyntheticRequest(base, statement.workload.kind, predicates, options, policy.expect_rows)
+    return SyntheticRequest(base, statement.workload.kind, predicates, options, source.policy.expect_rows)
 
 
 def _column(item: exp.Expr) -> exp.Column:

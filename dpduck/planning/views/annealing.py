@@ -8,9 +8,8 @@ from math import exp, log
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.planning.views.designs import DesignFamily
+from dpduck.planning.views.designs import DesignFamily, balanced_assignment, with_common_point
 from dpduck.planning.views.objective import NOTHING, HashCounter, SearchClock, ViewObjective
-from dpduck.planning.views.operator import balanced_assignment, with_common_point
 from dpduck.values.arrays import BoolArray, FloatArray
 
 CodeArray = NDArray[np.int64]

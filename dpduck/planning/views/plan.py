@@ -10,8 +10,8 @@ from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
 from dpduck.planning.budgets import safe_spreads
 from dpduck.planning.plan import FamilyMeasurements, Plan
 from dpduck.planning.variance import workload_variances
+from dpduck.planning.views.designs import sets_of
 from dpduck.planning.views.objective import ViewObjective
-from dpduck.planning.views.operator import sets_of
 from dpduck.planning.views.search import FoundViews, search_views
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.operators import IdentityFactor

@@ -17,9 +17,15 @@ import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.views.annealing import DesignStart, anneal_assignment, anneal_views, start_design
-from dpduck.planning.views.designs import DesignFamily, families
+from dpduck.planning.views.designs import (
+    LARGEST_VIEW,
+    DesignFamily,
+    balanced_assignment,
+    design_views,
+    families,
+    workload_starts,
+)
 from dpduck.planning.views.objective import HashCounter, SearchClock, ViewObjective
-from dpduck.planning.views.operator import LARGEST_VIEW, balanced_assignment, design_views, workload_starts
 from dpduck.values.arrays import BoolArray, FloatArray
 
 ASSIGNING, ANNEALING = 0.35, 0.1

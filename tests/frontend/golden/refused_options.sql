@@ -165,7 +165,7 @@ CREATE PRIVATE TABLE t OPTIONS (epsilon = 1, round = 4) AS SELECT sex FROM visit
 
 -- title: a misspelt option of a session
 CREATE PRIVATE SESSION s OPTIONS (epsilon = 1, query = 4) ON visits (ward)
--- refused: line 1, column 48: the option 'query' is unknown for a session; accepted: queries (did you mean that?); all are epsilon, delta, rho, max_rows_contributed, privacy_unit_column, refresh, sparsity, queries, beta, updates, alpha, heaviest
+-- refused: line 1, column 48: the option 'query' is unknown for a session; accepted: queries (did you mean that?); all are epsilon, delta, rho, privacy_unit_column, max_rows_contributed, refresh, sparsity, queries, beta, updates, alpha, heaviest
 
 -- title: options without the word
 SELECT WITH DIFFERENTIAL_PRIVACY (epsilon = 1) sex, count(*) FROM visits GROUP BY sex

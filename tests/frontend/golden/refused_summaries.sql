@@ -48,11 +48,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', to
 
 -- title: a total for nothing
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', total_epsilon = 0) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 95: total_epsilon is out of range; accepted: total_epsilon = a number from 1e-09 to 100
+-- refused: line 1, column 95: total_epsilon is out of range; accepted: total_epsilon from 1e-09 to 100
 
 -- title: a negative total
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', total_epsilon = -0.1) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 95: total_epsilon is not a number; accepted: total_epsilon = a number from 1e-09 to 100
+-- refused: line 1, column 95: total_epsilon is not a positive number; accepted: total_epsilon from 1e-09 to 100
 
 -- title: a total without a summary
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward
@@ -116,15 +116,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'priority', the
 
 -- title: tau of zero
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', tau = 0) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 85: tau is out of range; accepted: tau = a number from 0.001 to 1e+12
+-- refused: line 1, column 85: tau is out of range; accepted: tau from 0.001 to 1e+12
 
 -- title: tau negative
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', tau = -1) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 85: tau is not a number; accepted: tau = a number from 0.001 to 1e+12
+-- refused: line 1, column 85: tau is not a positive number; accepted: tau from 0.001 to 1e+12
 
 -- title: tau infinite
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter_threshold', tau = 1e999) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 92: tau is out of range; accepted: tau = a number from 0.001 to 1e+12
+-- refused: line 1, column 92: tau is out of range; accepted: tau from 0.001 to 1e+12
 
 -- title: tau of a summary that chooses its own
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter_priority', tau = 3) ward, count(*) FROM visits GROUP BY ward

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.hashing import evaluate, reduced
-from dpduck.mechanisms.sparse.projection_plan import INDEPENDENCE, distortion_quantile, plan_projection
+from dpduck.mechanisms.sparse.projection import INDEPENDENCE, distortion_quantile, plan_projection
 from dpduck.trusted.ask import Projection
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind

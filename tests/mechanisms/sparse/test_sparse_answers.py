@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.mechanisms.sparse.answers import histogram_margin
 from dpduck.mechanisms.sparse.session import HistogramLaw
+from dpduck.mechanisms.sparse.statements import histogram_margin
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.histograms import open_histogram

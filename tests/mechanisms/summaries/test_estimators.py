@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpduck.frontend.select.summary import Summary
-from dpduck.mechanisms.summaries.moments import empty_moments, noise_variance, occupied_moments
+from dpduck.mechanisms.summaries.plan import empty_moments, noise_variance, occupied_moments
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, noise_of_kept
 from dpduck.trusted.private.summaries import NoisySummary
 from tests.mechanisms.summaries.drawn import subset_sums

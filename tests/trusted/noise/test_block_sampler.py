@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpduck.trusted.noise import blocks as block_sampler
-from dpduck.trusted.noise.blocks import CHUNK, SLACK, accept_exactly, sample
 from dpduck.trusted.noise.coins import DiscreteLaw
 from dpduck.trusted.noise.entropy import LazyUniform, operating_system_entropy
+from dpduck.trusted.noise.integers import CHUNK, SLACK, accept_exactly, sample
 from dpduck.trusted.noise.table import noise_table
 
 LAPLACE = DiscreteLaw(Fraction(1, 1000), Fraction(0))

@@ -9,9 +9,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpduck.trusted.noise.blocks import sample
 from dpduck.trusted.noise.coins import DiscreteLaw
 from dpduck.trusted.noise.entropy import LazyUniform
+from dpduck.trusted.noise.integers import sample
 from dpduck.trusted.noise.table import UNDECIDED, code_of, cumulative_bounds, noise_table, settle
 
 LAPLACE = DiscreteLaw(Fraction(7, 22), Fraction(0))

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from benchmarks.joint_threshold import calibrate_jointly
+from benchmarks.papers.joint_threshold import calibrate_jointly
 from dpduck.mechanisms.keys.plan import KeyPlan
 from dpduck.planning.tails import each_of
 from dpduck.trusted.ask import Threshold

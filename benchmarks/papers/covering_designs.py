@@ -1,4 +1,4 @@
-"""Writes the covering designs that optimised views start from: `python -m benchmarks.covering_designs`.
+"""Writes the covering designs that optimised views start from: `python -m benchmarks.papers.covering_designs`.
 
 The product reads them from dpduck/planning/views/designs.npz; tests/planning/test_covering_designs.py compares them.
 """

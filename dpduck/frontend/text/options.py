@@ -1,0 +1,165 @@
+"""One reader for OPTIONS (..) of every statement: tables say which there are, of which type and in which bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from sqlglot import exp
+
+from dpduck.frontend.text.friendly import unknown_option
+from dpduck.frontend.text.positions import refusal
+from dpduck.frontend.text.tokens import exact_number
+
+Kind = Literal["number", "whole", "numbers", "choice", "flag", "text", "name"]
+Value = Fraction | int | tuple[Fraction, ...] | bool | str | None
+_WORDS = (exp.Literal, exp.Column)
+SMALLEST, LARGEST_WHOLE = Fraction(1, 10**9), 10**9
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. kind: of its value. says: a line of documentation.
+
+    least, most: of numbers; a least of 0 is exclusive. choices: of words, the first where the option is not given.
+    accepted: what a refusal says in place of the bounds. what: what it calls the value, where that is not the name.
+    quoted: whether a word has to be a text.
+    """
+
+    name: str
+    kind: Kind
+    says: str
+    least: Fraction = SMALLEST
+    most: Fraction = Fraction(LARGEST_WHOLE)
+    choices: tuple[str, ...] = ()
+    accepted: str = ""
+    what: str = ""
+    quoted: bool = False
+
+    def value(self, node: exp.Expr) -> Value:
+        """What an expression says; refused with what would be accepted."""
+        if self.kind == "numbers":
+            listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
+            return tuple(self._number(item) for item in listed)
+        if self.kind == "number":
+            return self._number(node)
+        if self.kind == "whole":
+            return int(self._number(node))
+        if self.kind == "choice":
+            return self._word(node)
+        if self.kind == "flag":
+            if not isinstance(node, exp.Boolean):
+                raise refusal(node, f"{self.name} is TRUE or FALSE", "TRUE or FALSE")
+            return bool(node.this)
+        if self.kind == "name":
+            if not isinstance(node, (exp.Column, exp.Literal)):
+                raise refusal(node, f"{self.name} is not a name", "a column")
+            return str(node.name)
+        if not isinstance(node, exp.Literal) or not node.is_string or not 1 <= len(node.name) <= 100:
+            raise refusal(node, f"{self.name} is not a tag", "a quoted text of at most 100 characters")
+        return str(node.name)
+
+    def _number(self, node: exp.Expr) -> Fraction:
+        what, whole = self.what or self.name, "a whole number " if self.kind == "whole" else ""
+        above = "above 0" if self.least == 0 else f"from {float(self.least):g}"
+        wanted = self.accepted or f"{self.name}{' = ' if whole else ' '}{whole}{above} to {float(self.most):.6g}"
+        if not isinstance(node, exp.Literal) or node.is_string:
+            raise refusal(node, f"{what} is not {(whole or 'a positive number').strip()}", wanted)
+        try:
+            value = exact_number(node.name)
+        except (ValueError, ZeroDivisionError):
+            raise refusal(node, f"{what} is not a plain number of at most 40 digits", wanted) from None
+        if not self.least <= value <= self.most or value == 0 or (whole and value.denominator != 1):
+            raise refusal(node, f"{what} is out of range", wanted)
+        return value
+
+    def _word(self, node: exp.Expr) -> str:
+        word = isinstance(node, exp.Literal) and node.is_string if self.quoted else isinstance(node, _WORDS)
+        value = str(node.name).lower() if word else ""
+        if not value or value not in self.choices:
+            accepted = self.accepted or ", ".join(repr(choice) for choice in self.choices if choice)
+            raise refusal(node, f"{self.name} has no such value", accepted)
+        return value
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options that a statement has, each once and each in its table. nodes: their values as written."""
+
+    nodes: Mapping[str, exp.Expr]
+    table: Mapping[str, Option]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.nodes
+
+    def __getitem__(self, name: str) -> exp.Expr:
+        return self.nodes[name]
+
+    def value(self, name: str) -> Value:
+        """What an option says, None where it is not given."""
+        option, node = self.table[name], self.nodes.get(name)
+        return None if node is None else option.value(node)
+
+    def number(self, name: str) -> Fraction | None:
+        """A number, exactly."""
+        value = self.value(name)
+        return value if isinstance(value, Fraction) else None
+
+    def whole(self, name: str) -> int | None:
+        """A whole number."""
+        value = self.value(name)
+        return value if isinstance(value, int) else None
+
+    def numbers(self, name: str) -> tuple[Fraction, ...]:
+        """A list of numbers."""
+        value = self.value(name)
+        return value if isinstance(value, tuple) else ()
+
+    def flag(self, name: str) -> bool:
+        """FALSE where it is not given."""
+        return self.value(name) is True
+
+    def text(self, name: str) -> str:
+        """A text, empty where it is not given."""
+        return str(self.value(name) or "")
+
+    def choice(self, name: str) -> str:
+        """One of its words, the first where it is not given."""
+        return self.text(name) if name in self.nodes else self.table[name].choices[0]
+
+
+def read_given(
+    expressions: Sequence[exp.Expr],
+    options: Sequence[Option],
+    whose: str = "",
+    older: Mapping[str, str] | None = None,
+) -> Given:
+    """The options of a statement; refuses what is no option, unknown ones with the nearest name, and repeated ones.
+
+    whose: of which statement, as refusals say it. older: modern names of older ones.
+    """
+    table = {option.name: option for option in options}
+    nodes: dict[str, exp.Expr] = {}
+    for expression in expressions:
+        if not isinstance(expression, exp.EQ) or not isinstance(expression.left, exp.Column):
+            raise refusal(expression, "an option is written name = value", ", ".join(table))
+        name = expression.left.name.lower()
+        if name not in table:
+            raise unknown_option(expression, name, tuple(table), whose, older)
+        if name in nodes:
+            raise refusal(expression, f"the option {name} is given twice", "each option once")
+        nodes[name] = expression.right
+    return Given(nodes, table)
+
+
+PRICE_OPTIONS = (
+    Option("epsilon", "number", "the price of the whole statement", most=Fraction(100)),
+    Option("delta", "number", "beside an epsilon: the price is a rho", Fraction(0), Fraction(1, 100)),
+    Option("rho", "number", "the price in zCDP, in their place", most=Fraction(100)),
+    Option("privacy_unit_column", "name", "the unit's column, as a check"),
+    Option("max_rows_contributed", "whole", "rows kept of one unit", Fraction(1), accepted="a whole number above 0"),
+    Option("refresh", "text", "a tag: a fresh release, which pays again"),
+)
+"""What every statement with a price may say."""

@@ -1,0 +1,94 @@
+"""The interface of a mechanism: a folder has one value of this kind, and registry.py one line that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import duckdb
+
+from dpduck.database.sandbox import Sandbox
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.text.options import Option
+from dpduck.mechanisms.release import Product, Recipe, Steps, Terms
+from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.trusted.ask import Ask
+from dpduck.trusted.ledger.secrets import Secrets
+from dpduck.trusted.private.door import Door
+
+Columns = Sequence[tuple[str, str]]
+Laws = tuple[tuple[ErrorLaw, ...], ...]
+
+
+class Offer(Protocol):
+    """A plan of any mechanism. request: what is asked of which rows, at the price that planning has found."""
+
+    @property
+    def request(self) -> Request: ...
+
+
+Q = TypeVar("Q")
+P = TypeVar("P", bound=Offer)
+N = TypeVar("N")
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a release may use beside its door. box: the sandbox of the statement. steps: see release.Releaser."""
+
+    box: Sandbox
+    secrets: Secrets
+    steps: Steps
+
+
+@dataclass(frozen=True)
+class Mechanism(Generic[Q, P, N]):
+    """One way of answering, as functions from a question (Q) to a plan (P), noisy numbers (N) and a released table.
+
+    name: for people. serves: whether a question is this mechanism's.
+    plan: from public numbers alone; it may propose any noise, and refuses what it cannot serve. asks: what will leave;
+    trusted code prices it. terms: what else is public before anything is counted.
+    measure: the only step with a door. recover: what follows from the noisy numbers; it costs nothing.
+    describe: dp_explain of a question and its plan. unplanned: the same where no plan meets what is asked.
+    columns: names and types of the released table, by which SQL around it is bound before the charge.
+    options: those that it adds to the clause of a SELECT; Request.own has what a statement says of them.
+    """
+
+    name: str
+    serves: Callable[[Any], bool]
+    plan: Callable[[Q], P]
+    asks: Callable[[P], Sequence[Ask[Any]]]
+    terms: Callable[[P], Terms]
+    measure: Callable[[P, Door, Tools], N]
+    recover: Callable[[P, N, Tools], Product]
+    describe: Callable[[Q, P], str]
+    columns: Callable[[P], Columns]
+    unplanned: Callable[[Q], str] | None = None
+    options: tuple[Option, ...] = ()
+
+    def recipe(self, question: Q, recheck: Callable[[duckdb.DuckDBPyConnection, P], None], tools: Tools) -> Recipe:
+        """The release of a question. recheck: the last look at public facts, in the transaction that will count."""
+        plan = self.plan(question)
+        asks = self.asks(plan)
+        return Recipe(
+            self.terms(plan),
+            asks,
+            lambda cursor: recheck(cursor, plan),
+            lambda door: self.recover(plan, self.measure(plan, door, tools), tools),
+        )
+
+
+def terms_of(request: Request, mechanism: str, strategy: str, laws: Laws = (), rows: int = 0) -> Terms:
+    """The terms of a release of these rows at this price."""
+    return Terms(
+        unit_key=request.unit_key,
+        table=str(request.table),
+        charge=request.charge,
+        mechanism=mechanism,
+        strategy=strategy,
+        laws=laws,
+        shapes=request.shapes,
+        least_rho=request.least_rho,
+        rows=rows,
+    )

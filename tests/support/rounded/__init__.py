@@ -1,0 +1,78 @@
+"""A mechanism made for a test: one count of all rows, rounded to a multiple. CONTRIBUTING.md shows it."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pyarrow as pa
+
+from dpduck.database.tables import EXPLAINED, rows_sql
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
+from dpduck.frontend.text.options import Option
+from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.mechanism import Columns, Mechanism, Tools, terms_of
+from dpduck.mechanisms.release import Product
+from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.trusted.ask import Ask, Scan, Total
+from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.trusted.private.contributions import Contribution
+
+ROUND_TO = Option("round_to", "whole", "counts are rounded to a multiple of it", Fraction(1), Fraction(1000))
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """The plan: what is asked, and to what it is rounded."""
+
+    request: Request
+    ask: Ask[int]
+    to: int
+
+    @property
+    def variance(self) -> float:
+        """Of the noise and of the rounding."""
+        noise = self.ask.noise
+        return (0.0 if noise is None else noise.variance) + self.to**2 / 12
+
+
+def plan(request: Request) -> Rounded:
+    """Laplace noise for the whole price."""
+    scan = Scan(counting_job(request, [Contribution("")]), request.unit_bound)
+    noise = Noise(NoiseKind.LAPLACE, request.unit_bound / (request.charge.epsilon or Fraction(1)))
+    return Rounded(request, Ask(scan, Total(), noise), int(str(dict(request.own)["round_to"])))
+
+
+def columns(offer: Rounded) -> Columns:
+    """One answer."""
+    answer = [(answer_column(0), "BIGINT"), (stderr_column(0), "DOUBLE")]
+    return [(GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answer]
+
+
+def recover(offer: Rounded, noisy: int, tools: Tools) -> Product:
+    """The noisy count, rounded."""
+    rounded, stderr = offer.to * round(noisy / offer.to), offer.variance**0.5
+    values = ([0], [0], [rounded], [stderr])
+    return Product(columns(offer), pa.table({name: of for (name, _), of in zip(columns(offer), values, strict=True)}))
+
+
+def describe(request: Request, offer: Rounded) -> str:
+    """One row of dp_explain."""
+    charge, variance = request.charge, offer.variance
+    price = (request.stated_epsilon, request.stated_delta, charge.rho)
+    return rows_sql(EXPLAINED, [["rounded", True, variance, variance**0.5, *price, 1, 1, f"to {offer.to}", 0.0]])
+
+
+ROUNDED = Mechanism[Request, Rounded, int](
+    name="rounded",
+    options=(ROUND_TO,),
+    serves=lambda question: isinstance(question, Request) and "round_to" in dict(question.own),
+    plan=plan,
+    asks=lambda offer: [offer.ask],
+    terms=lambda offer: terms_of(
+        offer.request, "rounded count", "rounded", ((ErrorLaw(NoiseKind.LAPLACE, None, offer.variance),),)
+    ),
+    measure=lambda offer, door, tools: door.answer(offer.ask),
+    recover=recover,
+    describe=describe,
+    columns=columns,
+)
