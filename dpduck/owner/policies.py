@@ -20,7 +20,7 @@ from dpduck.frontend.statements.kinds import (
     PolicyClauses,
     UnitClause,
 )
-from dpduck.frontend.text.friendly import nearest
+from dpduck.frontend.text.friendly import meant_or, nearest
 from dpduck.frontend.text.names import TableName, fold, require_plain_names
 from dpduck.owner.domains import build_clamp, build_domain, rounding_note
 from dpduck.trusted.ledger.ledger import Ledger
@@ -114,14 +114,16 @@ class OwnerDesk:
         if table is None or self.policies.policy(table) is None:
             if statement.if_exists:
                 return "there was no policy"
-            raise Refusal(f"{statement.table} has no privacy policy", accepted="a table that has one, or IF EXISTS")
+            accepted = meant_or(statement.table.table, self.catalog.known_names(), "a table that has one, or IF EXISTS")
+            raise Refusal(f"{statement.table} has no privacy policy", accepted=accepted)
         self.policies.drop(table)
         return f"the policy of {table} is dropped; what was spent stays spent"
 
     def _table(self, written: TableName) -> TableName:
         table = self.catalog.resolve(written)
         if table is None:
-            raise Refusal(f"there is no table {str(written)!r}", accepted="an existing table")
+            accepted = meant_or(written.table, self.catalog.table_names(), "an existing table")
+            raise Refusal(f"there is no table {str(written)!r}", accepted=accepted)
         if self.catalog.is_view(table):
             raise Refusal(f"{str(written)!r} is a view", accepted="the table that it reads")
         self.catalog.require_stored(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import duckdb
 import pytest
 
 from tests.support.clinics import Clinic
@@ -95,3 +96,29 @@ def test_a_view_without_any_group_says_so(open_clinic: Callable[..., Clinic]) ->
              "or a higher price",)
         ]  # fmt: skip
     assert clinic.dp(view.format("some", 20, "ward")) == [("private.some is ready",)]
+
+
+def test_values_outside_a_domain_may_be_asked_for_where_it_keeps_them(clinic: Clinic) -> None:
+    """WITH OTHER keeps the rows of values that are not listed, so that a condition on one of them is no slip."""
+    asked = f"{ASKED} count(*) FROM visits WHERE ward = 'w9'"
+    assert "'w9' is not in the domain of ward" in clinic.refused(asked)
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET DOMAIN ward IN ('w0') WITH OTHER 'another'")
+    assert len(clinic.dp(asked)) == 1
+
+
+def test_nearly_the_name_of_a_table_or_view(clinic: Clinic) -> None:
+    """What may have been meant is said where there is no table, and no private view, of a name."""
+    clinic.dp("CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS SELECT ward, count(*) AS n FROM visits GROUP BY ward")
+    assert "accepted: cube (did you mean that?), or a name" in clinic.refused("DROP PRIVATE VIEW cubee")
+    for call, near in (("dp_check('vists')", "visits"), ("dp_stderr_of('cubee', '1')", "cube")):
+        with pytest.raises(duckdb.Error, match=f"accepted: {near} "):
+            clinic.rows(f"FROM {call}")
+
+
+def test_the_ends_have_no_standard_error(clinic: Clinic) -> None:
+    """What is taken for min and max lies further off than the noise of their ranks tells; their intervals say so."""
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 200")
+    asked = f"{ASKED} max(age) AS x, dp_stderr(x), dp_interval_high(x), median(age) AS y, dp_stderr(y) FROM visits"
+    (most, stderr, high, _, middle_stderr) = clinic.dp(asked)[0]
+    assert stderr is None and middle_stderr > 0
+    assert high >= 199 > most

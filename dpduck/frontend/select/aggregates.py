@@ -58,7 +58,8 @@ _QUANTILES: dict[type[exp.Expr], str] = {
 class AggregateReader:
     """Reads aggregates over a row source.
 
-    types: DuckDB types of base columns, by their SQL. expressions: what rows are asked, resolved, for later checks.
+    types: DuckDB types of base columns, by their SQL. expressions: what rows are asked, resolved, for later checks;
+    conditions: those among them that were written as conditions.
     shared: whether count(column) may be part of what its average needs; else it is a count of rows like any other.
     """
 
@@ -66,6 +67,7 @@ class AggregateReader:
     types: Mapping[str, str]
     expressions: list[exp.Expr] = field(default_factory=list)
     shared: bool = True
+    conditions: list[exp.Expr] = field(default_factory=list)
 
     def read(self, node: exp.Expr) -> tuple[Aggregate, ...]:
         """The aggregate, or one for each element of a list."""
@@ -169,6 +171,7 @@ class AggregateReader:
         elif grid is None:
             clamp_of, grid = self._declared, grid_of(expression, self._declared)
         if grid is None:
+            _require_numbers(argument, self.types.get(sql_of(expression.unnest()), ""))
             raise refusal(
                 argument,
                 "nothing public bounds these values",
@@ -273,6 +276,7 @@ class AggregateReader:
     def _boolean(self, node: exp.Expr) -> str:
         expression = resolve(node, self.source.scope)
         check_row_local(expression)
+        self.conditions.append(expression)
         return self._safe(expression)
 
     def _safe(self, expression: exp.Expr) -> str:
@@ -287,6 +291,12 @@ def is_list(node: exp.Expr) -> bool:
     if isinstance(node, exp.WithinGroup):
         return isinstance(node.this.this, exp.Array)
     return isinstance(node, exp.ApproxQuantiles) or isinstance(node.args.get(_QUANTILES.get(type(node), "")), exp.Array)
+
+
+def _require_numbers(column: exp.Expr, type_name: str) -> None:
+    """Refuses a column of another type, which no bounds would help; other expressions have no type here."""
+    if type_name and type_name not in (*_INTEGERS, *_FLOATS, "HUGEINT", "UHUGEINT") and "DECIMAL" not in type_name:
+        raise refusal(column, f"{column.name} is {type_name.partition('(')[0]}", "a numeric column")
 
 
 def _listed(node: exp.Expr | None) -> list[exp.Expr | None]:

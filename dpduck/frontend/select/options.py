@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +15,7 @@ from dpduck.frontend.select.summary import NAMES as SUMMARY_NAMES
 from dpduck.frontend.select.summary import Summary, read_summary
 from dpduck.frontend.text.friendly import OPTIONS as OLDER_OPTIONS
 from dpduck.frontend.text.friendly import unknown_option
-from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import refusal
 from dpduck.frontend.text.tokens import exact_number
 from dpduck.values.errors import Refusal
@@ -29,6 +30,12 @@ _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table", "aggregate_weights",
 )  # fmt: skip
+STRATEGIES = (
+    "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
+    "hierarchy", "haar", "p_identity", "gaussian_optimum",
+)  # fmt: skip
+_TREE = re.compile(r"hierarchy_\d+")
+_FLAGS = ("nonnegative", "integer", "other")
 _ONLY_FOR_SELECTED_KEYS = ("max_groups_contributed", "min_privacy_units_per_group", "other")
 LARGEST_EPSILON = Fraction(100)
 SMALLEST_AMOUNT = Fraction(1, 10**9)
@@ -70,7 +77,9 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
     given: dict[str, exp.Expr] = {}
     for expression in expressions:
         if not isinstance(expression, exp.EQ) or not isinstance(expression.left, exp.Column):
-            raise refusal(expression, "an option is written name = value", ", ".join(KNOWN))
+            flag = isinstance(expression, exp.Column) and expression.name.lower() in _FLAGS
+            accepted = f"{expression.name.lower()} = TRUE" if flag else ", ".join(KNOWN)
+            raise refusal(expression, "an option is written name = value", accepted)
         name = expression.left.name.lower()
         if name not in KNOWN:
             raise unknown_option(expression, name, KNOWN, older=OLDER_OPTIONS)
@@ -82,14 +91,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
     delta = _amount(given, "delta", LARGEST_DELTA)
     rho = _amount(given, "rho", LARGEST_EPSILON)
     target = _amount(given, "target_stderr", LARGEST_TARGET)
-    if sum(price is not None for price in (epsilon, rho, target)) != 1 or (
-        epsilon is None and delta is not None and (rho is None or selection is None)
-    ):
-        raise refusal(
-            place,
-            "the price is missing or given twice",
-            "OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..",
-        )
+    _require_one_price(given, selection is not None, place)
     return Options(
         epsilon,
         delta,
@@ -99,7 +101,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
         _amount(given, "confidence", Fraction(999_999, 1_000_000)) or Fraction(95, 100),
         _text(given, "refresh"),
         Treatment(
-            strategy=_text(given, "strategy") or "auto",
+            strategy=_strategy(given),
             budgets=_choice(given, "budgets", ("optimal", "uniform")),
             consistency=_choice(given, "consistency", ("l2", "l1", "linf", "none")),
             nonnegative=_flag(given, "nonnegative"),
@@ -113,6 +115,25 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr) -> Options:
         selection,
         read_summary(given),
     )
+
+
+def _require_one_price(given: dict[str, exp.Expr], selecting: bool, place: exp.Expr) -> None:
+    """Refuses no price, two of them, and a delta beside what has none."""
+    prices = [name for name in given if name in ("epsilon", "rho", "target_stderr")]
+    if len(prices) > 1:
+        raise refusal(given[prices[1]], f"{prices[0]} and {prices[1]} are two prices", "one of them")
+    if "delta" in given and prices == ["rho"] and not selecting:
+        raise refusal(given["delta"], "rho has no delta beside it", "rho = .. alone, or epsilon = .. and delta = ..")
+    if "delta" in given and prices == ["target_stderr"]:
+        raise refusal(given["delta"], "target_stderr has no delta beside it", "target_stderr = .. alone")
+    if "delta" in given and not prices:
+        raise refusal(given["delta"], "a delta alone is no price", "epsilon = .. and delta = ..")
+    if not prices:
+        raise refusal(
+            place,
+            "the price is missing",
+            "OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..",
+        )
 
 
 def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
@@ -232,6 +253,15 @@ def _text(given: dict[str, exp.Expr], name: str) -> str:
     if not isinstance(node, exp.Literal) or not node.is_string or not 1 <= len(node.name) <= 100:
         raise refusal(node, f"{name} is not a tag", "a quoted text of at most 100 characters")
     return str(node.name)
+
+
+def _strategy(given: dict[str, exp.Expr]) -> str:
+    """The name of a strategy, with a + for optimal budgets; which of them can serve is for the planner to say."""
+    named = _text(given, "strategy") or "auto"
+    if not _TREE.fullmatch(named) and named.casefold().removesuffix("+") not in map(str.casefold, STRATEGIES):
+        accepted = f"one of {', '.join(STRATEGIES)}; with a + for optimal budgets, as in Q+"
+        raise refusal(given["strategy"], f"strategy = {quote_text(named[:60])} is not known", accepted)
+    return named
 
 
 def _choice(given: dict[str, exp.Expr], name: str, allowed: tuple[str, ...]) -> str:
