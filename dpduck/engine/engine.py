@@ -306,7 +306,11 @@ def scope_of(request: Request) -> str:
 
     A view is published, and the column that tells whose rows are whose is not: the unit goes without its name.
     """
-    unit = "a row" if request.unit_sql is None else f"all rows of one owner, at most {request.max_rows} counted"
+    unit = (
+        "a row"
+        if request.unit_sql is None
+        else f"all rows of one value of its column, at most {request.max_rows} counted"
+    )
     keys = []
     for key in request.keys:
         domains = [request.sources[position].domain for position in key.sources]

@@ -122,3 +122,38 @@ def test_the_ends_have_no_standard_error(clinic: Clinic) -> None:
     (most, stderr, high, _, middle_stderr) = clinic.dp(asked)[0]
     assert stderr is None and middle_stderr > 0
     assert high >= 199 > most
+
+
+def test_owners_are_told_what_a_change_means(clinic: Clinic) -> None:
+    """A budget that protects little, questions that are charged anew, and what is spent as an epsilon."""
+    alter = "ALTER PRIVACY POLICY ON visits SET "
+    (said,) = clinic.dp(f"{alter}MAX EPSILON 2")[0]
+    assert said.endswith("what was asked before a change is charged anew where it is asked again")
+    (said,) = clinic.dp(f"{alter}BUDGET (epsilon = 5000)")[0]
+    assert "budget: epsilon = 5000, more than the largest price of one statement, 100;" in said
+    clinic.dp(f"{ASKED} sex, count(*) FROM visits GROUP BY sex")
+    narrow = clinic.refused(f"{alter}BUDGET (epsilon = 1, delta = 1e-6)")
+    least = re.search(r"rho of at least [0-9.]+: epsilon of at least ([0-9.]+) with delta = 1e-06", narrow)
+    assert least is not None
+    clinic.dp(f"{alter}BUDGET (epsilon = {least[1]}, delta = 1e-6)")
+
+
+def test_what_thresholds_leave_out_is_explained(open_clinic: Callable[..., Clinic]) -> None:
+    """max_groups_contributed leaves rows out, which no interval is about; a spent delta for keys names two ways out."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, "
+        "BUDGET (epsilon = 10, delta = 1e-5, delta_keys = 1e-6))"
+    )
+    asked = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, {}"
+        "group_selection_strategy = {}_THRESHOLD) ward, count(*) AS n FROM visits GROUP BY ward"
+    )
+    for option, told in (("", False), ("max_groups_contributed = 2, ", True)):
+        note = clinic.value(f"SELECT note FROM dp_explain($${asked.format(option, 'GAUSSIAN')}$$) WHERE chosen")
+        assert ("rows of a unit in further groups are left out, and intervals are about the rest" in note) == told
+    clinic.dp(asked.format("", "LAPLACE"))
+    spent = clinic.refused(asked.format("max_groups_contributed = 1, ", "LAPLACE"))
+    assert "delta for keys = 1e-6 but the " in spent and " has 0 of 1e-6 left" in spent
+    assert "SET BUDGET (epsilon = .., delta = .., delta_keys = ..)" in spent
