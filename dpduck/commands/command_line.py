@@ -225,13 +225,18 @@ def show(database: Path, view: str, store: Path | None, shape: str) -> None:
 
 
 @main.command(name="publish")
-@click.argument("store", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
 @click.option("--to", "target", required=True, help="FILE.duckdb, a directory (Parquet), or postgresql://..")
 @click.option("--schema", default="public", show_default=True, help="The schema in PostgreSQL.")
 @click.option("--with-ledger", is_flag=True, help="Tell who asked and the numbers of ledger entries too.")
 @click.option("--view", "views", multiple=True, help="A view to publish, may be given again; all if none is.")
-def publish_command(store: Path, target: str, schema: str, with_ledger: bool, views: tuple[str, ...]) -> None:
-    """Write private views of STORE, and nothing else, to a DuckDB file, Parquet files or PostgreSQL."""
+def publish_command(database: Path, target: str, schema: str, with_ledger: bool, views: tuple[str, ...]) -> None:
+    """Write private views, and nothing else, to a DuckDB file, Parquet files or PostgreSQL.
+
+    DATABASE has its store beside it; the store itself is taken, too.
+    """
+    beside = store_files(database, None).store
+    store = beside if beside is not None and beside.exists() else database
     with one_line_errors(), closing_owner(store_files(None, store)) as owner:
         source = store if owner is None else owner.store()
         published = publish(source, target, schema=schema, with_ledger=with_ledger, views=views)

@@ -104,6 +104,14 @@ class Catalog:
             mine = (table for table in mine if self._asker.may_ask(str(table)))
         return tuple(dict.fromkeys([*(table.table for table in mine), *self._policies.public_names()]))
 
+    @_remembered
+    def table_names(self) -> tuple[str, ...]:
+        """Names of tables, for their owner."""
+        rows = self._cursor.execute(
+            "SELECT DISTINCT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name <> 'dpduck' ORDER BY 1"
+        ).fetchall()
+        return tuple(row[0] for row in rows)
+
     def _places(self, name: TableName) -> list[tuple[str, str]]:
         database, schema = self._policies.home or self._here
         if len(name.parts) == 3:

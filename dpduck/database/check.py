@@ -62,7 +62,8 @@ def _unit_findings(
     dropped = []
     for other in sorted(tried):
         (lost,) = _one(cursor, f"SELECT coalesce(sum(greatest(rows - {other}, 0)), 0) FROM {per_unit}")
-        advice = f"a count at epsilon = 1 has a standard error of {other * 2**0.5:.3g} then"
+        advice = f"with MAX ROWS {other} a count at epsilon = 1 without a delta has a standard error of "
+        advice += f"{other * 2**0.5:.3g} (Laplace noise)"
         if other == bound:
             advice = f"a larger MAX ROWS drops fewer and adds noise: {advice}"
         dropped.append(_rows(f"rows dropped by MAX ROWS {other}", lost, total, advice))

@@ -138,6 +138,10 @@ class ReleaseStore:
         found = self._select("WHERE lower(name) = lower(?) AND kind = 'view'", [name])
         return found[0] if found else None
 
+    def views(self) -> list[str]:
+        """Names of the private views, which whoever may ask at all may read."""
+        return [found.name for found in self._select("WHERE kind = 'view'", [])]
+
     def named(self, name: str) -> StoredRelease | None:
         """A release or a private view by the name of its table."""
         found = self._select("WHERE lower(name) = lower(?)", [name])

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpduck.database.second_look import check_tree
 from dpduck.frontend.rows.facts import Column, Image, ImageInput
-from dpduck.frontend.text.names import TableName, quote_identifier
+from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.values.errors import Refusal
 
 Tables = Mapping[TableName, Sequence[Column]]
@@ -275,9 +275,21 @@ def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
             ).fetchall()
         except duckdb.Error:
             raise Refusal(
-                f"a value is not of type {type_name}", accepted=f"values of the column's type {type_name}"
+                f"{_not_of(connection, type_name)} is not of type {type_name}",
+                accepted=f"values of the column's type {type_name}",
             ) from None
     return tuple(row[0] for row in rows)
+
+
+def _not_of(connection: duckdb.DuckDBPyConnection, type_name: str) -> str:
+    """The first of the texts that does not cast, in quotes."""
+    try:
+        found = connection.execute(
+            f"SELECT value FROM texts WHERE TRY_CAST(value AS {type_name}) IS NULL ORDER BY place LIMIT 1"
+        ).fetchone()
+    except duckdb.Error:
+        found = None
+    return "a value" if found is None else quote_text(str(found[0])[:60])
 
 
 def first_line(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import duckdb
 from dpduck.database.cursors import Asker
 from dpduck.database.releases import ReleaseStore, StoredRelease, require_view_name
 from dpduck.frontend.statements.kinds import Ask, DropPrivateView
+from dpduck.frontend.text.friendly import meant_or
 from dpduck.values.errors import PermissionRefusal, Refusal
 
 
@@ -101,7 +102,8 @@ class PrivateViews:
                 if statement.if_exists:
                     return "there was no such view"
                 raise Refusal(
-                    f"there is no private view {statement.name!r}", accepted="a name of dp_releases(), or IF EXISTS"
+                    f"there is no private view {statement.name!r}",
+                    accepted=meant_or(statement.name, self._releases.views(), "a name of dp_releases(), or IF EXISTS"),
                 )
             _require_own(existing, asker, "one of your own")
             self._releases.drop_view(statement.name)

@@ -24,6 +24,7 @@ from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import Ask, CreateSparse, DropPrivateView, DropSparse, Statement
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
+from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.limits import bounded_tokens
 from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.tokens import TokenReader
@@ -206,7 +207,8 @@ class Engine:
             table = catalog.resolve(written)
             policy = None if table is None else catalog.policy(table)
             if table is None or policy is None:
-                raise Refusal(f"{str(written)!r} has no privacy policy", accepted="a table that has one")
+                accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
+                raise Refusal(f"{str(written)!r} has no privacy policy", accepted=accepted)
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
             return listings.check(check_table(cursor, policy, from_sql(source), unit_sql(source)))
 
@@ -367,7 +369,11 @@ def scope_of(request: Request) -> str:
 
     A view is published, and the column that tells whose rows are whose is not: the unit goes without its name.
     """
-    unit = "a row" if request.unit_sql is None else f"all rows of one owner, at most {request.max_rows} counted"
+    unit = (
+        "a row"
+        if request.unit_sql is None
+        else f"all rows of one value of its column, at most {request.max_rows} counted"
+    )
     keys = []
     for key in request.keys:
         domains = [request.sources[position].domain for position in key.sources]

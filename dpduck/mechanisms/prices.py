@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from dpduck.database.tables import SMALLEST_RHO
+from dpduck.database.tables import EXPLAINED, SMALLEST_RHO
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.names import quote_text
 from dpduck.trusted.ask import Ask
@@ -21,12 +21,17 @@ from dpduck.values.privacy import Budget, Charge
 FAR_CHEAPER = 2
 """How many times less is worth a word."""
 
+EARLY = tuple(name for name, _ in EXPLAINED)[:10]
+"""The columns of every explanation, up to its note."""
+
 SAFE = 1 - Fraction(1, 10**9)
 """So that what is said to be left may be asked for as it is shown."""
 
 
 def priced(sql: str, request: Request, asks: Iterable[Ask[Any]], budget: Budget | None) -> str:
     """dp_explain with what the chosen row's asks cost as its rho, and a column `price` that says it in both forms.
+
+    The price comes right after the columns that programs may rely on.
 
     Of the other rows rho is an upper bound: what the epsilon costs whatever is measured.
     """
@@ -35,7 +40,10 @@ def priced(sql: str, request: Request, asks: Iterable[Ask[Any]], budget: Budget 
     rho = f"CASE WHEN chosen THEN CAST({quote_text(repr(float(charge.rho)))} AS DOUBLE) "
     rho += f"ELSE least(rho, CAST({quote_text(repr(float(most)))} AS DOUBLE)) END AS rho"
     said = "; ".join(part for part in (both_forms(charge, budget), cheaper(request, charge, budget)) if part)
-    return f"SELECT * REPLACE ({rho}), CASE WHEN chosen THEN {quote_text(said)} END AS price FROM ({sql}) AS explained"
+    first = ", ".join(EARLY)
+    price = f"CASE WHEN chosen THEN {quote_text(said)} END AS price"
+    rest = f"SELECT * REPLACE ({rho}), {price} FROM ({sql}) AS explained"
+    return f"SELECT {first}, price, * EXCLUDE ({first}, price) FROM ({rest}) AS priced"
 
 
 def both_forms(charge: Charge, budget: Budget | None) -> str:
@@ -96,7 +104,7 @@ def in_both_forms(
     if left > SMALLEST_RHO and delta:
         forms.append(f"epsilon = {shown(epsilon_of(left, delta) * SAFE, up=False)} with delta = {float(delta):g}")
     if left > SMALLEST_RHO:
-        forms.append(f"epsilon = {shown(pure_epsilon_of(left), up=False)} without a delta")
+        forms.append(f"epsilon = {shown(pure_epsilon_of(left), up=False)} without a delta (some statements: more)")
     asked = "the statement"
     if charge.epsilon is not None:
         forms.reverse()

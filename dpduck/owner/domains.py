@@ -80,6 +80,10 @@ def _values(clause: DomainClause, type_name: str, catalog: Catalog) -> tuple[str
         return _enum_values(clause, type_name)
     if clause.source is not None:
         return _public_values(clause, type_name, catalog)
+    if clause.bare and type_name == "VARCHAR":
+        quoted = ", ".join(quote_text(value) for value in clause.values[:3])
+        more = ", .." if len(clause.values) > 3 else ""
+        raise Refusal(f"{clause.column} is VARCHAR", accepted=f"quoted texts, as in IN ({quoted}{more})")
     return cast_texts(clause.values, type_name)
 
 

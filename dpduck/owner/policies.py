@@ -10,6 +10,7 @@ from dpduck.database.cursors import Asker, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.rows.relation import comparable, require_key, require_plain_unit
+from dpduck.frontend.select.options import LARGEST_EPSILON
 from dpduck.frontend.statements.kinds import (
     AlterPolicy,
     BudgetClause,
@@ -20,13 +21,15 @@ from dpduck.frontend.statements.kinds import (
     PolicyClauses,
     UnitClause,
 )
-from dpduck.frontend.text.friendly import nearest
+from dpduck.frontend.text.friendly import meant_or, nearest
 from dpduck.frontend.text.names import TableName, fold, require_plain_names
 from dpduck.owner.domains import build_clamp, build_domain, rounding_note
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.accounting import rho_of
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget, PrivacyUnit, Reference
+
+ANEW = "; what was asked before a change is charged anew where it is asked again"
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class OwnerDesk:
         if isinstance(statement, CreatePolicy):
             return self._create(statement)
         if isinstance(statement, AlterPolicy):
-            return self._alter(statement)
+            return self._alter(statement) + ANEW
         return self._drop(statement)
 
     def _declare_public(self, statement: DeclarePublicTable) -> str:
@@ -114,14 +117,16 @@ class OwnerDesk:
         if table is None or self.policies.policy(table) is None:
             if statement.if_exists:
                 return "there was no policy"
-            raise Refusal(f"{statement.table} has no privacy policy", accepted="a table that has one, or IF EXISTS")
+            accepted = meant_or(statement.table.table, self.catalog.known_names(), "a table that has one, or IF EXISTS")
+            raise Refusal(f"{statement.table} has no privacy policy", accepted=accepted)
         self.policies.drop(table)
         return f"the policy of {table} is dropped; what was spent stays spent"
 
     def _table(self, written: TableName) -> TableName:
         table = self.catalog.resolve(written)
         if table is None:
-            raise Refusal(f"there is no table {str(written)!r}", accepted="an existing table")
+            accepted = meant_or(written.table, self.catalog.table_names(), "an existing table")
+            raise Refusal(f"there is no table {str(written)!r}", accepted=accepted)
         if self.catalog.is_view(table):
             raise Refusal(f"{str(written)!r} is a view", accepted="the table that it reads")
         self.catalog.require_stored(table)
@@ -241,6 +246,12 @@ class OwnerDesk:
 def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
     """What is said beside the outcome: every clamp that rounds values to a step that was not asked for."""
     noted = []
+    epsilon = None if clauses.budget is None else clauses.budget.epsilon
+    if epsilon is not None and epsilon > LARGEST_EPSILON:
+        noted.append(
+            f"budget: epsilon = {float(epsilon):g}, more than the largest price of one statement, "
+            f"{float(LARGEST_EPSILON):g}; budgets of 1 to 10 are usual"
+        )
     for clause in clauses.clamps:
         column = _column(clause.column, columns, clause)
         clamp = build_clamp(replace(clause, column=column.name), column.type_name)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import fold
 from dpduck.server.audit import Audit
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
@@ -184,7 +185,8 @@ class Gate:
             if self._window.size(view) is None:
                 if view in self._left_out:
                     raise Refusal(f"{view[:200]!r} was left out: {NO_ROOM}", accepted="a server with more memory")
-                raise Refusal(f"there is no private view {view[:200]!r}", accepted="a name of dp_releases()")
+                accepted = meant_or(view, list(self._window.sizes()), "a name of dp_releases()")
+                raise Refusal(f"there is no private view {view[:200]!r}", accepted=accepted)
 
     def _found(
         self,

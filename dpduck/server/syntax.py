@@ -19,6 +19,11 @@ ONE_SELECT = "one SELECT over private views, dp('..') and its kin"
 DEEPEST = 60
 """Brackets inside brackets, and words like NOT in a row: no parser is given more than it can bear."""
 
+_OURS = re.compile(
+    r"\s*(SELECT\s+WITH\s+DIFFERENTIAL_PRIVACY|(CREATE|CREATE\s+OR\s+REPLACE|DROP|REFRESH)\s+PRIVATE|"
+    r"(CREATE|ALTER|DROP)\s+PRIVACY\s+POLICY)\b",
+    re.IGNORECASE,
+)
 _BRACKETS = re.compile(r"[()\[\]{}]|\bcase\b|\bend\b", re.IGNORECASE)
 _PREFIXES = re.compile(r"(?:\bnot\b|[-+~@!*/|&<>=%^]|\s)+", re.IGNORECASE)
 _LONGEST_PREFIX = 1000
@@ -122,6 +127,10 @@ def require_bounded(text: str, longest: int) -> None:
 
 def _only_query(parsed: Any, text: str) -> Tree:
     if parsed.get("error"):
+        ours = _OURS.match(text)
+        if ours:
+            said = " ".join(ours[0].split()).upper()
+            raise Refusal(f"{said} is a statement of dp()", accepted=f"it inside FROM dp($q$ {said} .. $q$)")
         raise Refusal(_complaint(parsed), accepted=ONE_SELECT, position=_position(parsed, text))
     statements = parsed.get("statements", [])
     if len(statements) != 1:

@@ -18,6 +18,7 @@ from dpduck.database.releases import BEFORE_STORING
 from dpduck.database.store import STORE_NAME, store_files
 from dpduck.engine.connection import load
 from dpduck.engine.functions import OWNER, UNEXPECTED, called, engine_of
+from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import quote_identifier
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.postgres import LEDGER_ENTRY
@@ -204,7 +205,8 @@ class LocalVault:
         table = f"{STORE_NAME}.main.{quote_identifier(name)}"
         with self._connection.cursor() as cursor:
             if name not in self.views():
-                raise Refusal(f"there is no private view {name!r}", accepted="a name of dp_releases()")
+                accepted = meant_or(name, list(self.views()), "a name of dp_releases()")
+                raise Refusal(f"there is no private view {name!r}", accepted=accepted)
             found = _fetched(cursor, f"FROM {table}", None)
             comment = cursor.execute(
                 "SELECT comment FROM duckdb_tables() WHERE database_name = $1 AND table_name = $2", [STORE_NAME, name]

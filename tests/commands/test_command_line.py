@@ -144,6 +144,7 @@ def test_publish_writes_views_only(clinic: Path, tmp_path: Path) -> None:
     target = tmp_path / "published.duckdb"
     for _ in range(2):
         assert run("publish", clinic.with_name("clinic_private.duckdb"), "--to", target).exit_code == 0
+        assert run("publish", clinic, "--to", target).exit_code == 0, "the database's path stands for its store"
     with duckdb.connect(str(target), read_only=True) as published:
         tables = published.execute("SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name").fetchall()
         assert [name for name, _ in tables] == ["by_sex", "dpduck_releases"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import duckdb
 import pytest
 
 from tests.support.clinics import Clinic
@@ -95,3 +96,64 @@ def test_a_view_without_any_group_says_so(open_clinic: Callable[..., Clinic]) ->
              "or a higher price",)
         ]  # fmt: skip
     assert clinic.dp(view.format("some", 20, "ward")) == [("private.some is ready",)]
+
+
+def test_values_outside_a_domain_may_be_asked_for_where_it_keeps_them(clinic: Clinic) -> None:
+    """WITH OTHER keeps the rows of values that are not listed, so that a condition on one of them is no slip."""
+    asked = f"{ASKED} count(*) FROM visits WHERE ward = 'w9'"
+    assert "'w9' is not in the domain of ward" in clinic.refused(asked)
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET DOMAIN ward IN ('w0') WITH OTHER 'another'")
+    assert len(clinic.dp(asked)) == 1
+
+
+def test_nearly_the_name_of_a_table_or_view(clinic: Clinic) -> None:
+    """What may have been meant is said where there is no table, and no private view, of a name."""
+    clinic.dp("CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS SELECT ward, count(*) AS n FROM visits GROUP BY ward")
+    assert "accepted: cube (did you mean that?), or a name" in clinic.refused("DROP PRIVATE VIEW cubee")
+    for call, near in (("dp_check('vists')", "visits"), ("dp_stderr_of('cubee', '1')", "cube")):
+        with pytest.raises(duckdb.Error, match=f"accepted: {near} "):
+            clinic.rows(f"FROM {call}")
+
+
+def test_the_ends_have_no_standard_error(clinic: Clinic) -> None:
+    """What is taken for min and max lies further off than the noise of their ranks tells; their intervals say so."""
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 200")
+    asked = f"{ASKED} max(age) AS x, dp_stderr(x), dp_interval_high(x), median(age) AS y, dp_stderr(y) FROM visits"
+    (most, stderr, high, _, middle_stderr) = clinic.dp(asked)[0]
+    assert stderr is None and middle_stderr > 0
+    assert high >= 199 > most
+
+
+def test_owners_are_told_what_a_change_means(clinic: Clinic) -> None:
+    """A budget that protects little, questions that are charged anew, and what is spent as an epsilon."""
+    alter = "ALTER PRIVACY POLICY ON visits SET "
+    (said,) = clinic.dp(f"{alter}MAX EPSILON 2")[0]
+    assert said.endswith("what was asked before a change is charged anew where it is asked again")
+    (said,) = clinic.dp(f"{alter}BUDGET (epsilon = 5000)")[0]
+    assert "budget: epsilon = 5000, more than the largest price of one statement, 100;" in said
+    clinic.dp(f"{ASKED} sex, count(*) FROM visits GROUP BY sex")
+    narrow = clinic.refused(f"{alter}BUDGET (epsilon = 1, delta = 1e-6)")
+    least = re.search(r"rho of at least [0-9.]+: epsilon of at least ([0-9.]+) with delta = 1e-06", narrow)
+    assert least is not None
+    clinic.dp(f"{alter}BUDGET (epsilon = {least[1]}, delta = 1e-6)")
+
+
+def test_what_thresholds_leave_out_is_explained(open_clinic: Callable[..., Clinic]) -> None:
+    """max_groups_contributed leaves rows out, which no interval is about; a spent delta for keys names two ways out."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, "
+        "BUDGET (epsilon = 10, delta = 1e-5, delta_keys = 1e-6))"
+    )
+    asked = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, {}"
+        "group_selection_strategy = {}_THRESHOLD) ward, count(*) AS n FROM visits GROUP BY ward"
+    )
+    for option, told in (("", False), ("max_groups_contributed = 2, ", True)):
+        note = clinic.value(f"SELECT note FROM dp_explain($${asked.format(option, 'GAUSSIAN')}$$) WHERE chosen")
+        assert ("rows of a unit in further groups are left out, and intervals are about the rest" in note) == told
+    clinic.dp(asked.format("", "LAPLACE"))
+    spent = clinic.refused(asked.format("max_groups_contributed = 1, ", "LAPLACE"))
+    assert "delta for keys = 1e-6 but the " in spent and " has 0 of 1e-6 left" in spent
+    assert "SET BUDGET (epsilon = .., delta = .., delta_keys = ..)" in spent

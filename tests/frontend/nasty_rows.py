@@ -97,7 +97,7 @@ class Writer:
         if kind == 10:
             return f"{value(depth)} IS {choose(('NULL', 'NOT NULL', 'TRUE', 'NOT FALSE'))}"
         if kind in (11, 12):
-            return value(depth) if kind == 11 else self.column()
+            return value(depth) if kind == 11 else f"CAST({self.column()} AS BOOLEAN)"
         return f"{value(depth)} {choose(_COMPARISONS)} {value(depth)}"
 
     def value(self, depth: int) -> str:

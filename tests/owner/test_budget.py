@@ -324,7 +324,8 @@ def test_the_check_says_what_answers_leave_out(open_clinic: OpenClinic) -> None:
         "values of fare below its clamp": (0, 0),
     }
     assert {name: found[name][:2] for name in shares} == {name: pytest.approx(pair) for name, pair in shares.items()}
-    assert "standard error of 4.24" in found["rows dropped by MAX ROWS 3"][2]
+    assert "with MAX ROWS 3 a count at epsilon = 1 without a delta" in found["rows dropped by MAX ROWS 3"][2]
+    assert "standard error of 4.24 (Laplace noise)" in found["rows dropped by MAX ROWS 3"][2]
     assert (
         "WITH NULL" in found["rows with NULL in ward"][2]
         and "WITH OTHER" in found["rows outside the domain of ward"][2]

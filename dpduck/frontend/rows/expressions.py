@@ -16,10 +16,11 @@ from dpduck.frontend.text.positions import refusal
 _INTEGERS = frozenset(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"])
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-_BOOLEAN = (
+BOOLEAN = (
     *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean,
     exp.Like, exp.ILike, exp.Escape, exp.SimilarTo, exp.Glob, exp.RegexpLike,
 )  # fmt: skip
+"""Nodes that are of BOOLEAN type whatever is in them."""
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"(\d+)(?:\.(\d+))?", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
@@ -54,7 +55,7 @@ def safe_sql(expression: exp.Expr, types: Mapping[str, str]) -> str:
 def _safe_conjunct(part: exp.Expr, types: Mapping[str, str]) -> str:
     if _cannot_raise(part, types):
         return f"({sql_of(part)})"
-    sql = sql_of(part) if isinstance(part.unnest(), _BOOLEAN) else f"CAST(({sql_of(part)}) AS BOOLEAN)"
+    sql = sql_of(part) if isinstance(part.unnest(), BOOLEAN) else f"CAST(({sql_of(part)}) AS BOOLEAN)"
     return f"try({sql})"
 
 

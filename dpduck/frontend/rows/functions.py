@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpduck.frontend.rows.costs import MATCHES, REGULAR, check_pattern, check_size
+from dpduck.frontend.text.friendly import meant
 from dpduck.frontend.text.positions import refusal, word_of
 from dpduck.values.errors import Refusal
 
@@ -43,6 +44,12 @@ VOLATILE = frozenset(
     ("random", "uuid", "nextval", "currval", "now", "current_timestamp", "write_log", "sleep_ms", "getvariable",
      "current_setting", "txid_current", "gen_random_uuid", "setseed", "pg_typeof")
 )  # fmt: skip
+OFTEN_MEANT = (
+    "count", "count_if", "sum", "avg", "min", "max", "median", "stddev", "stddev_pop", "stddev_samp", "var_pop",
+    "var_samp", "quantile_cont", "approx_quantiles", "upper", "lower", "length", "substring", "coalesce", "round",
+    "replace", "dp_stderr", "dp_interval_low", "dp_interval_high", *sorted(NAMED_FUNCTIONS),
+)  # fmt: skip
+"""Functions that one may have meant by a name that nobody knows."""
 _CAST_NAMES = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "UINT128",
     "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "TEXT", "CHAR", "DATE", "TIMESTAMP", "TIMESTAMPNTZ", "DATETIME", "TIME",
@@ -122,6 +129,9 @@ def _unknown(node: exp.Expr) -> Refusal:
     name = _named(node) if isinstance(node, exp.Anonymous) else _function_name(node)
     if name in VOLATILE:
         return refusal(node, f"{name} is volatile or has side effects", "deterministic functions of the row alone")
+    near = meant(name, OFTEN_MEANT) if isinstance(node, exp.Anonymous) else ""
+    if near:
+        return refusal(node, f"there is no function {name[:60]!r}", f"{near} (did you mean that?)")
     return refusal(
         node,
         f"{name} is not on the list of deterministic row functions",

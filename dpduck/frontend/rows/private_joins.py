@@ -112,7 +112,7 @@ def _type(relation: PrivateRelation, column: str) -> str:
 def _links_of(left: RowSource, right: RowSource) -> str:
     """Equalities that would prove it, as far as the tables have any in common."""
     found = [
-        f"{one.table.table}.{column} = {other.table.table}.{partner}"
+        f"{_shown(left, one, column)} = {_shown(right, other, partner)}"
         for one in left.relations
         for other in right.relations
         for column, link in one.links
@@ -120,6 +120,16 @@ def _links_of(left: RowSource, right: RowSource) -> str:
         if link == other_link
     ]
     return "ON " + (" or ".join(dict.fromkeys(found)) or "columns that hold the privacy unit or refer to it")
+
+
+def _shown(source: RowSource, relation: PrivateRelation, column: str) -> str:
+    """A column as the statement may name it, by the table's own name where it is not in scope."""
+    for shown in source.scope.relations:
+        for name, expression in shown.columns:
+            base = isinstance(expression, exp.Column) and expression.table == relation.alias
+            if base and shown.alias and fold(expression.name) == fold(column):
+                return f"{shown.alias}.{name}"
+    return f"{relation.table.table}.{column}"
 
 
 def _placed_filters(

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.functions import refuse_subqueries
 from dpduck.frontend.text.friendly import nearest
-from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal
 
@@ -81,6 +81,8 @@ class Scope:
         if not found:
             names = [name for name, _ in self.columns()]
             accepted = nearest(column.name, names) or "a column of FROM"
+            if not column.table and isinstance(column.parent, (exp.EQ, exp.NEQ, exp.In)):
+                accepted += f"; or the text {quote_text(column.name[:60])} in single quotes"
             raise Refusal(f"there is no column {column.name!r}", accepted=accepted, position=position_of(column))
         if len(found) > 1:
             raise self._refuse(column, f"the column {column.name!r} is in more than one place")

@@ -171,6 +171,7 @@ class AggregateReader:
         elif grid is None:
             clamp_of, grid = self._declared, grid_of(expression, self._declared)
         if grid is None:
+            _require_numbers(argument, self.types.get(sql_of(expression.unnest()), ""))
             raise refusal(
                 argument,
                 "nothing public bounds these values",
@@ -291,6 +292,12 @@ def is_list(node: exp.Expr) -> bool:
     if isinstance(node, exp.WithinGroup):
         return isinstance(node.this.this, exp.Array)
     return isinstance(node, exp.ApproxQuantiles) or isinstance(node.args.get(_QUANTILES.get(type(node), "")), exp.Array)
+
+
+def _require_numbers(column: exp.Expr, type_name: str) -> None:
+    """Refuses a column of another type, which no bounds would help; other expressions have no type here."""
+    if type_name and type_name not in (*_INTEGERS, *_FLOATS, "HUGEINT", "UHUGEINT") and "DECIMAL" not in type_name:
+        raise refusal(column, f"{column.name} is {type_name.partition('(')[0]}", "a numeric column")
 
 
 def _listed(node: exp.Expr | None) -> list[exp.Expr | None]:

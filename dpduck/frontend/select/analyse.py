@@ -17,7 +17,7 @@ from dpduck.frontend.rows.sql import column_types, request_over
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.frontend.select.answers import AnswerReader, has_aggregate
-from dpduck.frontend.select.binding import check_binding, check_shadowing
+from dpduck.frontend.select.binding import check_rows
 from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, read_grouping
 from dpduck.frontend.select.keys import KeyBuilder
@@ -103,8 +103,7 @@ def counted(
     aggregates = (Aggregate("", "count(*)"),)
     check_groups(aggregates, keys, sets, select)
     request = _request(given, select, source, builder.sources, keys, sets, aggregates, facts)
-    check_shadowing(select, facts)
-    check_binding(request, source, (), builder.written, facts)
+    check_rows(select, request, source, AggregateReader(source, {}), builder.written, facts)
     return request, source
 
 
@@ -151,8 +150,7 @@ def _analyse(ask: Ask, facts: PublicFacts, more: Sequence[Option]) -> Analysis:
         require_counts(request, clause or select)
     request = with_intervals(request, source.policy, answers.reader.conditions)
     request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
-    check_shadowing(select, facts)
-    check_binding(request, source, answers.reader.expressions, builder.written, facts)
+    check_rows(select, request, source, answers.reader, builder.written, facts)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     numbers = ((item.name, answers.number_of(item.expression)) for item in items)
     shown = tuple((name, number) for name, number in numbers if number is not None)

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 
 from sqlglot import exp
 
-from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.expressions import BOOLEAN, sql_of
 from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.rows.functions import temporal_arguments
 from dpduck.frontend.rows.relation import comparable
+from dpduck.frontend.rows.scope import Scope, resolve
 from dpduck.frontend.rows.sql import base, column_types, places_sql, written_conditions
-from dpduck.frontend.rows.tree import RowSource
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.names import TableName
+from dpduck.frontend.rows.tree import PrivateJoin, RowSource
+from dpduck.frontend.select.aggregates import AggregateReader
+from dpduck.frontend.select.request import Key, Request
+from dpduck.frontend.select.value_ranges import literal
+from dpduck.frontend.text.names import TableName, quote_text
 from dpduck.frontend.text.positions import position_of, refusal
+from dpduck.frontend.text.tokens import exact_number
+from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import Refusal
 
 _NO_DATES = frozenset(("INTERVAL", "TIME", "TIME WITH TIME ZONE", "TIME_NS"))
+
+
+def check_rows(
+    select: exp.Select,
+    request: Request,
+    source: RowSource,
+    reader: AggregateReader,
+    written: Sequence[exp.Expr],
+    facts: PublicFacts,
+) -> None:
+    """Checks all that will run over rows. written: the keys that rows are read for."""
+    check_shadowing(select, facts)
+    check_binding(request, source, reader.expressions, written, facts)
+    kept = [node.this for node in (select.args.get("having"), select.args.get("qualify")) if node is not None]
+    check_kept(kept, request.keys, source.scope)
+    check_conditions(source, tuple(reader.conditions.values()), (*reader.expressions, *written), facts)
 
 
 def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
@@ -156,3 +178,170 @@ def _is_asked_for_null(column: exp.Column) -> bool:
 def _require_plain(place: exp.Expr, type_name: str) -> None:
     if not _PLAIN.fullmatch(type_name):
         raise refusal(place, f"an expression over {type_name.partition('(')[0]} is refused", _ACCEPTED)
+
+
+# Conditions are of BOOLEAN type, and ask for values that the column's domain has: by types and domains alone.
+#
+# DuckDB casts what is no BOOLEAN, row by row: WHERE sex raises for every row with a text, after the charge.
+
+_CONDITIONS = ("BOOLEAN", '"NULL"', "NULL")
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+_MOST_SHOWN = 6
+_EXAMPLES = {"DATE": "DATE '2024-01-31'", "TIMESTAMP": "TIMESTAMP '2024-01-31 12:00:00'"}
+
+
+def check_conditions(
+    source: RowSource, conditions: Sequence[exp.Expr], others: Sequence[exp.Expr], facts: PublicFacts
+) -> None:
+    """Refuses the first condition that is not BOOLEAN, or that compares a column with what its domain does not have.
+
+    conditions: those of the aggregates. others: numbers and keys, which may hold conditions inside CASE.
+    """
+    for branch in source.all_branches:
+        _check_source(branch, (), written_conditions(branch), facts)
+    _check_source(source, conditions, (*written_conditions(source), *others), facts)
+
+
+def _check_source(
+    source: RowSource, conditions: Sequence[exp.Expr], others: Sequence[exp.Expr], facts: PublicFacts
+) -> None:
+    whole = [*_filters(source), *conditions]
+    asked = [*whole, *(part for one in (*whole, *others) for part in _inside(one))]
+    types = column_types(source)
+    unknown = []
+    for one in asked:
+        node = one.unnest()
+        if isinstance(node, exp.Column):
+            _require_boolean(node, types[sql_of(node)], source)
+        elif not isinstance(node, (*BOOLEAN, exp.Null)):
+            unknown.append(node)
+    for node in unknown:
+        found = _bound_type(node, source, facts)
+        if found not in _CONDITIONS:
+            raise refusal(node, f"a condition is {found}", "a condition such as sex = 'F', which is true or false")
+    if not any(facts.has_collations(table) for table in source.every_table):
+        for one in whole:
+            for part in _conjuncts(one):
+                _check_literals(part, source)
+
+
+def _filters(source: RowSource) -> Iterator[exp.Expr]:
+    """Conditions of WHERE and ON, of what is joined too."""
+    yield from source.filters
+    for join in source.joins:
+        if isinstance(join, PrivateJoin):
+            yield from (*join.conditions, *_filters(join.source))
+
+
+def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
+    """Parts that DuckDB casts to BOOLEAN, because of what they are parts of."""
+    for node in expression.walk():
+        if isinstance(node, (exp.And, exp.Or)):
+            yield from (node.this, node.expression)
+        elif isinstance(node, exp.Not) or _asks_its_first(node):
+            yield node.this
+
+
+def _asks_its_first(node: exp.Expr) -> bool:
+    """Whether it is IS TRUE or IS FALSE, or a condition of CASE WHEN or IF; CASE x WHEN .. compares instead."""
+    if isinstance(node, exp.If):
+        return not isinstance(node.parent, exp.Case) or node.parent.this is None
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean)
+
+
+def _bound_type(node: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
+    try:
+        (column,) = facts.bind(f"SELECT {sql_of(node)} FROM {', '.join(places_sql(source))}", source.every_table)
+    except Refusal:
+        return "BOOLEAN"  # DuckDB's complaint comes again, with its place
+    return column.type_name
+
+
+def _require_boolean(column: exp.Column, type_name: str, source: RowSource) -> None:
+    if type_name != "BOOLEAN":
+        kind, domain = type_name.partition("(")[0], source.domain(column)
+        if isinstance(domain, ValueDomain) and domain.values:
+            example = _spelled(domain.values[0], domain)
+        else:
+            example = _example(kind)
+        raise refusal(column, f"{column.name} is {kind}", f"a condition such as {column.name} = {example}")
+
+
+def _example(kind: str) -> str:
+    return _EXAMPLES.get(kind, "'text'" if kind in ("VARCHAR", "ENUM") else "1")
+
+
+def check_kept(conditions: Sequence[exp.Expr], keys: Sequence[Key], scope: Scope) -> None:
+    """Refuses a key that is no BOOLEAN as a condition of HAVING or QUALIFY, which would raise once it is paid."""
+    types = {key.expression: key.type_name for key in keys}
+    for node in (part.unnest() for one in conditions for part in (one, *_inside(one))):
+        if isinstance(node, exp.Column) and len(scope.find(node)) == 1:
+            found = types.get(sql_of(resolve(node, scope)), "BOOLEAN")
+            if found != "BOOLEAN":
+                kind = found.partition("(")[0]
+                raise refusal(node, f"{node.name} is {kind}", f"a condition such as {node.name} = {_example(kind)}")
+
+
+# WHERE sex = 'male' where the domain has 'Male': an answer of zeros and noise, and paid for.
+
+
+def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    node = condition.unnest()
+    if isinstance(node, exp.And):
+        for part in node.flatten():
+            yield from _conjuncts(part)
+    else:
+        yield node
+
+
+def _check_literals(condition: exp.Expr, source: RowSource) -> None:
+    node = condition.this.unnest() if isinstance(condition, exp.Not) else condition
+    if isinstance(node, exp.In):
+        sides = [(node.this.unnest(), one) for one in node.expressions]
+    elif isinstance(node, (exp.EQ, exp.NEQ)):
+        sides = [(node.left.unnest(), node.right), (node.right.unnest(), node.left)]
+    else:
+        return
+    for column, value in sides:
+        domain = source.domain(column) if isinstance(column, exp.Column) else None
+        if not isinstance(column, exp.Column) or not isinstance(domain, ValueDomain) or domain.other is not None:
+            continue
+        known = _reader(domain.type_name)
+        written = known(value) if known is not None else None
+        if known is not None and written is not None and written not in _values(domain):
+            raise refusal(
+                value, f"{sql_of(value)[:60]} is not in the domain of {column.name}", _listed(written, domain)
+            )
+
+
+def _reader(type_name: str) -> Callable[[exp.Expr], Fraction | str | None] | None:
+    """How literals are read beside a column of this type; None where other texts may mean the same value."""
+    return _text if type_name == "VARCHAR" else _number if type_name in _INTEGERS else None
+
+
+def _text(node: exp.Expr) -> str | None:
+    node = node.unnest()
+    return node.name if isinstance(node, exp.Literal) and node.is_string else None
+
+
+def _number(node: exp.Expr) -> Fraction | None:
+    return literal(node.unnest())
+
+
+def _values(domain: ValueDomain) -> frozenset[Fraction | str | None]:
+    if domain.type_name == "VARCHAR":
+        return frozenset(domain.values)
+    return frozenset(exact_number(text) for text in domain.values)
+
+
+def _spelled(value: str, domain: ValueDomain) -> str:
+    return value if domain.type_name in (*_INTEGERS, "BOOLEAN") else quote_text(value)
+
+
+def _listed(written: Fraction | str, domain: ValueDomain) -> str:
+    """The values that there are, those first that differ in case alone."""
+    same = [value for value in domain.values if value.casefold() == str(written).casefold()]
+    shown = [*same, *(value for value in domain.values if value not in same)]
+    return ", ".join(_spelled(value, domain) for value in shown[:_MOST_SHOWN]) + (
+        ", .." if len(shown) > _MOST_SHOWN else ""
+    )

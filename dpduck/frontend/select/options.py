@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,7 +13,7 @@ from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.request import Treatment
 from dpduck.frontend.select.summary import SUMMARY_OPTIONS, Summary, read_summary
 from dpduck.frontend.text.friendly import OPTIONS as OLDER_OPTIONS
-from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.options import PRICE_OPTIONS, Given, Option, Value, read_given
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.errors import Refusal
@@ -54,6 +55,11 @@ _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table", "aggregate_weights", "quantiles",
 )  # fmt: skip
+STRATEGIES = (
+    "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
+    "hierarchy", "haar", "p_identity", "gaussian_optimum",
+)  # fmt: skip
+_TREE = re.compile(r"hierarchy_\d+")
 _ONLY_FOR_SELECTED_KEYS = ("max_groups_contributed", "min_privacy_units_per_group", "other")
 
 
@@ -91,14 +97,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
     selection = _selection(given)
     epsilon, delta, rho = given.number("epsilon"), given.number("delta"), given.number("rho")
     target = given.number("target_stderr")
-    if sum(price is not None for price in (epsilon, rho, target)) != 1 or (
-        epsilon is None and delta is not None and (rho is None or selection is None)
-    ):
-        raise refusal(
-            place,
-            "the price is missing or given twice",
-            "OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..",
-        )
+    _require_one_price(given, selection is not None, place)
     return Options(
         epsilon,
         delta,
@@ -108,7 +107,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
         given.number("confidence") or Fraction(95, 100),
         given.text("refresh"),
         Treatment(
-            strategy=given.text("strategy") or "auto",
+            strategy=_strategy(given),
             budgets=given.choice("budgets"),
             consistency=given.choice("consistency"),
             nonnegative=given.flag("nonnegative"),
@@ -124,6 +123,25 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
         read_summary(given),
         tuple((option.name, given.value(option.name)) for option in more if option.name in given),
     )
+
+
+def _require_one_price(given: Given, selecting: bool, place: exp.Expr) -> None:
+    """Refuses no price, two of them, and a delta beside what has none."""
+    prices = [name for name in given.nodes if name in ("epsilon", "rho", "target_stderr")]
+    if len(prices) > 1:
+        raise refusal(given[prices[1]], f"{prices[0]} and {prices[1]} are two prices", "one of them")
+    if "delta" in given and prices == ["rho"] and not selecting:
+        raise refusal(given["delta"], "rho has no delta beside it", "rho = .. alone, or epsilon = .. and delta = ..")
+    if "delta" in given and prices == ["target_stderr"]:
+        raise refusal(given["delta"], "target_stderr has no delta beside it", "target_stderr = .. alone")
+    if "delta" in given and not prices:
+        raise refusal(given["delta"], "a delta alone is no price", "epsilon = .. and delta = ..")
+    if not prices:
+        raise refusal(
+            place,
+            "the price is missing",
+            "OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..",
+        )
 
 
 def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
@@ -162,6 +180,15 @@ def _selection(given: Given) -> SelectionOptions | None:
         least_units=given.whole("min_privacy_units_per_group") or 1,
         other=given.flag("other"),
     )
+
+
+def _strategy(given: Given) -> str:
+    """The name of a strategy, with a + for optimal budgets; which of them can serve is for the planner to say."""
+    named = given.text("strategy") or "auto"
+    if not _TREE.fullmatch(named) and named.casefold().removesuffix("+") not in map(str.casefold, STRATEGIES):
+        accepted = f"one of {', '.join(STRATEGIES)}; with a + for optimal budgets, as in Q+"
+        raise refusal(given["strategy"], f"strategy = {quote_text(named[:60])} is not known", accepted)
+    return named
 
 
 def require_confidence(options: Options) -> Fraction:

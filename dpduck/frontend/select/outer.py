@@ -71,7 +71,10 @@ def _check_aliases(items: Sequence[SelectItem], scope: Scope) -> None:
         holder = column.parent
         while isinstance(holder, exp.Paren):
             holder = holder.parent
-        error_bar = isinstance(holder, exp.Anonymous) and holder.name.lower() in ERROR_BARS
+        called = holder.name.lower() if isinstance(holder, exp.Anonymous) else ""
+        if f"dp_{called}" in ERROR_BARS:
+            raise refusal(column, f"there is no function {called!r}", f"dp_{called}({column.name})")
+        error_bar = called in ERROR_BARS
         if not error_bar and not (isinstance(meant, exp.Column) and fold(meant.name) == fold(column.name)):
             raise refusal(
                 column,

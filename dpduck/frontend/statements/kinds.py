@@ -64,7 +64,7 @@ class BudgetClause:
 class DomainClause:
     """DOMAIN column IN (..) | RANGE .. | FROM table.column | BOOLEAN | ENUM, WITH NULL | OTHER | EDGES.
 
-    kind: 'values', 'range', 'public', 'boolean' or 'enum'.
+    kind: 'values', 'range', 'public', 'boolean' or 'enum'. bare: whether a value was written as a number.
     """
 
     column: str
@@ -79,6 +79,7 @@ class DomainClause:
     other: str | None
     with_edges: bool
     position: Position = field(compare=False)
+    bare: bool = False
 
 
 @dataclass(frozen=True)

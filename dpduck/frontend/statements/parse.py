@@ -32,6 +32,9 @@ KEYWORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SELECT", "UNI
 """Words that are looked for where a statement does not parse after a word that is nearly one of them."""
 
 _WORD = re.compile(r"[A-Za-z_]+")
+_CALL = re.compile(r"(\w+)\s*\([^()]*$")
+_ARGUMENTS = re.compile(r"provided arguments \((\d+)\) is greater than .* supported arguments \((\d+)\)", re.DOTALL)
+_WITHOUT_WITH = re.compile(r"\bSELECT\s+DIFFERENTIAL_PRIVACY\b", re.IGNORECASE)
 _IN_OPTIONS = re.compile(r"\bOPTIONS\s*\([^()]*$", re.IGNORECASE)
 
 ANNOTATION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) .."
@@ -222,13 +225,21 @@ def _parse_refusal(error: ParseError) -> Refusal:
     near = f" near {highlight!r}" if highlight else ""
     said = str(first.get("description") or "")
     accepted = said.removeprefix("Expecting ").rstrip(".") if said.startswith("Expecting ") else "DuckDB's SQL"
-    before = _WORD.findall(str(first.get("start_context") or ""))[-1:]
+    start = str(first.get("start_context") or "")
+    many, called = _ARGUMENTS.search(said), _CALL.search(start)
+    if called and (many or said.startswith("Required argument")):
+        given = f"{many[1]} arguments" if many else "an argument too few"
+        wanted = f"at most {many[2]}" if many else "one more"
+        return Refusal(
+            f"{called[1][:40]}(..) has {given}", accepted=f"{wanted}, as DuckDB documents", position=position
+        )
+    before = _WORD.findall(start)[-1:]
     meant = get_close_matches(before[0].upper(), KEYWORDS, n=1, cutoff=0.7) if before else []
     if meant and meant[0] != before[0].upper():
         accepted = f"{meant[0]} in place of {before[0][:20]}"
-    if said == MISSPELT:
+    if said == MISSPELT or _WITHOUT_WITH.search(start):
         accepted = ANNOTATION
-    elif _IN_OPTIONS.search(str(first.get("start_context") or "")):
+    elif _IN_OPTIONS.search(start):
         accepted = "options with = and commas, as in OPTIONS (epsilon = 1, delta = 1e-7)"
     return Refusal(f"the SELECT does not parse{near}", accepted=accepted, position=position)
 

@@ -48,6 +48,7 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy:
     if reader.take_words("NEW", "EPOCH"):
         new_epoch = True
     elif reader.take_words("SET"):
+        _refuse_rows_alone(reader, table)
         changes = _read_item(reader, changes)
     elif reader.take_words("DROP", "DOMAIN"):
         drop_domain = reader.name("a column with a domain")
@@ -57,6 +58,16 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy:
         raise reader.unexpected("NEW EPOCH, SET BUDGET (..), SET DOMAIN .., DROP DOMAIN column, DROP CLAMP column")
     reader.expect_end()
     return AlterPolicy(table, new_epoch, changes, drop_domain, drop_clamp, position)
+
+
+def _refuse_rows_alone(reader: TokenReader, table: TableName) -> None:
+    """MAX ROWS is a part of the privacy unit."""
+    if reader.at_words("MAX", "ROWS"):
+        most = reader.tokens[reader.index + 2].text[:12] if reader.index + 2 < len(reader.tokens) else "m"
+        raise reader.refuse(
+            "MAX ROWS belongs to PRIVACY UNIT",
+            f"ALTER PRIVACY POLICY ON {table} SET PRIVACY UNIT column MAX ROWS {most}",
+        )
 
 
 def read_drop_policy(reader: TokenReader) -> DropPolicy:
@@ -134,10 +145,13 @@ def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     if any(fold(domain.column) == fold(column) for domain in clauses.domains):
         raise reader.refuse(f"the domain of {column} is given twice", "one domain for each column", position)
     values: tuple[str, ...] = ()
+    bare = False
     low = high = step = unit = ""
     source = None
     if reader.take_words("IN"):
+        start = reader.index
         kind, values = "values", _read_values(reader)
+        bare = any(token.token_type == TokenType.NUMBER for token in reader.tokens[start : reader.index])
     elif reader.take_words("RANGE"):
         kind, (low, high, step, unit) = "range", _read_range(reader)
     elif reader.take_words("FROM"):
@@ -149,7 +163,9 @@ def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     else:
         raise reader.unexpected("IN (..), RANGE .. TO .. STEP .., FROM table.column, BOOLEAN or ENUM")
     with_null, other, with_edges = _read_withs(reader, kind)
-    domain = DomainClause(column, kind, values, low, high, step, unit, source, with_null, other, with_edges, position)
+    domain = DomainClause(
+        column, kind, values, low, high, step, unit, source, with_null, other, with_edges, position, bare
+    )
     return replace(clauses, domains=(*clauses.domains, domain))
 
 
@@ -170,7 +186,8 @@ def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
     low = reader.literal()
     reader.expect_words("TO")
     high = reader.literal()
-    reader.expect_words("STEP")
+    if not reader.take_words("STEP"):
+        raise reader.unexpected("STEP and a width, as in STEP 5")
     unit = ""
     if reader.take_words("INTERVAL"):
         quoted = reader.at(TokenType.STRING)

@@ -100,9 +100,30 @@ def nearest(name: str, known: Sequence[str]) -> str:
     'carrier (did you mean that?); all are origin, carrier'
     """
     near = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=NEAREST)
-    meant = next((one for one in known if near and one.lower() == near[0]), "")
+    first = next((one for one in known if near and one.lower() == near[0]), "")
     shown = ", ".join(known[:20]) + (", .." if len(known) > 20 else "")
-    return f"{meant} (did you mean that?); all are {shown}" if meant and meant != name else shown
+    return f"{first} (did you mean that?); all are {shown}" if first and first != name else shown
+
+
+def meant(name: str, known: Sequence[str]) -> str:
+    """The known name that a name is a slip of, "" where none is near.
+
+    >>> meant("coutn", ["sum", "count"])
+    'count'
+    """
+    spelled = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.75)
+    return spelled[near[0]] if near and near[0] != name.lower() else ""
+
+
+def meant_or(name: str, known: Sequence[str], otherwise: str) -> str:
+    """What is accepted in the place of a name: the known one that may have been meant, and what else there is.
+
+    >>> meant_or("cubee", ["cube"], "a name of dp_releases()")
+    'cube (did you mean that?), or a name of dp_releases()'
+    """
+    near = meant(name, known)
+    return f"{near} (did you mean that?), or {otherwise}" if near else otherwise
 
 
 def unknown_option(

@@ -144,7 +144,10 @@ def read_given(
     nodes: dict[str, exp.Expr] = {}
     for expression in expressions:
         if not isinstance(expression, exp.EQ) or not isinstance(expression.left, exp.Column):
-            raise refusal(expression, "an option is written name = value", ", ".join(table))
+            bare = table.get(expression.name.lower()) if isinstance(expression, exp.Column) else None
+            flag = bare is not None and bare.kind == "flag"
+            accepted = f"{expression.name.lower()} = TRUE" if flag else ", ".join(table)
+            raise refusal(expression, "an option is written name = value", accepted)
         name = expression.left.name.lower()
         if name not in table:
             raise unknown_option(expression, name, tuple(table), whose, older)

@@ -23,6 +23,7 @@ from dpduck.database.tables import rows_sql
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.statements.parse import parse_expression
+from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, fold, quote_identifier
 from dpduck.planning.recovery.combination import (
     Covariances,
@@ -87,7 +88,8 @@ def base_release(releases: ReleaseStore, name: str, asker: Asker) -> StoredRelea
         found = None  # another's answers are not listed for this reader either
     base = None if found is None else releases.by_digest(found.digest)
     if base is None:
-        raise Refusal(f"there is no release {name[:100]!r}", accepted="a name of dp_releases()")
+        accepted = meant_or(name, releases.views(), "a name of dp_releases()")
+        raise Refusal(f"there is no release {name[:100]!r}", accepted=accepted)
     return base
 
 

@@ -45,7 +45,9 @@ def _note(request: Request, plan: KeyPlan) -> str:
         raise InternalError("an explanation of keys without a selection")
     unit = "row" if request.unit_sql is None else f"{request.unit_key}, at most {request.max_rows} rows"
     counted = "rows" if request.unit_sql is None else "units"
+    left = "; rows of a unit in further groups are left out, and intervals are about the rest"
     return (
         f"{plan.noise.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are groups "
         f"of more than {plan.threshold} {counted} after noise"
+        f"{left if plan.bounds.groups < request.unit_bound else ''}"
     )

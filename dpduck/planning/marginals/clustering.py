@@ -73,7 +73,7 @@ def _plan(
         measurements=measurements,
         variances=variances,
         consistency=consistency,
-        note=f"measures {len(unions)} unions of marginals",
+        note=f"measures {len(unions)} union{'s' if len(unions) != 1 else ''} of marginals",
     )
 
 

@@ -28,7 +28,8 @@ def quantile(answers: FloatArray, variances: FloatArray, fraction: float, bucket
     """The quantile of every cell.
 
     answers: shape (cells, 2 B - 1): rows below each inner edge, rows above each, and all rows, as tree_workload asks
-    them, consistent with each other. variances: of their noise, the same shape.
+    them, consistent with each other. variances: of their noise, the same shape. min and max have no standard error:
+    how far the last rows lie from the rank that is taken for the end is not known, and their intervals say so.
     """
     inner = buckets.count - 1
     below, above, total = answers[:, :inner], answers[:, inner : 2 * inner], answers[:, 2 * inner]
@@ -45,7 +46,11 @@ def quantile(answers: FloatArray, variances: FloatArray, fraction: float, bucket
     lowest, highest = bounds_of(buckets)
     return Curved(
         np.where(answered, estimates, np.nan),
-        np.where(answered, np.maximum((highs[_USUAL] - lows[_USUAL]) / _USUAL_WIDTH, width * _RESOLUTION), np.nan),
+        np.where(
+            answered & (0 < fraction < 1),
+            np.maximum((highs[_USUAL] - lows[_USUAL]) / _USUAL_WIDTH, width * _RESOLUTION),
+            np.nan,
+        ),
         np.where(answered, lows, lowest),
         np.where(answered, highs, highest),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-from dpduck.values.accounting import rho_of
+from dpduck.values.accounting import epsilon_of, rho_of
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
 from dpduck.values.privacy import ZERO, Budget, Charge
 
@@ -83,7 +83,7 @@ def share_of(budget: Budget | None, allotment: Fraction) -> Budget | None:
 def require_change(unit_key: str, new: Budget, spent: Charge) -> None:
     """Refuse a budget below what its unit has spent already, in the measure of the new budget."""
     if new.rho is not None:
-        _require_at_least("rho", unit_key, new.rho, spent.rho)
+        _require_at_least("rho", unit_key, new.rho, spent.rho, _as_epsilon(new, spent.rho))
         _require_at_least("delta for keys", unit_key, new.delta_keys, spent.delta)
         return
     if spent.epsilon is None or spent.delta != 0:
@@ -114,10 +114,13 @@ def shown(amount: Fraction, *, up: bool) -> str:
 
     >>> shown(Fraction(1, 3), up=False), shown(Fraction(1, 3), up=True), shown(Fraction(10), up=True)
     ('0.333333', '0.333334', '10')
+    >>> shown(Fraction(1, 10**6), up=False), shown(Fraction(1, 10**7), up=False)
+    ('1e-6', '1e-7')
     """
     context = Context(prec=6, rounding=ROUND_CEILING if up else ROUND_FLOOR, Emin=-999_999, Emax=999_999)
     value = context.divide(Decimal(amount.numerator), Decimal(amount.denominator)).normalize(context)
-    return f"{value:{'f' if 0 <= value.adjusted() <= 9 else 'g'}}"
+    place = value.adjusted()
+    return f"{value:{'f' if 0 <= place <= 9 else 'e' if place < -3 else 'g'}}"
 
 
 def _amounts(budget: Budget) -> tuple[Fraction, Fraction]:
@@ -129,17 +132,30 @@ def _require_sum(measure: str, owner: str, budget: Fraction, spent: Fraction, as
     if spent + asked <= budget:
         return
     left = max(ZERO, budget - spent)
+    accepted = f"{measure} of at most {shown(left, up=False)}" if left else "a budget widened by the owner"
+    if measure == "delta for keys":  # LAPLACE_THRESHOLD spends its whole delta on them
+        accepted += "; GAUSSIAN_THRESHOLD, which takes a part of its delta" if left else ""
+        accepted += "; for the owner ALTER PRIVACY POLICY ON .. SET BUDGET (epsilon = .., delta = .., delta_keys = ..)"
     raise BudgetRefusal(
         f"the statement asks for {measure} = {shown(asked, up=True)} "
         f"but the {owner} has {shown(left, up=False)} of {shown(budget, up=False)} left",
-        accepted=f"{measure} of at most {shown(left, up=False)}" if left else "a budget widened by the owner",
+        accepted=accepted,
     )
 
 
-def _require_at_least(measure: str, unit_key: str, new: Fraction, spent: Fraction) -> None:
+def _as_epsilon(budget: Budget, rho: Fraction) -> str:
+    """What was spent as the epsilon that a budget with this delta would need."""
+    delta = budget.delta - budget.delta_keys
+    if budget.epsilon is None or delta <= 0 or rho <= 0:
+        return ""
+    least = epsilon_of(rho, delta) * (1 + Fraction(1, 10**9))
+    return f": epsilon of at least {shown(least, up=True)} with delta = {float(budget.delta):g}"
+
+
+def _require_at_least(measure: str, unit_key: str, new: Fraction, spent: Fraction, also: str = "") -> None:
     if new < spent:
         raise Refusal(
             f"the budget of {unit_key} cannot be {measure} = {shown(new, up=False)}: "
             f"{shown(spent, up=True)} is already spent",
-            accepted=f"{measure} of at least {shown(spent, up=True)}",
+            accepted=f"{measure} of at least {shown(spent, up=True)}{also}",
         )

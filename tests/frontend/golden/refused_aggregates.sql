@@ -89,3 +89,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, aggregate_weights = (1, 2
 -- title: quantiles over prefixes
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) age, median(least(greatest(code, 0), 5)) FROM visits GROUP BY PREFIXES (age)
 -- refused: line 1, column 8: median(least(greatest("code", 0), 5)) is not answered for PREFIXES or RANGES; accepted: GROUP BY the column itself
+
+-- title: an average of a text
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) avg(sex) FROM visits
+-- refused: line 1, column 60: sex is VARCHAR; accepted: a numeric column
+
+-- title: a sum of a date
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(day) FROM visits
+-- refused: line 1, column 60: day is DATE; accepted: a numeric column

@@ -92,7 +92,7 @@ SELECT getvariable('x'), n FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsil
 
 -- title: a macro around
 SELECT peek(n) FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits)
--- refused: line 1, column 8: peek is not on the list of deterministic row functions; accepted: arithmetic, comparison, CASE, CAST, coalesce, text and date functions such as upper, substring, date_trunc
+-- refused: line 1, column 8: there is no function 'peek'; accepted: week (did you mean that?)
 
 -- title: a lambda around
 SELECT list_transform([n], x -> x) FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits)

@@ -24,7 +24,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.01, group_selection_strategy =
 -- before: sql CREATE TABLE calls AS SELECT i // 3 AS caller, 'r' || (i % 3) AS reason, 'canary' AS name, i / 7 AS score, TIMESTAMPTZ '2024-01-01 00:00:00+00' AS at, 'FM'[i % 2 + 1] AS sex, 'w' || (i % 5) AS ward FROM range(90) AS r(i)
 -- before: CREATE PRIVACY POLICY ON calls (PRIVACY UNIT caller MAX ROWS 3, BUDGET (epsilon = 2, delta = 1e-6, delta_keys = 5e-7), DOMAIN sex IN ('F', 'M'))
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.01, delta = 1e-7) sex, count(*) FROM calls GROUP BY sex
--- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 63: rho has no delta beside it; accepted: rho = .. alone, or epsilon = .. and delta = ..
 
 -- title: a Laplace threshold for rho
 -- before: sql CREATE TABLE calls AS SELECT i // 3 AS caller, 'r' || (i % 3) AS reason, 'canary' AS name, i / 7 AS score, TIMESTAMPTZ '2024-01-01 00:00:00+00' AS at, 'FM'[i % 2 + 1] AS sex, 'w' || (i % 5) AS ward FROM range(90) AS r(i)
@@ -36,7 +36,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.01, delta = 1e-7, group_select
 -- before: sql CREATE TABLE calls AS SELECT i // 3 AS caller, 'r' || (i % 3) AS reason, 'canary' AS name, i / 7 AS score, TIMESTAMPTZ '2024-01-01 00:00:00+00' AS at, 'FM'[i % 2 + 1] AS sex, 'w' || (i % 5) AS ward FROM range(90) AS r(i)
 -- before: CREATE PRIVACY POLICY ON calls (PRIVACY UNIT caller MAX ROWS 3, BUDGET (epsilon = 2, delta = 1e-6, delta_keys = 5e-7), DOMAIN sex IN ('F', 'M'))
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-4, group_selection_strategy = GAUSSIAN_THRESHOLD) reason, count(*) FROM calls GROUP BY reason
--- refused: the statement asks for delta for keys = 0.00005 but the budget of memory.main.calls.caller has 5e-7 of 5e-7 left; accepted: delta for keys of at most 5e-7
+-- refused: the statement asks for delta for keys = 5e-5 but the budget of memory.main.calls.caller has 5e-7 of 5e-7 left; accepted: delta for keys of at most 5e-7; GAUSSIAN_THRESHOLD, which takes a part of its delta; for the owner ALTER PRIVACY POLICY ON .. SET BUDGET (epsilon = .., delta = .., delta_keys = ..)
 
 -- title: a delta far too small for keys
 -- before: sql CREATE TABLE calls AS SELECT i // 3 AS caller, 'r' || (i % 3) AS reason, 'canary' AS name, i / 7 AS score, TIMESTAMPTZ '2024-01-01 00:00:00+00' AS at, 'FM'[i % 2 + 1] AS sex, 'w' || (i % 5) AS ward FROM range(90) AS r(i)

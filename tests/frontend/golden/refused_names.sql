@@ -5,7 +5,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) colour, count(*) FROM vis
 -- title: an unknown column in WHERE, on the second line
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*)
 FROM visits WHERE colour = 'red'
--- refused: line 2, column 19: there is no column 'colour'; accepted: sex, age, ward, patient_id, charge, score, note, urgent, day, at, grade, Straße, odd "name, code
+-- refused: line 2, column 19: there is no column 'colour'; accepted: sex, age, ward, patient_id, charge, score, note, urgent, day, at, grade, Straße, odd "name, code; or the text 'colour' in single quotes
 
 -- title: an unknown table
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visitors
@@ -150,3 +150,51 @@ FROM dp_budget()
 -- title: a histogram that is to be replaced
 CREATE OR REPLACE PRIVATE HISTOGRAM h OPTIONS (epsilon = 1) ON visits (ward)
 -- refused: line 1, column 37: a histogram is not replaced; accepted: DROP PRIVATE HISTOGRAM first, or another name
+
+-- title: a condition that is a text
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits WHERE sex
+-- refused: line 1, column 83: sex is VARCHAR; accepted: a condition such as sex = 'F'
+
+-- title: a part of a condition that is a number
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits WHERE urgent AND NOT age
+-- refused: line 1, column 98: age is INTEGER; accepted: a condition such as age = 1
+
+-- title: a condition of an aggregate that is a date
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FILTER (WHERE day) AS n FROM visits
+-- refused: line 1, column 79: day is DATE; accepted: a condition such as day = DATE '2024-01-31'
+
+-- title: a condition of CASE that is a text
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(CASE WHEN ward THEN 1 ELSE 0 END) AS n FROM visits
+-- refused: line 1, column 70: ward is VARCHAR; accepted: a condition such as ward = 'w0'
+
+-- title: a condition that computes a text
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits WHERE upper(sex)
+-- refused: line 1, column 83: a condition is VARCHAR; accepted: a condition such as sex = 'F', which is true or false
+
+-- title: a condition that is a text in HAVING
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex HAVING sex
+-- refused: line 1, column 107: sex is VARCHAR; accepted: a condition such as sex = 'text'
+
+-- title: a condition in a subquery that is a text
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT sex AS s FROM visits) WHERE s
+-- refused: line 1, column 106: sex is VARCHAR; accepted: a condition such as sex = 'F'
+
+-- title: a value that the domain does not have
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits WHERE age > 5 AND sex = 'f'
+-- refused: line 1, column 101: 'f' is not in the domain of sex; accepted: 'F', 'M'
+
+-- title: a value of a list that the domain does not have
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits WHERE code NOT IN (1, 9)
+-- refused: line 1, column 99: 9 is not in the domain of code; accepted: 0, 1, 2, 3, 4, 5
+
+-- title: a value of FILTER that the domain does not have
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FILTER (WHERE ward <> 'W1') AS n FROM visits
+-- refused: line 1, column 87: 'W1' is not in the domain of ward; accepted: 'w1', 'w0', 'w2', 'w3', 'w4', 'w5', ..
+
+-- title: a text without quotes
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits WHERE sex = Female
+-- refused: line 1, column 89: there is no column 'Female'; accepted: sex, age, ward, patient_id, charge, score, note, urgent, day, at, grade, Straße, odd "name, code; or the text 'Female' in single quotes
+
+-- title: the policy of a table that nearly exists
+DROP PRIVACY POLICY ON visit
+-- refused: line 1, column 24: visit has no privacy policy; accepted: visits (did you mean that?), or a table that has one, or IF EXISTS

@@ -1,10 +1,10 @@
 -- title: no options at all
 SELECT WITH DIFFERENTIAL_PRIVACY sex, count(*) FROM visits GROUP BY sex
--- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: empty options
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS () count(*) FROM visits
--- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: an unknown option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, kappa = 1) count(*) FROM visits
@@ -72,11 +72,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 0.5) count(*) FRO
 
 -- title: epsilon and rho
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, rho = 0.1) count(*) FROM visits
--- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 62: epsilon and rho are two prices; accepted: one of them
 
 -- title: delta and rho
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (delta = 1e-6, rho = 0.1) count(*) FROM visits
--- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 51: rho has no delta beside it; accepted: rho = .. alone, or epsilon = .. and delta = ..
 
 -- title: delta against a pure budget
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) count(*) FROM visits
@@ -133,7 +133,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, budgets = 'equal') count(
 
 -- title: an unknown strategy
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, strategy = 'luck') count(*) FROM visits
--- refused: strategy = 'luck' is not known; accepted: one of auto, I, identity, R, residual, O, views, Q, marginals, C, clustering, F, fourier
+-- refused: line 1, column 67: strategy = 'luck' is not known; accepted: one of auto, I, identity, R, residual, O, views, Q, marginals, C, clustering, F, fourier, hierarchy, haar, p_identity, gaussian_optimum; with a + for optimal budgets, as in Q+
 
 -- title: a flag that is no flag
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, nonnegative = 2) count(*) FROM visits
@@ -169,4 +169,20 @@ CREATE PRIVATE SESSION s OPTIONS (epsilon = 1, query = 4) ON visits (ward)
 
 -- title: options without the word
 SELECT WITH DIFFERENTIAL_PRIVACY (epsilon = 1) sex, count(*) FROM visits GROUP BY sex
--- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+
+-- title: a delta alone
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (delta = 1e-7) count(*) FROM visits
+-- refused: line 1, column 51: a delta alone is no price; accepted: epsilon = .. and delta = ..
+
+-- title: a delta beside a target
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 9, delta = 1e-7) count(*) FROM visits
+-- refused: line 1, column 70: target_stderr has no delta beside it; accepted: target_stderr = .. alone
+
+-- title: a flag without its value
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, nonnegative) sex, count(*) FROM visits GROUP BY sex
+-- refused: line 1, column 56: an option is written name = value; accepted: nonnegative = TRUE
+
+-- title: the clause without WITH
+SELECT DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits
+-- refused: line 1, column 37: the SELECT does not parse near '('; accepted: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) ..

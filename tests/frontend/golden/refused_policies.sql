@@ -173,7 +173,7 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 
 -- title: a value of another type
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age IN (1, 'two'))
--- refused: line 1, column 92: a value is not of type INTEGER; accepted: values of the column's type INTEGER
+-- refused: line 1, column 92: 'two' is not of type INTEGER; accepted: values of the column's type INTEGER
 
 -- title: an expression as a value
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex IN (upper('f')))
@@ -193,7 +193,7 @@ CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN
 
 -- title: a value that the ENUM does not have
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN grade IN ('low', 'none'))
--- refused: line 1, column 92: a value is not of type ENUM('low', 'mid', 'high'); accepted: values of the column's type ENUM('low', 'mid', 'high')
+-- refused: line 1, column 92: 'none' is not of type ENUM('low', 'mid', 'high'); accepted: values of the column's type ENUM('low', 'mid', 'high')
 
 -- title: RANGE over texts
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex RANGE 0 TO 10 STEP 1)
@@ -221,7 +221,7 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 
 -- title: RANGE beyond the column's type
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age RANGE 0 TO 10000000000 STEP 5000000000)
--- refused: line 1, column 92: a value is not of type INTEGER; accepted: values of the column's type INTEGER
+-- refused: line 1, column 92: '5000000000' is not of type INTEGER; accepted: values of the column's type INTEGER
 
 -- title: RANGE with a step that the type cannot hold
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN charge RANGE 0 TO 1 STEP 0.001)
@@ -241,7 +241,7 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 
 -- title: RANGE over dates that are no dates
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE 'spring' TO 'autumn' STEP INTERVAL 1 DAY)
--- refused: line 1, column 92: a value is not of type DATE; accepted: values of the column's type DATE
+-- refused: line 1, column 92: 'spring' is not of type DATE; accepted: values of the column's type DATE
 
 -- title: RANGE over numbers by an interval
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age RANGE 0 TO 10 STEP INTERVAL 1 DAY)
@@ -475,3 +475,19 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM doses
 -- before: sql CREATE OR REPLACE TABLE stays (id INTEGER, patient INTEGER)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM doses
 -- refused: line 1, column 70: memory.main.stays.id is not a key: rows of two units could share one value; accepted: a PRIMARY KEY or UNIQUE constraint on id alone (ALTER TABLE .. ADD PRIMARY KEY), or a column with the unit itself
+
+-- title: a range without a step
+ALTER PRIVACY POLICY ON visits SET DOMAIN age RANGE 0 TO 90
+-- refused: line 1, column 60: the statement ends too early; accepted: STEP and a width, as in STEP 5
+
+-- title: numbers for a text
+ALTER PRIVACY POLICY ON visits SET DOMAIN sex IN (1, 2)
+-- refused: line 1, column 43: sex is VARCHAR; accepted: quoted texts, as in IN ('1', '2')
+
+-- title: MAX ROWS by itself
+ALTER PRIVACY POLICY ON patients SET MAX ROWS 10
+-- refused: line 1, column 38: MAX ROWS belongs to PRIVACY UNIT; accepted: ALTER PRIVACY POLICY ON patients SET PRIVACY UNIT column MAX ROWS 10
+
+-- title: a policy of a table that nearly exists
+CREATE PRIVACY POLICY ON offrs (PRIVACY UNIT ROW, BUDGET (epsilon = 1))
+-- refused: line 1, column 26: there is no table 'offrs'; accepted: offers (did you mean that?), or an existing table

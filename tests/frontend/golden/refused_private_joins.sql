@@ -6,27 +6,27 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients JO
 
 -- title: private tables joined on something else than the unit
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.ward = b.ward
--- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON a.id = b.id, joined by AND with other conditions
 
 -- title: the unit of one side with another column of the other
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id = b.age
--- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON a.id = b.id, joined by AND with other conditions
 
 -- title: the unit inside an expression
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id + 0 = b.id
--- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON a.id = b.id, joined by AND with other conditions
 
 -- title: equal units or something else
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id = b.id OR a.age = b.age
--- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON a.id = b.id, joined by AND with other conditions
 
 -- title: equal units on one side alone
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id = a.id
--- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON a.id = b.id, joined by AND with other conditions
 
 -- title: IS NOT DISTINCT FROM joins units that are NULL
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a JOIN patients AS b ON a.id IS NOT DISTINCT FROM b.id
--- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON patients.id = patients.id, joined by AND with other conditions
+-- refused: line 1, column 106: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON a.id = b.id, joined by AND with other conditions
 
 -- title: a cross join of private tables
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients AS a, patients AS b WHERE a.id = b.id
@@ -46,7 +46,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients JO
 -- before: sql CREATE TABLE stays (id INTEGER, patient INTEGER)
 -- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM stays AS a JOIN stays AS b ON a.id = b.id
--- refused: line 1, column 100: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON stays.patient = stays.patient, joined by AND with other conditions
+-- refused: line 1, column 100: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON a.patient = b.patient, joined by AND with other conditions
 
 -- title: a child joined with a table that is not its parent
 -- before: sql CREATE TABLE stays (id INTEGER PRIMARY KEY, patient INTEGER)

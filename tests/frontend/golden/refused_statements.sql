@@ -174,7 +174,7 @@ CREATE PRIVATE VIEW IF NOT EXISTS v OPTIONS (epsilon = 1) AS SELECT count(*) FRO
 
 -- title: a private view without options
 CREATE PRIVATE VIEW v AS SELECT count(*) FROM visits
--- refused: line 1, column 26: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 26: the price is missing; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: a private view without AS
 CREATE PRIVATE VIEW v OPTIONS (epsilon = 1) SELECT count(*) FROM visits

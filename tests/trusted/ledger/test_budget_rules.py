@@ -30,7 +30,7 @@ def test_what_is_left_is_shown_from_below_and_what_is_asked_from_above(amount: F
         (Fraction(12345), "12345"),
         (Fraction(1, 10), "0.1"),
         (Fraction(1, 1000), "0.001"),
-        (Fraction(1, 10**6), "0.000001"),
+        (Fraction(1, 10**6), "1e-6"),
         (Fraction(1, 10**7), "1e-7"),
         (Fraction(10**12), "1e+12"),
     ],
