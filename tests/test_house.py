@@ -15,10 +15,10 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 219,
-    "lines": 39_086,
+    "modules": 220,
+    "lines": 40_010,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 572,
+    "functions of a plain count": 573,
     "modules of a plain count": 96,
     "functions of a stored answer": 76,
     "modules of a stored answer": 19,

@@ -104,7 +104,7 @@ def test_every_import_goes_with_the_data() -> None:
         ("dpduck.algebra.range", "import importlib\nimportlib.import_module('duckdb')"),
         ("dpduck.algebra.range", "name = 'x'\n__import__(name)"),
         ("dpduck.engine.connection", "from dpduck.server import gate"),
-        ("dpduck.server.gate", "from dpduck.commands import demo"),
+        ("dpduck.server.gate", "from dpduck.commands import command_line"),
         ("dpduck.helpers", "import math"),
     ],
 )

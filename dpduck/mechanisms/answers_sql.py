@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
+from dpduck.database.releases import StoredRelease
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.select.analyse import Analysis
+from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.names import (
     GROUPING_SET,
     PRICE_EPSILON,
@@ -24,6 +27,7 @@ from dpduck.frontend.text.names import (
 )
 from dpduck.planning.recovery.curved import LEVELS
 from dpduck.planning.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
+from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.privacy import Charge
 
 
@@ -126,3 +130,63 @@ def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLa
     return analysis.outer.over(
         margins_sql(f"(SELECT {nothing} WHERE false)", laws, analysis, [column.name for column in columns])
     )
+
+
+# What travels with a private view beside its price: whose rows it is about, which it leaves out, how far it
+# is off.
+
+
+def _leaves_out(domain: Domain) -> bool:
+    """Whether values that are not NULL can be outside."""
+    return not domain.with_edges if isinstance(domain, RangeDomain) else domain.other is None
+
+
+def scope_of(request: Request) -> str:
+    """The privacy unit, MAX ROWS and the domains of a release in one line, from public facts alone.
+
+    A view is published, and the column that tells whose rows are whose is not: the unit goes without its name.
+    """
+    unit = (
+        "a row"
+        if request.unit_sql is None
+        else f"all rows of one value of its column, at most {request.max_rows} counted"
+    )
+    keys = []
+    for key in request.keys:
+        domains = [request.sources[position].domain for position in key.sources]
+        without = [one for one in domains if not one.with_null]
+        others = [one for one in domains if _leaves_out(one)]
+        left = [word for word, missing in (("NULL", without), ("other values", others)) if missing]
+        size = "selected values" if not key.labels else f"{len(key.labels)} values"
+        keys.append(f"{key.name} ({', without '.join([size, *([' and '.join(left)] if left else [])])})")
+    implied = ""
+    if request.charge.epsilon is None and request.stated_epsilon is not None and request.selection is None:
+        implied = f"implies epsilon = {float(request.stated_epsilon):g}, delta = {float(request.stated_delta or 0):g}; "
+    return f"{implied}privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "")
+
+
+def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
+    """What the columns of a view are: keys, which are public, or answers with their errors; {}: the guarantee."""
+    request = analysis.request
+    selected = request.selection is not None
+    notes = {key.name: "a selected value, {}" if selected else "a key, whose values are public" for key in request.keys}
+    for name, number in analysis.shown:
+        said = errors_of(replace(analysis, shown=((name, number),)), release)
+        notes[name] = "{}; an answer" + (f"; {said}" if said else "")
+    return notes
+
+
+def errors_of(analysis: Analysis, release: StoredRelease) -> str:
+    """The standard errors of the answers that a view shows, so that they are with it whatever its author selected.
+
+    Of counts and sums; where it depends on the answer, or where options move answers after the noise, dp_stderr has it.
+    """
+    request, said = analysis.request, []
+    if request.summary is not None or request.treatment.moves:
+        return ""  # a summary's rows carry their own
+    for name, number in analysis.shown:
+        errors = [law.stderr for law in release.laws[number]] if number < len(release.laws) else []
+        if errors and not request.aggregates[number].curved:
+            low, high = f"{min(errors):.4g}", f"{max(errors):.4g}"
+            said.append(f"{name} {low}" if low == high else f"{name} {low} to {high}")
+    return f"standard error of {', '.join(said)}" if said else ""

@@ -4,7 +4,7 @@ from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.keys.describe import explained_keys
 from dpduck.mechanisms.keys.measure import KeyOffer, key_columns, key_table, key_terms, offer_keys, publish
 from dpduck.mechanisms.mechanism import Mechanism
-from dpduck.trusted.ask import PublishedKeys
+from dpduck.trusted.private.key_delta import PublishedKeys
 
 KEYS = Mechanism[Request, KeyOffer, PublishedKeys](
     name="selected keys",

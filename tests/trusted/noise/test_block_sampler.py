@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.trusted.noise import blocks as block_sampler
+from dpduck.trusted.noise import integers as block_sampler
 from dpduck.trusted.noise.coins import DiscreteLaw
 from dpduck.trusted.noise.entropy import LazyUniform, operating_system_entropy
 from dpduck.trusted.noise.integers import CHUNK, SLACK, accept_exactly, sample

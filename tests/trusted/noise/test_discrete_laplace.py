@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpduck.trusted.noise import blocks as block_sampler
+from dpduck.trusted.noise import integers as block_sampler
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.integers import discrete_laplace
 
