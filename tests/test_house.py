@@ -18,7 +18,7 @@ CEILINGS = {
     "modules": 220,
     "lines": 40_010,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 573,
+    "functions of a plain count": 580,
     "modules of a plain count": 96,
     "functions of a stored answer": 76,
     "modules of a stored answer": 19,
