@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from unittest.mock import patch
@@ -10,6 +11,7 @@ from dpduck.engine import engine
 from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.text.options import Option
 from tests.frontend.clinic import ask, open_clinic, told, without_duckdb
 from tests.frontend.full_clinic import open_full_clinic
 from tests.frontend.golden_files import FOLDER, Golden, read_golden
@@ -35,8 +37,8 @@ def _refused(golden: Golden, message: str) -> Golden:
 def _accepted(goldens: list[Golden]) -> list[Golden]:
     seen: list[Analysis] = []
 
-    def watched(statement: Ask, facts: PublicFacts) -> Analysis:
-        seen.append(analyse(statement, facts))
+    def watched(statement: Ask, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
+        seen.append(analyse(statement, facts, more))
         return seen[-1]
 
     rewritten = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import duckdb
 import pytest
@@ -12,6 +12,7 @@ from dpduck.engine import engine
 from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.text.options import Option
 from tests.frontend.clinic import ask
 from tests.frontend.full_clinic import open_full_clinic, plain, rows_of
 from tests.frontend.golden_files import Golden, read_golden
@@ -54,8 +55,8 @@ def test_accepted(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch
     """Lowering is right: the request is the pinned one, the answer is DuckDB's own without the clause."""
     seen: list[Analysis] = []
 
-    def watched(statement: Ask, facts: PublicFacts) -> Analysis:
-        seen.append(analyse(statement, facts))
+    def watched(statement: Ask, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
+        seen.append(analyse(statement, facts, more))
         return seen[-1]
 
     monkeypatch.setattr(engine, "analyse", watched)
