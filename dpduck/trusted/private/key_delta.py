@@ -54,7 +54,7 @@ class PublishedKeys:
 
 
 def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:
-    """1 - P(noise <= excess)^groups, rounded up: that a group is published which was not there.
+    """1 - P(noise <= excess)^groups, rounded up: that a group is published which was not there. 1 below 0.
 
     Gaussian, f(n) = exp(-n^2 / (2 sigma^2)): the sum of f from excess + 1 on over that of all; for large sigma f is
     convex there, so each term is at most the integral over the unit around it, and the sum of all is at least
@@ -69,5 +69,6 @@ def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:
         last = int(sqrt(first * first + 90 * scale)) + 2
         terms = fsum(exp(-n * n / (2 * scale)) for n in range(first, last))
         one = terms / (1 + 2 * fsum(exp(-n * n / (2 * scale)) for n in range(1, int(9 * sqrt(scale)) + 2)))
-    share = -expm1(groups * log1p(-min(one * (1 + 1e-10), 0.5)))
-    return Fraction(share) * (1 + Fraction(1, 10**10)) + Fraction(1, 10**290)
+    one *= 1 + 1e-10
+    share = 1.0 if one >= 0.5 else -expm1(groups * log1p(-one))
+    return min(Fraction(share) * (1 + Fraction(1, 10**10)) + Fraction(1, 10**290), Fraction(1))

@@ -251,6 +251,15 @@ def test_the_price_without_a_unit_grows_with_its_rows() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "noise", [Noise(LAPLACE, Fraction(3)), Noise(GAUSSIAN, Fraction(9)), Noise(GAUSSIAN, Fraction(10**8))]
+)
+def test_a_threshold_below_nothing_costs_everything(noise: Noise) -> None:
+    """Most keys that were not there would be published: the door refuses it, whatever a planner says."""
+    assert key_delta(noise, -1, 1) == 1 == key_delta(noise, -100, 3)
+    assert key_delta(noise, 10**6, 1) < Fraction(1, 100)
+
+
 def test_bounds_that_disagree_are_an_error() -> None:
     """A plan made for other bounds than the SQL keeps is refused before anything is counted."""
     with pytest.raises(InternalError, match="disagree"):
