@@ -231,7 +231,8 @@ class Gate:
         if reply.key is None:
             raise Told(reply.refused or UNEXPECTED)
         if not self._window.has_answer(reply.key):
-            self._window.put_answer(principal.name, reply.key, self._vault.rows(reply.key, self._limits.rows))
+            rows = self._vault.rows(principal.name, reply.key, self._limits.rows, self._limits.result_bytes)
+            self._window.put_answer(principal.name, reply.key, rows)
         if call.action == "run" and not (call.argument or "").lstrip().lower().startswith(_QUESTIONS):
             self.sync()
         return reply.key

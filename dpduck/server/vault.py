@@ -33,11 +33,14 @@ from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
 
 CHARGED = "charge returns"
 MOST_KEYS = 1_000
-QUESTIONS, QUESTIONS_EACH = 8, 1
+QUESTIONS, QUESTIONS_EACH, READERS = 8, 1, 4
 """At work at the same time, of all and of one principal: who asks much slows nobody but themselves."""
 
 STORED = "after the release"
 ANSWERS_COMPUTED = ("answers computed", "values computed")
+READ_AT_ONCE = 2_048
+"""Rows of an answer: a batch of long texts is looked at before there are many of them."""
+
 SECONDS = 50.0
 """Of a SELECT around released answers, unless the server allows less."""
 
@@ -72,7 +75,7 @@ class Vault(Protocol):
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply: ...
 
-    def rows(self, key: str, most: int) -> Rows: ...
+    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> Rows: ...
 
     def views(self) -> dict[str, str]: ...
 
@@ -95,6 +98,7 @@ class LocalVault:
         """seconds: of a SELECT around released answers."""
         self._quota, self._grid, self._seconds = quota or Quota(), grid or TimeGrid(0.0), seconds
         self._places = Places(QUESTIONS, QUESTIONS_EACH)
+        self._reading = Places(READERS, QUESTIONS_EACH)
         self._files = store_files(database, store)
         if self._files.store is None or self._files.secrets is None or not self._files.store.exists():
             raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
@@ -158,15 +162,19 @@ class LocalVault:
                 self._statements.popitem(last=False)
         return key
 
-    def rows(self, key: str, most: int) -> Rows:
-        """The rows of an answer; Refusal where they are more than that."""
+    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> Rows:
+        """The rows of an answer, one answer of a principal's at a time; Refusal where they are more than that."""
         with self._lock:
             sql = self._statements.get(key)
         if sql is None:
             raise Refusal("this answer is not kept any longer", accepted="the same statement again: it is free")
-        with self._connection.cursor() as cursor, clock(cursor, self._seconds) as late:
+        with (
+            self._reading.place(principal, self._seconds),
+            self._connection.cursor() as cursor,
+            clock(cursor, self._seconds) as late,
+        ):
             try:
-                return _fetched(cursor, sql, most)
+                return _fetched(cursor, sql, most, most_bytes)
             except Exception as error:  # while rows are read Arrow has errors of its own for those of DuckDB
                 if late():
                     raise Refusal(
@@ -207,7 +215,7 @@ class LocalVault:
             if name not in self.views():
                 accepted = meant_or(name, list(self.views()), "a name of dp_releases()")
                 raise Refusal(f"there is no private view {name!r}", accepted=accepted)
-            found = _fetched(cursor, f"FROM {table}", None)
+            found = _fetched(cursor, f"FROM {table}")
             comment = cursor.execute(
                 "SELECT comment FROM duckdb_tables() WHERE database_name = $1 AND table_name = $2", [STORE_NAME, name]
             ).fetchone()
@@ -221,6 +229,7 @@ class LocalVault:
     def end(self) -> None:
         """Sends away whoever waits for a place; what is at work is finished."""
         self._places.close()
+        self._reading.close()
 
     def owner(self, action: str, argument: str | None) -> Rows:
         """The answer to a dp function for the owner, who is held to no grid and no quota."""
@@ -229,7 +238,7 @@ class LocalVault:
         finally:
             self._known.forget()  # whatever it was: a policy may be another one now
         with self._connection.cursor() as cursor:
-            return _fetched(cursor, sql, None)
+            return _fetched(cursor, sql)
 
     def verify(self) -> int:
         """Reads the whole ledger again; how many entries it has."""
@@ -239,7 +248,7 @@ class LocalVault:
     def view_records(self) -> Rows:
         """What the store knows about its private views, for publishing."""
         with self._connection.cursor() as cursor:
-            return _fetched(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'", None)
+            return _fetched(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'")
 
     def close(self) -> None:
         """Lets go of the database and of the store."""
@@ -341,16 +350,20 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection:
         ) from None
 
 
-def _fetched(cursor: duckdb.DuckDBPyConnection, sql: str, most: int | None) -> Rows:
+def _fetched(
+    cursor: duckdb.DuckDBPyConnection, sql: str, most: int | None = None, most_bytes: int | None = None
+) -> Rows:
     relation = cursor.sql(sql)
     columns = tuple(zip(distinct(relation.columns), map(str, relation.types), strict=True))
     batches: list[pa.RecordBatch] = []
-    count = 0
-    with relation.to_arrow_reader(ROWS_AT_ONCE) as reader:
+    count = size = 0
+    with relation.to_arrow_reader(ROWS_AT_ONCE if most_bytes is None else READ_AT_ONCE) as reader:
         schema = reader.schema
         for batch in reader:
             batches.append(batch)
-            count += batch.num_rows
+            count, size = count + batch.num_rows, size + batch.nbytes
             if most is not None and count > most:
                 raise Refusal("the result has too many rows", accepted=f"at most {most}")
+            if most_bytes is not None and size > most_bytes:
+                raise Refusal("the result is too large", accepted=f"at most {most_bytes} bytes")
     return Rows(columns, pa.Table.from_batches(batches, schema))

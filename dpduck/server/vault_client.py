@@ -80,8 +80,8 @@ class VaultProcess:
                 f"the release takes longer than {seconds:g} s and goes on", accepted="the same statement again: no cost"
             ) from None
 
-    def rows(self, key: str, most: int) -> Rows:
-        return rows_from(*self._call("rows", key, most))
+    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> Rows:
+        return rows_from(*self._call("rows", principal, key, most, most_bytes))
 
     def views(self) -> dict[str, str]:
         return dict(self._call("views")[0]["views"])

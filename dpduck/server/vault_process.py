@@ -33,6 +33,7 @@ from dpduck.values.errors import DpduckError, StoreError
 KINDNESS = 5
 """How far releases stand back behind readers for the processor, in steps of nice."""
 
+TOO_MUCH = "the server does too much at once; accepted: the same statement later"
 _ATTEMPTS, _PAUSE = 40, 0.25
 _LAST_RELEASES = 40.0
 
@@ -84,8 +85,13 @@ def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None]) -> None:
             break
         at_work = {thread for thread in at_work if thread.is_alive()}
         thread = threading.Thread(target=answer, args=(message,), daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):  # no memory for one more: this message is refused, all others go on
+            with suppress(OSError), sending:
+                pipe.send_bytes(packed({"id": message["id"], "error": TOO_MUCH}))
+            continue
         at_work.add(thread)
-        thread.start()
     end()
     deadline = time.monotonic() + _LAST_RELEASES
     for thread in at_work:

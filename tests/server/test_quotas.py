@@ -6,9 +6,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from dpduck.publish.postgres import load_extension
@@ -16,9 +18,11 @@ from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
+from dpduck.server.runner_process import packed, unpacked
 from dpduck.server.sizes import Size
 from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault
+from dpduck.server.vault_process import TOO_MUCH, answer_all
 from dpduck.server.window import YOUNG, Kept
 from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import Served, add_principals, ask, count, make_clinic, open_served
@@ -36,7 +40,7 @@ SMALL = "CREATE PRIVATE VIEW small{0} OPTIONS (epsilon = 0.01) " + COUNT.format(
 
 def test_views_of_one_leave_room_for_others(tmp_path: Path, state_directory: Path) -> None:
     """Large views at a small price: refused before the charge, others make theirs and join, and it starts again."""
-    limits = Limits(seconds=60, rows=1_000_000, memory=parse_size("64MB"), views_each=5)
+    limits = Limits(seconds=60, rows=1_000_000, memory=parse_size("96MB"), views_each=5)
     opened = open_served(tmp_path, limits, WIDE)
     try:
         made = 0
@@ -45,8 +49,10 @@ def test_views_of_one_leave_room_for_others(tmp_path: Path, state_directory: Pat
                 opened.rows("bob", ask(BIG.format(number)))
                 made += 1
             except DpduckError as error:
-                assert "bytes already; accepted: at most 5 of 8000000 bytes; DROP PRIVATE VIEW makes room" in str(error)
-        assert made == 3, "each has 3.2 MB"
+                assert "bytes already; accepted: at most 5 of 12000000 bytes; DROP PRIVATE VIEW makes room" in str(
+                    error
+                )
+        assert made == 3, "each has 4.8 MB"
         told = opened.refused("bob", f"/* a remark */ {ask('/* of mine */ ' + BIG.format(9))}")
         assert told.startswith("bob has 3 private views of ")
         assert opened.rows("alice", ask(SMALL.format("sex"))) == [("private.smallsex is ready",)]
@@ -58,7 +64,7 @@ def test_views_of_one_leave_room_for_others(tmp_path: Path, state_directory: Pat
     finally:
         opened.house.close()
     house = open_house(
-        opened.database, None, NoAudit(), Limits(memory=parse_size("16MB")), vault=LocalVault(opened.database)
+        opened.database, None, NoAudit(), Limits(memory=parse_size("24MB")), vault=LocalVault(opened.database)
     )
     try:
         bob = house.book.named("bob")
@@ -144,6 +150,40 @@ def test_releases_that_are_not_stored_yet_count(tmp_path: Path, state_directory:
         opened.house.close()
 
 
+def test_a_select_around_released_answers_has_a_size(served: Served) -> None:
+    """Of few rows with long texts: the vault, which answers everybody, keeps no more of them than fit a result."""
+    vault = served.house.vault
+    assert isinstance(vault, LocalVault)
+    vault._statements["long"] = "SELECT repeat('y', 90000) AS n FROM range(100000)"
+    before = pa.total_allocated_bytes()
+    with pytest.raises(Refusal, match="the result is too large"):
+        vault.rows("bob", "long", 10**6, 10**7)
+    assert pa.total_allocated_bytes() - before < 2**30
+
+
+def test_a_message_that_no_thread_is_left_for_ends_nobody(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system gives no thread any more, one message is refused, and those after it are answered."""
+    here, there = Pipe()
+    plain, failed = threading.Thread.start, list[threading.Thread]()
+
+    def start(thread: threading.Thread) -> None:
+        if thread.daemon and not failed:
+            failed.append(thread)
+            raise RuntimeError("can't start new thread")
+        plain(thread)
+
+    answering = threading.Thread(target=answer_all, args=(there, served.house.vault, lambda: None))
+    answering.start()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    for number in (1, 2):
+        here.send_bytes(packed({"id": number, "do": "views", "with": []}))
+    answers = [unpacked(here.recv_bytes())[0] for _ in range(2)]
+    here.close()
+    answering.join(30)
+    assert answers[0] == {"id": 1, "error": TOO_MUCH} and "views" in answers[1]
+    assert not answering.is_alive()
+
+
 def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
     """Where it would run for hours: a refusal that says that the answers are kept; of views too."""
     vault, heavy = served.house.vault, "SELECT sum(hash(a.range)) AS n FROM range(3000000000000) AS a"
@@ -153,7 +193,7 @@ def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
     try:
         vault._seconds, vault._statements["slow"] = 0.3, heavy
         with pytest.raises(Refusal, match="the SELECT takes too long over the released answers, which are kept"):
-            vault.rows("slow", 10)
+            vault.rows("bob", "slow", 10, 2**20)
         engine.limit_selects(0.3)
         slow = replace(engine._releases.all()[0][0], name="slow", kind="view")
         with pytest.raises(duckdb.InterruptException):
