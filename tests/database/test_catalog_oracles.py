@@ -219,7 +219,10 @@ def test_the_functions_of_the_connection_take_no_sql(clinic: Clinic) -> None:
         ("visits; DROP TABLE visits", two),
         ("visits WHERE true", "'WHERE' is not expected here; accepted: the end of the statement"),
         ("(SELECT 1)", "'(' is not expected here; accepted: a table name"),
-        ('"visits"" --"', "'visits\" --' has no privacy policy; accepted: a table that has one"),
+        (
+            '"visits"" --"',
+            "'visits\" --' has no privacy policy; accepted: visits (did you mean that?), or a table that has one",
+        ),
         ("", empty),
         ("\n", empty),
         ("a.b.c.d", "a table name has at most three parts; accepted: database.schema.table"),

@@ -194,7 +194,7 @@ def after_the_rehearsal(fail: Callable[..., NoReturn]) -> Callable[..., object]:
 
 TRUSTED = {
     "measure": "dpduck.trusted.private.answers.measure",
-    "entropy": "dpduck.trusted.noise.integers.discrete_laplace",
+    "entropy": "dpduck.trusted.noise.draw.discrete_laplace",
 }
 
 

@@ -88,12 +88,17 @@ def test_the_catalog_lists_private_views(alice: Any) -> None:
     (schema,) = found[0]["catalog_db_schemas"]
     tables = {table["table_name"]: table for table in schema["db_schema_tables"]}
     assert {"ages", "ward_cube"} <= set(tables) and schema["db_schema_name"] == "main"
-    assert [column["column_name"] for column in tables["ward_cube"]["table_columns"]] == ["sex", "ward", "n"]
+    assert [column["column_name"] for column in tables["ward_cube"]["table_columns"]] == [
+        "sex",
+        "ward",
+        "n",
+        "n_stderr",
+    ]
     some = alice.adbc_get_objects(depth="tables", table_name_filter="ag%").read_all().to_pylist()
     names = [table["table_name"] for table in some[0]["catalog_db_schemas"][0]["db_schema_tables"]]
     assert names == ["ages"]
     assert alice.adbc_get_table_types() == ["TABLE"]
-    assert alice.adbc_get_table_schema("ages").names == ["age", "n"]
+    assert alice.adbc_get_table_schema("ages").names == ["age", "n", "n_stderr"]
     info = alice.adbc_get_info()
     assert info["vendor_name"] == "dpduck"
 
@@ -132,7 +137,7 @@ def test_a_view_that_is_made_over_flight_sql_is_read(alice: Any, served: Served)
     made = "CREATE PRIVATE VIEW flown OPTIONS (epsilon = 0.05) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
     assert rows(alice, ask(made)) == [("private.flown is ready",)]
     assert len(rows(alice, "FROM private.main.flown")) == 2
-    assert alice.adbc_get_table_schema("flown").names == ["sex", "n"]
+    assert alice.adbc_get_table_schema("flown").names == ["sex", "n", "n_stderr"]
     rows(alice, ask("DROP PRIVATE VIEW flown"))
     refused(alice, served, "FROM flown")
 

@@ -87,7 +87,7 @@ def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
     """A store of before may hold such a name: between check and use the view goes, and nothing is read in its place."""
     window, bob = served.house.window, served.house.book.named("bob")
     ages = table_of(served, "FROM memory.main.ages")
-    window.put_view("sqlite_master", "mark", Rows((("age", "BIGINT"), ("n", "BIGINT")), ages))
+    window.put_view("sqlite_master", "mark", Rows((("age", "BIGINT"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")), ages))
     listener = FlightListener("localhost:0", served.house, Limits())
     try:
         given = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {served.tokens['bob']}".encode())])

@@ -90,15 +90,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100, group_selection_strategy
 
 -- title: no options
 SELECT WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM requests
--- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: empty options
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS() COUNT(*) FROM requests
--- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 8: the price is missing; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
 
 -- title: no epsilon
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(delta = 1e-5) COUNT(*) FROM requests
--- refused: line 1, column 8: the price is missing or given twice; accepted: OPTIONS (epsilon = ..), or epsilon and delta, or rho = .., or target_stderr = ..
+-- refused: line 1, column 50: a delta alone is no price; accepted: epsilon = .. and delta = ..
 
 -- title: an epsilon of zero
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0) COUNT(*) FROM requests
@@ -370,7 +370,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) rank, SUM(quantity) FROM
 
 -- title: a join of private tables on another column
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) COUNT(*) FROM requests AS a JOIN requests AS b ON a.item = b.item
--- refused: line 1, column 107: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON requests.professor = requests.professor, joined by AND with other conditions
+-- refused: line 1, column 107: joins between tables containing private data must join on the privacy unit column in each table; accepted: ON a.professor = b.professor, joined by AND with other conditions
 
 -- title: a join of private tables without ON
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) COUNT(*) FROM requests CROSS JOIN staff

@@ -165,8 +165,8 @@ def test_explain_says_how_long(bits: Clinic) -> None:
     result = bits.con.execute("FROM dp_explain(?)", [statement])
     elapsed = monotonic() - begin
     names = [column[0] for column in result.description]
-    assert names[9:11] == ["note", "seconds"]
-    assert all(0 < row[10] <= elapsed + 1 for row in result.fetchall())  # noise and recovery are estimated
+    assert names[9:12] == ["note", "price", "seconds"]
+    assert all(0 < row[11] <= elapsed + 1 for row in result.fetchall())  # noise and recovery are estimated
 
 
 def dense_variance(weights: dict[tuple[int, ...], Any], sizes: tuple[int, ...], variances: list[float]) -> float:
