@@ -105,6 +105,15 @@ def test_what_a_unit_adds_is_bounded(rows: list[Row], unit: int, max_rows: int) 
     assert all(total <= bound for (total, _), bound in zip(found, bounds(max_rows), strict=True)), found
 
 
+@pytest.mark.audit
+@settings(max_examples=600, deadline=None)
+@given(rows=ROWS, unit=st.integers(0, 3), max_rows=st.sampled_from([1, 2, 3, 7, 31, 32, 40]))
+def test_what_a_unit_adds_is_bounded_six_times_as_often(rows: list[Row], unit: int, max_rows: int) -> None:
+    """The same, for the audit."""
+    found = differences(rows, [row for row in rows if row[0] != unit], max_rows)
+    assert all(total <= bound for (total, _), bound in zip(found, bounds(max_rows), strict=True)), found
+
+
 @settings(max_examples=50)
 @given(rows=ROWS)
 def test_without_a_unit_a_row_adds_at_most_its_bound(rows: list[Row]) -> None:
