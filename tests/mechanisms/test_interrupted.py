@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -32,6 +32,14 @@ class CtrlC:
         if name == self.step:
             self.step = None
             os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(autouse=True)
+def python_hears_ctrl_c() -> Iterator[None]:
+    """Whoever starts the tests in the background has them ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
