@@ -50,8 +50,8 @@ from dpduck.values.privacy import Charge
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
 
-MOST_ANALYSED, LONGEST_KEPT = 128, 4096
-"""Statements that are remembered with what they ask for, and the characters that each may have."""
+MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
+"""Statements that are remembered with what they ask for; characters and labels that each may have."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class Engine:
             if known is not None:
                 statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, asker)
             analysis = with_matrix(analyse(statement, catalog, own_options()), catalog)
-            if len(text) <= LONGEST_KEPT:
+            if len(text) <= LONGEST_KEPT and sum(analysis.request.sizes) <= MOST_LABELS:
                 self._analysed.put((text, asker), Analysed(statement, analysis, catalog.known))
             return analysis
 
