@@ -169,7 +169,9 @@ def test_no_disguise_in_another_one_does(served: Served) -> None:
     """All of them; and 20,000 of two disguises, one in the other, in two pieces of clothing."""
     refused_all(served, "bob", [form.replace("THING", thing) for form in DISGUISES for thing in FORBIDDEN])
     source = random.Random(3)  # noqa: S311
+    before = served.spent()
     refused_all(served, "bob", [disguised(source, source.choice(FORBIDDEN)) for _ in range(20_000)])
+    assert served.spent() == before
 
 
 @pytest.mark.usefixtures("hurried")
@@ -183,7 +185,9 @@ def test_no_question_reaches_a_table_that_one_may_not_ask_about(served: Served) 
 @pytest.mark.usefixtures("hurried")
 def test_no_question_at_all_reaches_one(served: Served) -> None:
     """The same, all of them."""
+    before = served.spent()
     ask_in_vain(served, 1)
+    assert served.spent() == before
 
 
 def questions() -> list[str]:

@@ -90,6 +90,7 @@ def test_combinations_cover(clinics: dict[str, Clinic], noise: str, place: int) 
         combined(clinics[noise], price, str(run), differences, ratios)
     require(f"differences, {price}", differences, "noise is whole numbers")
     require(f"ratios, {price}", ratios, "noise is whole numbers")
+    assert differences.looked > 0 and ratios.looked > 0
 
 
 def test_wrong_margins_are_noticed() -> None:
