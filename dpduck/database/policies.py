@@ -8,10 +8,14 @@ from dataclasses import replace
 
 from dpduck.database.cursors import OpenCursor
 from dpduck.database.policy_text import policy_from_text, policy_to_text
+from dpduck.database.sandbox import Answered
 from dpduck.database.shadows import Shadows
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.values.privacy import Budget
+
+_MOST_READ = 64
+"""Definitions whose policy is kept: a domain may have very many labels, and whatever reads it shares them."""
 
 _PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
 
@@ -36,6 +40,7 @@ class PolicyStore:
         self._open_cursor = open_cursor
         self._budget_of = budget_of
         self._schema = f"{quote_identifier(store)}.dpduck"
+        self._read = Answered(_MOST_READ)
 
     def create_tables(self) -> None:
         """The tables, where they are not there yet."""
@@ -65,13 +70,21 @@ class PolicyStore:
         )
         with self._open_cursor() as cursor:
             rows = cursor.execute(query).fetchall()
-        return [self._with_budget(policy_from_text(row[0])) for row in rows]
+        return [self._with_budget(self._defined(row[0])) for row in rows]
 
     def _active(self, condition: str) -> list[Policy]:
         query = f"SELECT definition FROM {self._schema}.policies WHERE active {condition} ORDER BY table_name"
         with self._open_cursor() as cursor:
             rows = cursor.execute(query).fetchall()
-        return [self._with_budget(policy_from_text(row[0])) for row in rows]
+        return [self._with_budget(self._defined(row[0])) for row in rows]
+
+    def _defined(self, text: str) -> Policy:
+        """The policy that a definition says: one object for each text, so that its labels are in memory once."""
+        policy: Policy | None = self._read.get(text)
+        if policy is None:
+            policy = policy_from_text(text)
+            self._read.put(text, policy)
+        return policy
 
     def _with_budget(self, policy: Policy) -> Policy:
         return replace(policy, budget=self._budget_of(policy.unit.key) or policy.budget)
@@ -97,7 +110,7 @@ class PolicyStore:
         """The key of a privacy unit as the first policy with that unit spells it."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY changed_at").fetchall()
-        known = [policy_from_text(row[0]).unit.key for row in rows]
+        known = [self._defined(row[0]).unit.key for row in rows]
         return key if key in known else next((one for one in known if fold(one) == fold(key)), key)
 
     def last_policy(self, table: TableName) -> Policy | None:
@@ -107,7 +120,7 @@ class PolicyStore:
                 f"SELECT definition FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1",
                 [table.sql],
             ).fetchone()
-        return None if row is None else policy_from_text(row[0])
+        return None if row is None else self._defined(row[0])
 
     def last_revision(self, table: TableName) -> tuple[int, int]:
         """Revision and epoch last used for a table, (0, 0) for a new one: a dropped policy's are never used again."""

@@ -161,7 +161,7 @@ def hold_against(folder: Path, seconds: float, busy: float, block: float = BLOCK
         print(late)  # noqa: T201
         limits = Limits(memory=parse_size(MEMORY))
         assert window < limits.memory + BESIDE
-        assert all(size < limits.runner_bytes + BESIDE_RUNNER + 2**28 for size in runners), runners
+        assert all(size < limits.runner_bytes + BESIDE_RUNNER + 2**28 for size in runners), runners  # the vault, too
         start = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - start < 90
