@@ -14,7 +14,7 @@ from fractions import Fraction
 import duckdb
 
 from dpduck.frontend.text.names import fold, quote_identifier
-from dpduck.values.errors import PermissionRefusal, StoreError
+from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.values.privacy import Budget, Charge
 
 OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
@@ -140,6 +140,7 @@ class Asker:
 
     tables: the private tables that may be asked about, each as a name or with its schema and database; None for all.
     room: takes room in the store for a release of so many rows, or refuses; returns for how many more there is room.
+    most_characters: of the texts of one table that is made, in memory; None for no limit.
     """
 
     name: str
@@ -147,6 +148,7 @@ class Asker:
     share: Fraction | None = None
     tables: tuple[str, ...] | None = None
     room: Callable[[int | None], int] | None = field(default=None, compare=False)
+    most_characters: int | None = field(default=None, compare=False)
 
     def require_tables(self, tables: Iterable[object]) -> None:
         """PermissionRefusal for the first of these tables that is not this asker's to ask about."""
@@ -165,6 +167,20 @@ class Asker:
             raise PermissionRefusal(
                 f"a principal's statement costs at least {word} = {float(least):g}, and this one {float(price):g}",
                 accepted="a larger epsilon",
+            )
+
+    def take_room(self, rows: int, characters: int) -> None:
+        """Takes room in the store for a release, whose texts have at most so many characters a row."""
+        self.require_texts(rows, characters)
+        if self.room is not None:
+            self.room(rows)
+
+    def require_texts(self, rows: int, characters: int) -> None:
+        """Refuses a table of so many rows where its texts, so many characters a row, do not fit into memory."""
+        if self.most_characters is not None and rows * characters > self.most_characters:
+            raise Refusal(
+                f"{rows} rows with texts of up to {characters} characters each are too much at once",
+                accepted=f"at most {self.most_characters // characters} rows, or keys with shorter labels",
             )
 
     def require_table(self, table: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import duckdb
 
 from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.select.request import Request
+from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.release import Product, Recipe, Steps, Terms
 from dpduck.planning.recovery.intervals import ErrorLaw
@@ -91,4 +91,11 @@ def terms_of(request: Request, mechanism: str, strategy: str, laws: Laws = (), r
         shapes=request.shapes,
         least_rho=request.least_rho,
         rows=rows,
+        characters=characters_of(request.keys),
     )
+
+
+def characters_of(keys: Iterable[Key]) -> int:
+    """The most characters that the texts of one row have: each key's longest label."""
+    texts = (key.labels for key in keys if key.type_name == "VARCHAR" or key.type_name.startswith("ENUM"))
+    return sum(max((len(label) for label in labels if label is not None), default=0) for labels in texts)

@@ -51,7 +51,7 @@ class Terms:
     """What is public about a release before anything is counted.
 
     unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease. shapes: the columns of its tables.
-    least_rho: of any charge for it. rows: most that its table can have; 0 where answers decide that.
+    least_rho: of any charge. rows: most that its table can have, 0 where answers decide; characters: of a row's texts.
     """
 
     unit_key: str
@@ -63,6 +63,7 @@ class Terms:
     shapes: Shapes = ()
     least_rho: Fraction = ZERO
     rows: int = 0
+    characters: int = 0
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,7 @@ class Releaser:
         asker.require_table(terms.table)
         if not asker.owner:
             asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
-        if asker.room is not None:
-            asker.room(terms.rows)
+        asker.take_room(terms.rows, terms.characters)
         bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
         rehearsed(asks, terms.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:

@@ -8,6 +8,7 @@ import secrets
 import threading
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -36,8 +37,15 @@ MOST_KEYS = 1_000
 QUESTIONS, QUESTIONS_EACH, READERS = 8, 1, 4
 """At work at the same time, of all and of one principal: who asks much slows nobody but themselves."""
 
+TEXTS_OF_MEMORY = 32
+"""The part of the vault's memory that the texts of one table may have while it is made, and there are several copies
+and several principals: a computed key may have labels of thousands of characters."""
+
 STORED = "after the release"
 ANSWERS_COMPUTED = ("answers computed", "values computed")
+SMALL_BUFFER = "SET streaming_buffer_size = '1KB'"
+"""Of a cursor. DuckDB computes ahead until a buffer is full, in which texts do not count: thirty batches, 6 GB."""
+
 READ_AT_ONCE = 2_048
 """Rows of an answer: a batch of long texts is looked at before there are many of them."""
 
@@ -94,8 +102,9 @@ class LocalVault:
         quota: Quota | None = None,
         grid: TimeGrid | None = None,
         seconds: float = SECONDS,
+        memory: int = 0,
     ) -> None:
-        """seconds: of a SELECT around released answers."""
+        """seconds: of a SELECT around released answers. memory: bytes that this process may have; 0 for all."""
         self._quota, self._grid, self._seconds = quota or Quota(), grid or TimeGrid(0.0), seconds
         self._places = Places(QUESTIONS, QUESTIONS_EACH)
         self._reading = Places(READERS, QUESTIONS_EACH)
@@ -103,6 +112,7 @@ class LocalVault:
         if self._files.store is None or self._files.secrets is None or not self._files.store.exists():
             raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
         self._charging = threading.local()
+        self._most_characters = memory // TEXTS_OF_MEMORY or None
         self._connection = _opened(database)
         try:
             load(self._connection, self._files.store, steps=self._note)
@@ -113,6 +123,8 @@ class LocalVault:
             engine.limit_selects(seconds)
             self._book = PrincipalBook(SecretsFile.open(self._files.secrets, create=False))
             self._connection.execute("SET enable_external_access = false")
+            if memory:  # DuckDB goes to the disk, or says that it is too much, before the system refuses
+                self._connection.execute(f"SET memory_limit = '{memory * 3 // 4}B'")
         except BaseException:
             self._connection.close()
             raise
@@ -129,7 +141,8 @@ class LocalVault:
         self._grid.begin()
         try:
             asker, changes = self._book.named(principal).asker, self._known.changes
-            asker = replace(asker, room=lambda rows: self._take_room(principal, rows))
+            room = partial(self._take_room, principal)
+            asker = replace(asker, room=room, most_characters=self._most_characters)
             known = self._known.get(asker, action, argument)
             if known is not None:  # nothing is looked at and nothing computed: it needs no place, and no point of time
                 return Reply(self._kept(principal, known))
@@ -353,6 +366,7 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection:
 def _fetched(
     cursor: duckdb.DuckDBPyConnection, sql: str, most: int | None = None, most_bytes: int | None = None
 ) -> Rows:
+    cursor.execute(SMALL_BUFFER)
     relation = cursor.sql(sql)
     columns = tuple(zip(distinct(relation.columns), map(str, relation.types), strict=True))
     batches: list[pa.RecordBatch] = []

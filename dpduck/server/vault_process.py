@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,9 @@ KINDNESS = 5
 """How far releases stand back behind readers for the processor, in steps of nice."""
 
 TOO_MUCH = "the server does too much at once; accepted: the same statement later"
+MOST_AT_ONCE = 128
+"""Messages at work: twice the statements that the window lets in, since releases go on that nobody waits for."""
+
 _ATTEMPTS, _PAUSE = 40, 0.25
 _LAST_RELEASES = 40.0
 
@@ -52,50 +57,84 @@ def main(arguments: list[str]) -> int:
     except DpduckError as error:
         pipe.send_bytes(packed({"failed": str(error)}))
         return 1
-    memory = json.loads(keeping)["memory"]
+    crew, memory = Crew(), json.loads(keeping)["memory"]
     if memory:
         limit_memory(memory)
     path = door_path(store_files(Path(database), Path(store) if store else None))
     door = None if path is None else OwnerDoor(vault, path)
     pipe.send_bytes(packed({"ready": True}))
-    answer_all(pipe, vault, vault.end)
+    answer_all(pipe, vault, vault.end, crew)
     if door is not None:
         door.close()
     vault.close()
     return 0
 
 
-def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None]) -> None:
+class Crew:
+    """Threads that answer messages, each one at a time, made before there is a limit of memory.
+
+    A thread that is begun without memory may never say that it is there, and whoever began it waits for ever.
+    """
+
+    def __init__(self, threads: int = MOST_AT_ONCE) -> None:
+        self._messages = queue.SimpleQueue[Callable[[], None]]()
+        self._free, self._threads = threading.Semaphore(threads), threads
+        for _ in range(threads):
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def do(self, work: Callable[[], None]) -> bool:
+        """Gives work, which does not raise, to a thread that has none; False where there is no such thread."""
+        if not self._free.acquire(blocking=False):
+            return False
+        self._messages.put(work)
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Waits so long for what is at work."""
+        deadline = time.monotonic() + seconds
+        for _ in range(self._threads):
+            if not self._free.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                return
+
+    def _work(self) -> None:
+        while True:
+            self._messages.get()()
+            self._free.release()
+
+
+def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Crew) -> None:
     """Answers every message in a thread of its own; how many come at once is the window's to limit.
 
     end: called when the pipe is closed, before what is at work is waited for.
     """
-    sending, at_work = threading.Lock(), set[threading.Thread]()
+    sending = threading.Lock()
+
+    def send(data: bytes) -> None:
+        with suppress(OSError), sending:
+            pipe.send_bytes(data)
 
     def answer(message: Message) -> None:
-        with suppress(OSError):
-            data = _answered(vault, message)
-            with sending:
-                pipe.send_bytes(data)
+        try:
+            send(_answered(vault, message))
+        except MemoryError:
+            refuse(message)
+
+    def refuse(message: Message) -> None:
+        for _ in range(_ATTEMPTS):
+            with suppress(MemoryError):
+                return send(packed({"id": message["id"], "error": TOO_MUCH}))
+            time.sleep(_PAUSE)
+        os._exit(1)  # the window starts another vault; one that cannot say a word would be waited for
 
     while True:
         try:
             message, _ = unpacked(pipe.recv_bytes())
         except (EOFError, OSError):
             break
-        at_work = {thread for thread in at_work if thread.is_alive()}
-        thread = threading.Thread(target=answer, args=(message,), daemon=True)
-        try:
-            thread.start()
-        except (RuntimeError, MemoryError):  # no memory for one more: this message is refused, all others go on
-            with suppress(OSError), sending:
-                pipe.send_bytes(packed({"id": message["id"], "error": TOO_MUCH}))
-            continue
-        at_work.add(thread)
+        if not crew.do(partial(answer, message)):
+            refuse(message)
     end()
-    deadline = time.monotonic() + _LAST_RELEASES
-    for thread in at_work:
-        thread.join(max(0.0, deadline - time.monotonic()))
+    crew.wait(_LAST_RELEASES)
 
 
 def _answered(vault: Vault, message: Message) -> bytes:
@@ -119,7 +158,7 @@ def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> Loca
     for attempt in range(_ATTEMPTS):
         try:
             grid = TimeGrid(keeping["floor"])
-            return LocalVault(database, store, Quota(**keeping["quota"]), grid, keeping["seconds"])
+            return LocalVault(database, store, Quota(**keeping["quota"]), grid, keeping["seconds"], keeping["memory"])
         except StoreError:
             if attempt == _ATTEMPTS - 1 or not database.exists():
                 raise

@@ -70,7 +70,7 @@ class SyntheticTables:
                 for key in request.base.keys
             ]
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
-        _require_room(asker, wanted)
+        _require_room(asker, wanted, columns)
         tables = {statement.name: self._rows(columns, model, wanted)}  # before the lock: others need not wait for that
         if request.options.weights:
             tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
@@ -94,7 +94,7 @@ class SyntheticTables:
                 accepted="the statement that made it, with another number of rows, which is free",
             )
         columns, model = _of_cube(self._releases.rows(base.name), base, name)
-        _require_room(asker, statement.rows)
+        _require_room(asker, statement.rows, columns)
         rows = self._rows(columns, model, statement.rows)
         with self._views.naming():
             if not self._views.is_made(statement.name, statement.replace, text, asker, base.digest):
@@ -111,12 +111,14 @@ class SyntheticTables:
         return _taken(columns, codes)
 
 
-def _require_room(asker: Asker, rows: int) -> None:
+def _require_room(asker: Asker, rows: int, columns: Columns) -> None:
     left = rows if asker.room is None else asker.room(None)
     if rows > left:
         raise Refusal(
             f"{rows} rows have no room in the store", accepted=f"at most {left}; DROP PRIVATE VIEW makes room"
         )
+    texts = [labels for _, _, labels in columns if pa.types.is_string(labels.type)]
+    asker.require_texts(rows, sum(pc.max(pc.utf8_length(labels)).as_py() or 0 for labels in texts))
 
 
 def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
