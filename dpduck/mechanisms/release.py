@@ -111,12 +111,12 @@ class Releaser:
         self._steps = steps
         self._workers = workers
         self._answered = Answered()
-        self._turns = Turns()
+        self._locks = NamedLocks()
         self._failed: dict[str, int] = {}
 
     def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
         """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
-        with self._turns.turn(digest, lambda: self._steps(WAITING)):
+        with self._locks.held(digest, lambda: self._steps(WAITING)):
             found = self._releases.by_digest(digest)
             if found is not None:
                 if asker.tables is not None:  # what is released already is not everybody's to ask for
@@ -240,10 +240,10 @@ def _described(terms: Terms, digest: str, asker: Asker, statement: str, ledger_i
     )
 
 
-# One at a time for equal work, at the same time for different work.
+# Serialises work under the same name; work under different names goes on side by side.
 
 
-class Turns:
+class NamedLocks:
     """A lock for each name that is in work; names at rest are forgotten."""
 
     def __init__(self) -> None:
@@ -251,7 +251,7 @@ class Turns:
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
 
     @contextmanager
-    def turn(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def held(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Waits until nobody else works under this name. waits: called where somebody does."""
         with self._lock:
             lock, waiting = self._locks.get(name, (threading.Lock(), 0))

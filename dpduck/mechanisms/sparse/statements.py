@@ -30,7 +30,7 @@ from dpduck.frontend.statements.kinds import (
 )
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import TableName, fold
-from dpduck.mechanisms.release import WAITING, Steps, Turns
+from dpduck.mechanisms.release import WAITING, NamedLocks, Steps
 from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, Sessions
 from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
@@ -142,7 +142,7 @@ class SparseQueries:
         self._sessions = Sessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
-        self._names = Turns()
+        self._names = NamedLocks()
         self._last_drop: tuple[str, str] | None = None
         store.create_tables()
 
@@ -269,7 +269,7 @@ class SparseQueries:
     def _create_named(self, sparse: SparseRequest, text: str, asker: Asker) -> str:
         require_view_name(sparse.name)
         # of one name alone: a release may wait for its point of time, which is no reason for others to wait
-        with self._names.turn(fold(sparse.name), lambda: self._steps(WAITING)):
+        with self._names.held(fold(sparse.name), lambda: self._steps(WAITING)):
             existing = self._store.named(sparse.name)
             if existing is not None:
                 if (existing.digest, existing.statement, existing.principal) == (sparse.digest(), text, asker.name):
@@ -293,7 +293,7 @@ class SparseQueries:
 
     def _drop_named(self, statement: DropSparse, text: str, asker: Asker) -> str:
         done = f"{statement.name} is dropped; its budget stays spent"
-        with self._names.turn(fold(statement.name), lambda: self._steps(WAITING)):
+        with self._names.held(fold(statement.name), lambda: self._steps(WAITING)):
             existing = self._store.named(statement.name)
             if existing is None or existing.kind != statement.kind:
                 if self._last_drop == (text, asker.name):
