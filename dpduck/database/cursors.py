@@ -23,7 +23,7 @@ BUILT_IN_ONLY = "SET search_path = 'system.main'"
 CLOSED = "the connection that dpduck was loaded on is closed; accepted: dpduck.load(..) on the one that is in use"
 
 
-class Roots:
+class Connections:
     """Open connections of one database, held weakly: whether they stay open is up to who opened them.
 
     A connection of dpduck's own would keep the database, and the locks on its files, until the process ends.

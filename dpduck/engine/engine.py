@@ -11,7 +11,7 @@ import duckdb
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_table
-from dpduck.database.cursors import Asker, Carriers, Roots
+from dpduck.database.cursors import Asker, Carriers, Connections
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Answered, Sandbox
@@ -76,30 +76,30 @@ class Analysed:
 class Engine:
     """Everything behind the functions of one database: policies, ledger, releases."""
 
-    def __init__(self, roots: Roots, store: str, ledger: Ledger, steps: Steps) -> None:
-        self.roots = roots
-        self._open_cursor = roots.cursor
+    def __init__(self, connections: Connections, store: str, ledger: Ledger, steps: Steps) -> None:
+        self.connections = connections
+        self._open_cursor = connections.cursor
         self._store = store
         self._steps = steps
         self._bound: set[tuple[str, str, Fraction]] = set()
         self._answered = Answered()
         self._analysed = Answered(MOST_ANALYSED)
         self._ledger = ledger
-        self._policies = PolicyStore(roots.cursor, store, ledger.budget, roots.home)
-        self._releases = ReleaseStore(roots.cursor, store, steps)
+        self._policies = PolicyStore(connections.cursor, store, ledger.budget, connections.home)
+        self._releases = ReleaseStore(connections.cursor, store, steps)
         self._policies.create_tables()
         self._releases.create_tables()
-        self._carriers = Carriers(roots.cursor)
+        self._carriers = Carriers(connections.cursor)
         self._workers = Workers()
         self._releaser = Releaser(
-            roots.cursor, ledger, self._releases, self._carriers, operating_system_entropy(), steps, self._workers
+            connections.cursor, ledger, self._releases, self._carriers, operating_system_entropy(), steps, self._workers
         )
-        self._changes = OwnerChanges(roots.cursor, self._policies, ledger)
+        self._changes = OwnerChanges(connections.cursor, self._policies, ledger)
         self._views = PrivateViews(self._releases, store)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
-            roots.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
-            SparseStore(roots.cursor, store), steps, self._workers,
+            connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
+            SparseStore(connections.cursor, store), steps, self._workers,
         )  # fmt: skip
 
     @property

@@ -184,7 +184,7 @@ def engine_of(connection: duckdb.DuckDBPyConnection) -> Engine | None:
 
 def serve(connection: duckdb.DuckDBPyConnection, engine: Engine) -> None:
     """Lets an engine answer for this connection's database; registers the scalar function where it is new."""
-    for identity in [identity for identity, served in _ENGINES.items() if not served.roots.any_open()]:
+    for identity in [identity for identity, served in _ENGINES.items() if not served.connections.any_open()]:
         del _ENGINES[identity]
     _ENGINES[_identity(connection) or _register(connection)] = engine
 
