@@ -1,4 +1,4 @@
-"""Keeps the connections that dpduck was loaded on, who asks through them, and what temporary tables they carry."""
+"""Keeps the connections that dpduck was loaded on, who asks through them, and copies of the latest releases."""
 
 from __future__ import annotations
 
@@ -70,22 +70,21 @@ class Connections:
         return True
 
 
-# In-memory databases that carry a fresh release into a statement whose snapshot of the store is older (DESIGN
-# 6.1).
+# In-memory databases with copies of fresh releases, for statements whose snapshot of the store is older.
 
 PREFIX = "dpduck_release_"
 """How the names of these databases begin, since those of releases begin with release_."""
 
-_CARRIED = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_\d+)\b")
-MOST_CARRIERS = 64
+_COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_\d+)\b")
+MOST_COPIES = 64
 MOST_ROWS = 5_000_000
 
 
-class Carriers:
+class ReleaseCopies:
     """Copies of the latest releases of this process; the oldest are detached when there are too many.
 
     A transaction that began before a release sees its copy, though not the store's table: attached databases have no
-    snapshot yet. A carrier that was detached is not needed by any transaction that began since.
+    snapshot yet. A copy that was detached is not needed by any transaction that began since.
     """
 
     def __init__(self, open_cursor: OpenCursor) -> None:
@@ -93,7 +92,7 @@ class Carriers:
         self._lock = threading.Lock()  # for the books only: copying and reading go on meanwhile
         self._rows: OrderedDict[str, int] = OrderedDict()
 
-    def carry(self, name: str, stored_table_sql: str, rows: int) -> None:
+    def add(self, name: str, stored_table_sql: str, rows: int) -> None:
         """Copies a stored release into a database of its own; where that fails, the store is read."""
         database = quote_identifier(_database(name))
         with suppress(duckdb.Error), self._open_cursor() as cursor:
@@ -103,21 +102,21 @@ class Carriers:
                 cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
 
     def table_sql(self, name: str) -> str | None:
-        """The carried table, None where the release is read from the store."""
+        """The copy, None where the release is read from the store."""
         with self._lock:
             return f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
 
     def has_all(self, sql: str) -> bool:
-        """Whether none of the carriers that SQL names was detached."""
+        """Tells whether none of the copies that SQL names was detached."""
         with self._lock:
-            return all(name in self._rows for name in _CARRIED.findall(sql))
+            return all(name in self._rows for name in _COPY.findall(sql))
 
     def _enter(self, name: str, rows: int) -> list[str]:
-        """Notes a new carrier and says which are to go."""
+        """Registers a copy and returns those to detach."""
         leaving = []
         with self._lock:
             self._rows[name] = rows
-            while len(self._rows) > MOST_CARRIERS or (sum(self._rows.values()) > MOST_ROWS and len(self._rows) > 1):
+            while len(self._rows) > MOST_COPIES or (sum(self._rows.values()) > MOST_ROWS and len(self._rows) > 1):
                 leaving.append(self._rows.popitem(last=False)[0])
         return leaving
 

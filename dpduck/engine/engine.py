@@ -11,7 +11,7 @@ import duckdb
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_table
-from dpduck.database.cursors import Asker, Carriers, Connections
+from dpduck.database.cursors import Asker, Connections, ReleaseCopies
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Answered, Sandbox
@@ -89,10 +89,10 @@ class Engine:
         self._releases = ReleaseStore(connections.cursor, store, steps)
         self._policies.create_tables()
         self._releases.create_tables()
-        self._carriers = Carriers(connections.cursor)
+        self._copies = ReleaseCopies(connections.cursor)
         self._workers = Workers()
         self._releaser = Releaser(
-            connections.cursor, ledger, self._releases, self._carriers, operating_system_entropy(), steps, self._workers
+            connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers
         )
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger)
         self._views = PrivateViews(self._releases, store)
@@ -115,9 +115,9 @@ class Engine:
         """How many releases and views of a principal the store holds, and how many rows they have."""
         return self._releases.kept_by(principal)
 
-    def is_carried(self, sql: str) -> bool:
+    def has_copies(self, sql: str) -> bool:
         """Whether every copy of a release that this SQL reads is still there."""
-        return self._carriers.has_all(sql)
+        return self._copies.has_all(sql)
 
     def run(self, text: str, asker: Asker) -> str:
         """SQL whose result is the answer to a statement of dp()."""
@@ -328,7 +328,7 @@ class Engine:
 
     def _released_sql(self, release: StoredRelease, analysis: Analysis) -> str:
         """The released table with half-widths of intervals for the confidence that was asked."""
-        table = self._carriers.table_sql(release.name) or self._releases.table_sql(release.name)
+        table = self._copies.table_sql(release.name) or self._releases.table_sql(release.name)
         request = analysis.request
         aside = request.treatment.moves or request.summary is not None
         known = self._releases.column_names(release.name) if aside else None

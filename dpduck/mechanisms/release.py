@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import Asker, Carriers, OpenCursor
+from dpduck.database.cursors import Asker, OpenCursor, ReleaseCopies
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Answered
 from dpduck.mechanisms.prices import in_both_forms, priced_entry
@@ -98,7 +98,7 @@ class Releaser:
         open_cursor: OpenCursor,
         ledger: Ledger,
         releases: ReleaseStore,
-        carriers: Carriers,
+        copies: ReleaseCopies,
         entropy: Entropy,
         steps: Steps,
         workers: Workers,
@@ -106,7 +106,7 @@ class Releaser:
         self._open_cursor = open_cursor
         self._ledger = ledger
         self._releases = releases
-        self._carriers = carriers
+        self._copies = copies
         self._entropy = entropy
         self._steps = steps
         self._workers = workers
@@ -166,7 +166,7 @@ class Releaser:
         if release is None:  # raised here, so that no error that quotes data is its context
             self._note_failed(digest, door.entry)
             raise ReleaseFailed(door.entry)
-        self._carriers.carry(release.name, self._releases.table_sql(release.name), release.rows)
+        self._copies.add(release.name, self._releases.table_sql(release.name), release.rows)
         return release
 
     def _note_failed(self, digest: str, entry: int) -> None:

@@ -220,10 +220,10 @@ class Known:
     as looked up for this statement. Tables cannot change, since the database is open for reading alone.
     """
 
-    def __init__(self, is_carried: Callable[[str], bool]) -> None:
-        """is_carried: whether SQL reads what is still there; carriers go, and then the answer is in the store."""
+    def __init__(self, has_copies: Callable[[str], bool]) -> None:
+        """has_copies: whether SQL reads what is still there; copies go, and then the answer is in the store."""
         self.changes = 0
-        self._is_carried = is_carried
+        self._has_copies = has_copies
         self._lock = threading.Lock()
         self._of: dict[str, OrderedDict[tuple[Asker, str], str]] = {}
 
@@ -234,7 +234,7 @@ class Known:
         with self._lock:
             mine = self._of.get(asker.name)
             sql = None if mine is None else mine.get((asker, argument))
-        return sql if sql is not None and self._is_carried(sql) else None
+        return sql if sql is not None and self._has_copies(sql) else None
 
     def put(self, asker: Asker, action: str, argument: str | None, sql: str, changes: int) -> None:
         """Keeps the SQL of a question, if the owner changed nothing since it was begun; each principal has so many."""

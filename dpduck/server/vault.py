@@ -121,7 +121,7 @@ class LocalVault:
         self._coming: Counter[str] = Counter()
         self._coming_rows: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
-        self._known = Known(engine.is_carried)
+        self._known = Known(engine.has_copies)
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
         """Runs a dp function as this principal, looked up here: the window says who asks, not what they may."""
