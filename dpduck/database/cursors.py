@@ -134,7 +134,7 @@ LEAST_RHO = 1_000_000
 
 
 @dataclass(frozen=True)
-class Asker:
+class Caller:
     """Who asks. share: of a budget, for principals of a server; None for no limit but the budget.
 
     tables: the private tables that may be asked about, each as a name or with its schema and database; None for all.
@@ -148,7 +148,7 @@ class Asker:
     room: Callable[[int | None], int] | None = field(default=None, compare=False)
 
     def require_tables(self, tables: Iterable[object]) -> None:
-        """PermissionRefusal for the first of these tables that is not this asker's to ask about."""
+        """PermissionRefusal for the first of these tables that is not this caller's to ask about."""
         for table in tables:
             self.require_table(str(table))
 
@@ -167,16 +167,16 @@ class Asker:
             )
 
     def require_table(self, table: str) -> None:
-        """PermissionRefusal for a private table, named in full, that is not this asker's to ask about.
+        """PermissionRefusal for a private table, named in full, that is not this caller's to ask about.
 
-        >>> Asker("alice", owner=False, tables=("visits",)).require_table("clinic.main.visits")
+        >>> Caller("alice", owner=False, tables=("visits",)).require_table("clinic.main.visits")
         """
         if not self.may_ask(table):
             accepted, name = ", ".join(self.tables or ()) or "no table", fold(table).split(".")[-1]
             raise PermissionRefusal(f"{self.name} may not ask about {name!r}", accepted=accepted)
 
     def may_ask(self, table: str) -> bool:
-        """Whether a private table, named in full, is this asker's to ask about."""
+        """Whether a private table, named in full, is this caller's to ask about."""
         parts = fold(table).split(".")
         named = [fold(name).split(".") for name in self.tables or ()]
         return self.tables is None or any(parts[-len(allowed) :] == allowed for allowed in named)

@@ -12,7 +12,7 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import VARCHAR
 
-from dpduck.database.cursors import CLOSED, Asker
+from dpduck.database.cursors import CLOSED, Caller
 from dpduck.database.store import STORE_NAME
 from dpduck.engine.engine import Engine
 from dpduck.frontend.text.names import quote_identifier, quote_text
@@ -100,7 +100,7 @@ def install_analyst_macros(connection: duckdb.DuckDBPyConnection, database: str)
 
 
 FUNCTION = "dpduck_call"
-OWNER = Asker("owner", owner=True)
+OWNER = Caller("owner", owner=True)
 UNEXPECTED = "an unexpected failure inside dpduck; nothing was released; accepted: a report to its makers"
 STOPPED = "interrupted; nothing more was charged than dp_ledger() shows; accepted: asking again"
 UNWRITTEN = (
@@ -132,10 +132,10 @@ _ENGINES: dict[str, Engine] = {}
 _KEPT: list[Callable[[str, str | None], str]] = []
 
 
-def answer(engine: Engine, asker: Asker, action: str, argument: str | None) -> str:
+def answer(engine: Engine, caller: Caller, action: str, argument: str | None) -> str:
     """SQL for one call; an error becomes SQL that raises its one line when it is bound, in every client alike."""
     try:
-        return called(engine, asker, action, argument)
+        return called(engine, caller, action, argument)
     except DpduckError as error:
         return raising_sql(str(error))
     except Interrupted as error:
@@ -146,9 +146,9 @@ def answer(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         return raising_sql(UNEXPECTED)
 
 
-def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> str:
+def called(engine: Engine, caller: Caller, action: str, argument: str | None) -> str:
     """SQL for one call, or a DpduckError; any other error may quote data, and is not for anybody's eyes."""
-    with_argument: dict[str, Callable[[str, Asker], str]] = {
+    with_argument: dict[str, Callable[[str, Caller], str]] = {
         "run": engine.run,
         "describe": engine.describe,
         "explain": engine.explain,
@@ -158,7 +158,7 @@ def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         "stderr_of": engine.stderr_of,
         "ratio_of": engine.ratio_of,
     }
-    without: dict[str, Callable[[Asker], str]] = {
+    without: dict[str, Callable[[Caller], str]] = {
         "budget": engine.budget,
         "ledger_entries": engine.ledger_entries,
         "list_policies": engine.list_policies,
@@ -166,7 +166,7 @@ def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         "list_sessions": engine.list_sessions,
     }
     try:
-        return with_argument[action](argument or "", asker) if action in with_argument else without[action](asker)
+        return with_argument[action](argument or "", caller) if action in with_argument else without[action](caller)
     except (duckdb.IOException, duckdb.TransactionException):
         raise StoreError(UNWRITTEN) from None
 

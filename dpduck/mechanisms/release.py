@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import Asker, OpenCursor, ReleaseCopies
+from dpduck.database.cursors import Caller, OpenCursor, ReleaseCopies
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Answered
 from dpduck.mechanisms.prices import in_both_forms, priced_entry
@@ -114,13 +114,13 @@ class Releaser:
         self._locks = NamedLocks()
         self._failed: dict[str, int] = {}
 
-    def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
+    def release(self, digest: str, recipe: Callable[[], Recipe], caller: Caller, statement: str) -> StoredRelease:
         """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
         with self._locks.held(digest, lambda: self._steps(WAITING)):
             found = self._releases.by_digest(digest)
             if found is not None:
-                if asker.tables is not None:  # what is released already is not everybody's to ask for
-                    asker.require_table(self._ledger.entry(found.ledger_id).table_name)
+                if caller.tables is not None:  # what is released already is not everybody's to ask for
+                    caller.require_table(self._ledger.entry(found.ledger_id).table_name)
                 if not self._releases.taken(found.name):
                     raise Refusal(
                         f"the answer was released as {found.name}, and that table is no longer in the store",
@@ -131,18 +131,18 @@ class Releaser:
             failed = self._failed.get(digest) or stored
             if failed is not None:  # a statement is bound more than once, and sent again: one failure is charged once
                 raise ReleaseFailed(failed)
-            return self._new(digest, recipe(), asker, statement, paid)
+            return self._new(digest, recipe(), caller, statement, paid)
 
-    def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str, paid: int | None) -> StoredRelease:
+    def _new(self, digest: str, recipe: Recipe, caller: Caller, statement: str, paid: int | None) -> StoredRelease:
         """paid: the entry that paid for it before its process ended."""
         asks = recipe.asks
         terms = replace(recipe.terms, charge=charged(recipe.terms.charge, asks, recipe.terms.least_rho))
-        asker.require_table(terms.table)
-        if not asker.owner:
-            asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
-        if asker.room is not None:
-            asker.room(terms.rows)
-        bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
+        caller.require_table(terms.table)
+        if not caller.owner:
+            caller.require_price(terms.charge, self._ledger.budget(terms.unit_key))
+        if caller.room is not None:
+            caller.room(terms.rows)
+        bill = Bill(terms.unit_key, terms.table, terms.charge, caller.name, statement, terms.mechanism, caller.share)
         rehearsed(asks, terms.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:
             self._note_failed(digest, paid)
@@ -160,9 +160,11 @@ class Releaser:
                 paid,
                 self._releases.noting(digest),
             ) as door:
-                release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
+                release = self._produced(door, recipe, _described(terms, digest, caller, statement, door.entry))
         except BudgetRefusal as refused:
-            raise in_both_forms(refused, self._ledger, terms.unit_key, terms.charge, asker.name, asker.share) from None
+            raise in_both_forms(
+                refused, self._ledger, terms.unit_key, terms.charge, caller.name, caller.share
+            ) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._note_failed(digest, door.entry)
             raise ReleaseFailed(door.entry)
@@ -223,7 +225,7 @@ class Releaser:
         return Interrupted(f"interrupted; {priced_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
 
 
-def _described(terms: Terms, digest: str, asker: Asker, statement: str, ledger_id: int) -> StoredRelease:
+def _described(terms: Terms, digest: str, caller: Caller, statement: str, ledger_id: int) -> StoredRelease:
     return StoredRelease(
         name=f"release_{ledger_id}",
         digest=digest,
@@ -233,7 +235,7 @@ def _described(terms: Terms, digest: str, asker: Asker, statement: str, ledger_i
         delta=terms.charge.delta,
         rho=terms.charge.rho,
         rows=0,
-        principal=asker.name,
+        principal=caller.name,
         ledger_id=ledger_id,
         laws=terms.laws,
         kind="answer",

@@ -128,9 +128,9 @@ class LocalVault:
         self._charging.seen, self._charging.principal = False, None
         self._grid.begin()
         try:
-            asker, changes = self._book.named(principal).asker, self._known.changes
-            asker = replace(asker, room=lambda rows: self._take_room(principal, rows))
-            known = self._known.get(asker, action, argument)
+            caller, changes = self._book.named(principal).caller, self._known.changes
+            caller = replace(caller, room=lambda rows: self._take_room(principal, rows))
+            known = self._known.get(caller, action, argument)
             if known is not None:  # nothing is looked at and nothing computed: it needs no place, and no point of time
                 return Reply(self._kept(principal, known))
             self._places.take(principal, seconds)
@@ -138,8 +138,8 @@ class LocalVault:
             return Reply(None, None, str(error))
         self._charging.placed, self._charging.principal = True, principal
         try:
-            sql = called(self._engine, asker, action, argument)
-            self._known.put(asker, action, argument, sql, changes)
+            sql = called(self._engine, caller, action, argument)
+            self._known.put(caller, action, argument, sql, changes)
         except DpduckError as error:
             self._hold(principal)
             return Reply(None, self._charged(principal, argument), str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.functions import engine_of
 from dpduck.values.errors import PermissionRefusal
 from tests.support.clinics import Clinic, by
@@ -29,7 +29,7 @@ def test_columns_are_told_before_and_without_a_charge(clinic: Clinic, statement:
     """Requirement: schema probes never charge; what they say is what the answer has, without a row."""
     engine = engine_of(clinic.con)
     assert engine is not None
-    told = clinic.con.sql(engine.describe(statement, Asker("alice", owner=False)))
+    told = clinic.con.sql(engine.describe(statement, Caller("alice", owner=False)))
     assert clinic.charges() == 0
     columns = list(zip(told.columns, map(str, told.types), strict=True))
     assert told.fetchall() == []
@@ -39,8 +39,8 @@ def test_columns_are_told_before_and_without_a_charge(clinic: Clinic, statement:
 
 
 def test_a_probe_asks_for_permission(clinic: Clinic) -> None:
-    """Columns of a table that is not the asker's to ask about are refused like the answer."""
+    """Columns of a table that is not the caller's to ask about are refused like the answer."""
     engine = engine_of(clinic.con)
     assert engine is not None
     with pytest.raises(PermissionRefusal):
-        engine.describe(by("sex"), Asker("carol", owner=False, tables=("wards",)))
+        engine.describe(by("sex"), Caller("carol", owner=False, tables=("wards",)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.functions import shipped_names
 from dpduck.server import allowed
 from dpduck.server.flight.listener import FlightListener
@@ -144,9 +144,9 @@ def test_a_known_answer_needs_no_work(tmp_path: Path, state_directory: Path, mon
     looked: list[str] = []
     run = vault._engine.run
 
-    def counted(text: str, asker: Asker) -> str:
-        looked.append(asker.name)
-        return run(text, asker)
+    def counted(text: str, caller: Caller) -> str:
+        looked.append(caller.name)
+        return run(text, caller)
 
     monkeypatch.setattr(vault._engine, "run", counted)
     try:
