@@ -38,7 +38,7 @@ MOST_TIMES = 3
 
 
 @dataclass(frozen=True)
-class Product:
+class ReleasedTable:
     """A released table. columns: names and DuckDB types. covariances: of its cells, as text, where they are kept."""
 
     columns: Sequence[tuple[str, str]]
@@ -47,8 +47,8 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What is public about a release before anything is counted.
+class ReleaseHeader:
+    """The public description of a release, known before anything is counted.
 
     unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease. shapes: the columns of its tables.
     least_rho: of any charge for it. rows: most that its table can have; 0 where answers decide that.
@@ -73,10 +73,10 @@ class Recipe:
     produce: the release itself, after the charge; anything that it raises is hidden, because it could quote data.
     """
 
-    terms: Terms
+    header: ReleaseHeader
     asks: Sequence[Ask[Any]]
     recheck: Callable[[duckdb.DuckDBPyConnection], None]
-    produce: Callable[[Door], Product]
+    produce: Callable[[Door], ReleasedTable]
 
 
 class _Unstored(StoreError):
@@ -136,14 +136,16 @@ class Releaser:
     def _new(self, digest: str, recipe: Recipe, caller: Caller, statement: str, paid: int | None) -> StoredRelease:
         """paid: the entry that paid for it before its process ended."""
         asks = recipe.asks
-        terms = replace(recipe.terms, charge=charged(recipe.terms.charge, asks, recipe.terms.least_rho))
-        caller.require_table(terms.table)
+        header = replace(recipe.header, charge=charged(recipe.header.charge, asks, recipe.header.least_rho))
+        caller.require_table(header.table)
         if not caller.owner:
-            caller.require_price(terms.charge, self._ledger.budget(terms.unit_key))
+            caller.require_price(header.charge, self._ledger.budget(header.unit_key))
         if caller.room is not None:
-            caller.room(terms.rows)
-        bill = Bill(terms.unit_key, terms.table, terms.charge, caller.name, statement, terms.mechanism, caller.share)
-        rehearsed(asks, terms.shapes, self._answered, self._workers)
+            caller.room(header.rows)
+        bill = Bill(
+            header.unit_key, header.table, header.charge, caller.name, statement, header.mechanism, caller.share
+        )
+        rehearsed(asks, header.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:
             self._note_failed(digest, paid)
             raise ReleaseFailed(paid)
@@ -160,10 +162,10 @@ class Releaser:
                 paid,
                 self._releases.noting(digest),
             ) as door:
-                release = self._produced(door, recipe, _described(terms, digest, caller, statement, door.entry))
+                release = self._produced(door, recipe, _described(header, digest, caller, statement, door.entry))
         except BudgetRefusal as refused:
             raise in_both_forms(
-                refused, self._ledger, terms.unit_key, terms.charge, caller.name, caller.share
+                refused, self._ledger, header.unit_key, header.charge, caller.name, caller.share
             ) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._note_failed(digest, door.entry)
@@ -185,18 +187,18 @@ class Releaser:
 
         def end() -> None:
             nonlocal ended
-            self._ledger.end(door.entry, product.rows.nbytes)
+            self._ledger.end(door.entry, made.rows.nbytes)
             ended = True
 
         try:
             self._steps("after the charge")
             door.count()
             self._steps("after the count")
-            product = recipe.produce(door)
+            made = recipe.produce(door)
             self._steps("after the noise")
-            release = replace(release, rows=product.rows.num_rows)
+            release = replace(release, rows=made.rows.num_rows)
             try:
-                self._releases.put_table(release, product.columns, product.rows, product.covariances, end)
+                self._releases.put_table(release, made.columns, made.rows, made.covariances, end)
             except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now
                 if not ended:
                     raise _unstored(door.entry) from None
@@ -225,19 +227,19 @@ class Releaser:
         return Interrupted(f"interrupted; {priced_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
 
 
-def _described(terms: Terms, digest: str, caller: Caller, statement: str, ledger_id: int) -> StoredRelease:
+def _described(header: ReleaseHeader, digest: str, caller: Caller, statement: str, ledger_id: int) -> StoredRelease:
     return StoredRelease(
         name=f"release_{ledger_id}",
         digest=digest,
         statement=statement,
-        strategy=terms.strategy,
-        epsilon=terms.charge.epsilon,
-        delta=terms.charge.delta,
-        rho=terms.charge.rho,
+        strategy=header.strategy,
+        epsilon=header.charge.epsilon,
+        delta=header.charge.delta,
+        rho=header.charge.rho,
         rows=0,
         principal=caller.name,
         ledger_id=ledger_id,
-        laws=terms.laws,
+        laws=header.laws,
         kind="answer",
     )
 

@@ -18,8 +18,8 @@ from dpduck.mechanisms.cubes.plan import (
     scans_of,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
-from dpduck.mechanisms.mechanism import Columns, Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Columns, Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
 from dpduck.planning.plan import marginal_query, noisy_queries
 from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table
@@ -58,12 +58,12 @@ def cube_asks(offer: CubeOffer) -> Sequence[Ask[Any]]:
     return [ask for group in offer.groups for ask in group.asks]
 
 
-def cube_terms(offer: CubeOffer) -> Terms:
+def cube_header(offer: CubeOffer) -> ReleaseHeader:
     """What is public before the count."""
     found = offer.found
     sizes, sets = found.request.released_sizes, found.request.grouping_sets
     rows = sum(prod(sizes[key] for key in chosen) for chosen in sets)
-    return terms_of(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
+    return header_of(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
 
 
 def cube_columns(offer: CubeOffer) -> Columns:
@@ -79,7 +79,7 @@ def measure_cube(offer: CubeOffer, door: Door, tools: Tools) -> Noisy:
     ]
 
 
-def recover_cube(offer: CubeOffer, noisy: Noisy, tools: Tools) -> Product:
+def recover_cube(offer: CubeOffer, noisy: Noisy, tools: Tools) -> ReleasedTable:
     """The answers of every aggregate."""
     found = offer.found
     tables: dict[int, Tables] = {}
@@ -90,7 +90,7 @@ def recover_cube(offer: CubeOffer, noisy: Noisy, tools: Tools) -> Product:
     moved = [measured[number] for number in everything] if found.request.treatment.moves else None
     answers = answers_of(found, [tables[number] for number in everything], moved)
     rows = released_rows(found.request, answers, wholes(found), tools.box)
-    return Product(cube_columns(offer), rows, covariances_text(found))
+    return ReleasedTable(cube_columns(offer), rows, covariances_text(found))
 
 
 def _recover(

@@ -15,8 +15,8 @@ from dpduck.frontend.select.request import KeySelection, Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
-from dpduck.mechanisms.mechanism import Columns, Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Columns, Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, released_columns
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, Scan, Threshold
@@ -46,10 +46,10 @@ def offer_keys(request: Request) -> KeyOffer:
     return KeyOffer(request, plan, key_ask(request, plan))
 
 
-def key_terms(offer: KeyOffer) -> Terms:
+def key_header(offer: KeyOffer) -> ReleaseHeader:
     """What is public before the count."""
     plan = offer.plan
-    return terms_of(offer.request, f"{plan.noise.value}, {plan.strategy}", plan.strategy, key_laws(plan))
+    return header_of(offer.request, f"{plan.noise.value}, {plan.strategy}", plan.strategy, key_laws(plan))
 
 
 def key_columns(offer: KeyOffer) -> Columns:
@@ -62,9 +62,9 @@ def publish(offer: KeyOffer, door: Door, tools: Tools) -> PublishedKeys:
     return door.answer(offer.ask)
 
 
-def key_table(offer: KeyOffer, published: PublishedKeys, tools: Tools) -> Product:
+def key_table(offer: KeyOffer, published: PublishedKeys, tools: Tools) -> ReleasedTable:
     """Published groups with their answers; a table without rows where none is."""
-    return Product(key_columns(offer), _rows(offer.request, offer.plan, published))
+    return ReleasedTable(key_columns(offer), _rows(offer.request, offer.plan, published))
 
 
 def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:

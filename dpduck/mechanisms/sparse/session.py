@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import HISTOGRAM, SESSION
-from dpduck.mechanisms.mechanism import Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan, plan_session, total_margin
@@ -67,9 +67,9 @@ def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPl
     return plan_session(sparse.request.charge, sparse.request.unit_bound, declared, rows)
 
 
-def _facts(values: dict[str, object]) -> Product:
+def _facts(values: dict[str, object]) -> ReleasedTable:
     text = json.dumps(values, default=str)
-    return Product(FACTS, pa.table({"facts": pa.array([text], pa.string())}))
+    return ReleasedTable(FACTS, pa.table({"facts": pa.array([text], pa.string())}))
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ def offer_histogram(sparse: SparseRequest) -> HistogramOffer:
     return HistogramOffer(sparse, law, Ask(key_scan(sparse), EveryKey(), law.law))
 
 
-def histogram_terms(offer: HistogramOffer) -> Terms:
+def histogram_header(offer: HistogramOffer) -> ReleaseHeader:
     """What is public before the count."""
-    return terms_of(offer.request, f"{offer.law.noise.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
+    return header_of(offer.request, f"{offer.law.noise.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
 
 
 def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
@@ -103,7 +103,7 @@ def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
     tools.steps("after the secret")
 
 
-def histogram_facts(offer: HistogramOffer, nothing: None, tools: Tools) -> Product:
+def histogram_facts(offer: HistogramOffer, nothing: None, tools: Tools) -> ReleasedTable:
     """What is public about it."""
     return _facts({"noise": offer.law.noise.name, "spread": offer.law.spread})
 
@@ -131,10 +131,10 @@ def offer_session(sparse: SparseRequest) -> SessionOffer:
     return SessionOffer(sparse, plan, total, gates_within(sparse, total))
 
 
-def session_terms(offer: SessionOffer) -> Terms:
+def session_header(offer: SessionOffer) -> ReleaseHeader:
     """What is public before the count."""
     noise = offer.plan.law.noise.value
-    return terms_of(offer.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
+    return header_of(offer.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
 
 
 def open_session(offer: SessionOffer, door: Door, tools: Tools) -> Opened:
@@ -149,7 +149,7 @@ def open_session(offer: SessionOffer, door: Door, tools: Tools) -> Opened:
     return plan, noisy
 
 
-def session_facts(offer: SessionOffer, opened: Opened, tools: Tools) -> Product:
+def session_facts(offer: SessionOffer, opened: Opened, tools: Tools) -> ReleasedTable:
     """What is public about it."""
     return _facts(plan_to_facts(*opened))
 

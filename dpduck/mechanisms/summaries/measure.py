@@ -11,8 +11,8 @@ from dpduck.algebra.dyadic import Axis, node_sensitivity
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.select.summary import Summary
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.summaries.plan import (
     SketchDesign,
     SummaryDesign,
@@ -129,11 +129,11 @@ def offer_summary(request: Request) -> SummaryOffer:
     return SummaryOffer(request, axes, radix, design, share, layers, total)
 
 
-def summary_terms(offer: SummaryOffer) -> Terms:
+def summary_header(offer: SummaryOffer) -> ReleaseHeader:
     """What is public before the count."""
     counted = "" if offer.total is None else ", noisy total"
     mechanism = f"{NoiseKind.LAPLACE.value}, {offer.design.method} summary{counted}"
-    return terms_of(offer.request, mechanism, offer.design.method, ((summary_law(offer.design),),))
+    return header_of(offer.request, mechanism, offer.design.method, ((summary_law(offer.design),),))
 
 
 def summary_asks(offer: SummaryOffer) -> Sequence[Ask[Any]]:
@@ -150,13 +150,13 @@ def draw_layers(offer: SummaryOffer, door: Door, tools: Tools) -> Drawn:
     return total, design, door.answer(offer.layers, design.plan)
 
 
-def summary_table(offer: SummaryOffer, noisy: Drawn, tools: Tools) -> Product:
+def summary_table(offer: SummaryOffer, noisy: Drawn, tools: Tools) -> ReleasedTable:
     """Estimates of the cells that were kept."""
     request, (total, design, drawn) = offer.request, noisy
     if has_parents(asked_summary(request), offer.axes) and design.method in CHECKED:
         drawn = with_parents(drawn, offer.radix, offer.axes)
     estimates = _with_loss(offer, _estimated(design, drawn), design, total)
-    return Product(summary_columns(request), summary_rows(request, estimates, offer.radix, offer.axes))
+    return ReleasedTable(summary_columns(request), summary_rows(request, estimates, offer.radix, offer.axes))
 
 
 def _with_loss(

@@ -10,8 +10,8 @@ import pyarrow as pa
 from dpduck.database.sandbox import sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.summaries.measure import sketch_design
 from dpduck.mechanisms.summaries.plan import SketchDesign
@@ -47,11 +47,13 @@ def offer_sketch(request: Request) -> SketchOffer:
     return SketchOffer(request, design, sketch_ask(request, design))
 
 
-def sketch_terms(offer: SketchOffer) -> Terms:
+def sketch_header(offer: SketchOffer) -> ReleaseHeader:
     """What is public before the count."""
     design, noise = offer.design, offer.design.noise
     law = ErrorLaw(noise.kind, noise.parameter, noise.variance)
-    return terms_of(offer.request, f"{noise.kind.value}, count sketch", "sketch", ((law,),), design.rows * design.width)
+    return header_of(
+        offer.request, f"{noise.kind.value}, count sketch", "sketch", ((law,),), design.rows * design.width
+    )
 
 
 def draw_buckets(offer: SketchOffer, door: Door, tools: Tools) -> Sketched:
@@ -59,10 +61,10 @@ def draw_buckets(offer: SketchOffer, door: Door, tools: Tools) -> Sketched:
     return door.answer(offer.ask)
 
 
-def sketch_table(offer: SketchOffer, sketched: Sketched, tools: Tools) -> Product:
+def sketch_table(offer: SketchOffer, sketched: Sketched, tools: Tools) -> ReleasedTable:
     """The buckets with their hashes."""
     hashes, table = sketched
-    return Product(SKETCH_COLUMNS, _rows(table, hashes))
+    return ReleasedTable(SKETCH_COLUMNS, _rows(table, hashes))
 
 
 def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:

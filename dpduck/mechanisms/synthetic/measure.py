@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, fit_tables
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.mwem import Pool, synthesise
@@ -76,12 +76,12 @@ def synthetic_asks(offer: SyntheticOffer) -> Sequence[Ask[Any]]:
     return offer.tables if offer.interview is None else offer.interview.asks
 
 
-def synthetic_terms(offer: SyntheticOffer) -> Terms:
+def synthetic_header(offer: SyntheticOffer) -> ReleaseHeader:
     """What is public before the count."""
     noise = "discrete Gaussian" if offer.request.charge.epsilon is None else "discrete Laplace"
     choices, name = "" if offer.interview is None else "exact exponential mechanism and ", offer.fits[0].name
     rows = offer.question.options.rows or 0
-    return terms_of(offer.request, f"{choices}{noise}, {name}", name, rows=rows)
+    return header_of(offer.request, f"{choices}{noise}, {name}", name, rows=rows)
 
 
 def fitted(offer: SyntheticOffer, door: Door, tools: Tools) -> Model:
@@ -107,9 +107,9 @@ def _measured(chosen: Fit, noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
     return Model(*fit_tables(plan.workload.sizes, observations))
 
 
-def model_table(offer: SyntheticOffer, model: Model, tools: Tools) -> Product:
+def model_table(offer: SyntheticOffer, model: Model, tools: Tools) -> ReleasedTable:
     """The distribution, component by component."""
-    return Product(COLUMNS, model_rows(model), model_text(model))
+    return ReleasedTable(COLUMNS, model_rows(model), model_text(model))
 
 
 def model_rows(model: Model) -> pa.Table:
