@@ -139,6 +139,7 @@ class Caller:
 
     tables: the private tables that may be asked about, each as a name or with its schema and database; None for all.
     room: takes room in the store for a release of so many rows, or refuses; returns for how many more there is room.
+    charged: is told the ledger entry that pays for a release, as soon as there is one.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Caller:
     share: Fraction | None = None
     tables: tuple[str, ...] | None = None
     room: Callable[[int | None], int] | None = field(default=None, compare=False)
+    charged: Callable[[int], None] | None = field(default=None, compare=False)
 
     def require_tables(self, tables: Iterable[object]) -> None:
         """PermissionRefusal for the first of these tables that is not this caller's to ask about."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from dpduck.database.cursors import CLOSED, Caller
 from dpduck.database.store import STORE_NAME
 from dpduck.engine.engine import Engine
 from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.values.errors import DpduckError, Interrupted, Refusal, StoreError
+from dpduck.values.errors import DpduckError, InternalError, Interrupted, Refusal, StoreError
 
 # The macros of sql/macros, which any DuckDB runs over released tables, put on a connection where dpduck is loaded.
 
@@ -135,19 +136,40 @@ _KEPT: list[Callable[[str, str | None], str]] = []
 def answer(engine: Engine, caller: Caller, action: str, argument: str | None) -> str:
     """SQL for one call; an error becomes SQL that raises its one line when it is bound, in every client alike."""
     try:
-        return called(engine, caller, action, argument)
-    except DpduckError as error:
-        return raising_sql(str(error))
-    except Interrupted as error:
+        return called(engine, caller, action, argument).sql
+    except (DpduckError, Interrupted) as error:
         return raising_sql(str(error))
     except KeyboardInterrupt:
         return raising_sql(STOPPED)
-    except Exception:  # whatever it says could quote data
-        return raising_sql(UNEXPECTED)
 
 
-def called(engine: Engine, caller: Caller, action: str, argument: str | None) -> str:
-    """SQL for one call, or a DpduckError; any other error may quote data, and is not for anybody's eyes."""
+@dataclass(frozen=True)
+class Answer:
+    """What one call returns. entry: of the ledger, which paid for its release; None where it needed none."""
+
+    sql: str
+    entry: int | None
+
+
+def called(engine: Engine, caller: Caller, action: str, argument: str | None) -> Answer:
+    """Carries out one call. Whatever fails raises a DpduckError that has the entry: other errors could quote data."""
+    entries: list[int] = []
+    caller = replace(caller, charged=entries.append)
+    try:
+        sql = _carried_out(engine, caller, action, argument)
+    except (duckdb.IOException, duckdb.TransactionException):
+        failure: DpduckError = StoreError(UNWRITTEN)
+    except DpduckError as error:
+        failure = error
+    except Exception:
+        failure = InternalError(UNEXPECTED)
+    else:
+        return Answer(sql, entries[-1] if entries else None)
+    failure.entry = entries[-1] if entries else None
+    raise failure
+
+
+def _carried_out(engine: Engine, caller: Caller, action: str, argument: str | None) -> str:
     with_argument: dict[str, Callable[[str, Caller], str]] = {
         "run": engine.run,
         "describe": engine.describe,
@@ -165,10 +187,7 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "list_releases": engine.list_releases,
         "list_sessions": engine.list_sessions,
     }
-    try:
-        return with_argument[action](argument or "", caller) if action in with_argument else without[action](caller)
-    except (duckdb.IOException, duckdb.TransactionException):
-        raise StoreError(UNWRITTEN) from None
+    return with_argument[action](argument or "", caller) if action in with_argument else without[action](caller)
 
 
 def raising_sql(message: str) -> str:

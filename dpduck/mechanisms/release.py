@@ -162,6 +162,8 @@ class Releaser:
                 paid,
                 self._releases.noting(digest),
             ) as door:
+                if caller.charged is not None:
+                    caller.charged(door.entry)
                 release = self._produced(door, recipe, _described(header, digest, caller, statement, door.entry))
         except BudgetRefusal as refused:
             raise in_both_forms(
