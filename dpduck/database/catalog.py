@@ -14,8 +14,7 @@ import duckdb
 from dpduck.database.cursors import Caller
 from dpduck.database.policies import PolicyStore
 from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable
-from dpduck.frontend.select.request import Request
+from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.values.errors import Refusal
@@ -192,18 +191,18 @@ class Catalog:
         )
         return hashlib.sha256(repr(row).encode()).hexdigest()
 
-    def require_unchanged(self, request: Request) -> None:
-        """Refuses a request whose public facts are not, in this cursor's transaction, those it was analysed with.
+    def require_unchanged(self, rows: Rows) -> None:
+        """Refuses rows whose public facts are not, in this cursor's transaction, those it was analysed with.
 
         A public table that grew meanwhile could multiply rows more often than the price says.
         """
-        first = PrivateTable(request.table, request.revision, request.epoch)
-        now = all(self._as_read(table) for table in (first, *request.reads))
+        first = PrivateTable(rows.table, rows.revision, rows.epoch)
+        now = all(self._as_read(table) for table in (first, *rows.reads))
         now = now and all(
             (self.columns(table), self.has_collations(table)) == (columns, collated)
-            for table, columns, collated in request.shapes
+            for table, columns, collated in rows.shapes
         )
-        if not now or any(self.public_digest(table) != digest for table, digest in request.public_digests):
+        if not now or any(self.public_digest(table) != digest for table, digest in rows.public_digests):
             raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
         self._require_plain_texts()
         keep_plans_plain(self._cursor)

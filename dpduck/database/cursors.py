@@ -6,8 +6,8 @@ import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -182,3 +182,36 @@ class Caller:
         parts = fold(table).split(".")
         named = [fold(name).split(".") for name in self.tables or ()]
         return self.tables is None or any(parts[-len(allowed) :] == allowed for allowed in named)
+
+
+# Serialises work under the same name; work under different names goes on side by side.
+
+
+class NamedLocks:
+    """A lock for each name that is in work; names at rest are forgotten."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def held(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Waits until nobody else works under this name. waits: called where somebody does."""
+        with self._lock:
+            lock, waiting = self._locks.get(name, (threading.Lock(), 0))
+            self._locks[name] = (lock, waiting + 1)
+        try:
+            if not lock.acquire(blocking=False):
+                waits()
+                lock.acquire()
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            with self._lock:
+                _, waiting = self._locks[name]
+                if waiting == 1:
+                    del self._locks[name]
+                else:
+                    self._locks[name] = (lock, waiting - 1)

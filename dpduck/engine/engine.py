@@ -143,7 +143,7 @@ class Engine:
         question, request = self._question(parse_statement(text), text, caller)
         caller.require_tables(request.asked_tables)
         sql, found, asks = explained(question)
-        return sql if found is None else priced(sql, found, asks, self._ledger.budget(found.unit_key))
+        return sql if found is None else priced(sql, found, asks, self._ledger.budget(found.rows.unit_key))
 
     def _question(
         self, statement: Statement | CreateSynthetic | SampleRelease, text: str, caller: Caller
@@ -243,7 +243,7 @@ class Engine:
             if known is not None:
                 statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller)
             analysis = with_matrix(analyse(statement, catalog, own_options()), catalog)
-            if len(text) <= LONGEST_KEPT and sum(analysis.request.sizes) <= MOST_LABELS:
+            if len(text) <= LONGEST_KEPT and sum(analysis.request.question.sizes) <= MOST_LABELS:
                 self._analysed.put((text, caller), Analysed(statement, analysis, catalog.known))
             return analysis
 
@@ -300,7 +300,7 @@ class Engine:
 
         def recheck(cursor: duckdb.DuckDBPyConnection, plan: Any) -> None:
             catalog = Catalog(cursor, self._policies, box)
-            catalog.require_unchanged(request)
+            catalog.require_unchanged(request.rows)
             if analysis is not None:
                 catalog.bind(check_sql(analysis, mechanism, plan), analysis.outer.tables)
 
@@ -330,7 +330,7 @@ class Engine:
         """The released table with half-widths of intervals for the confidence that was asked."""
         table = self._copies.table_sql(release.name) or self._releases.table_sql(release.name)
         request = analysis.request
-        aside = request.treatment.moves or request.summary is not None
+        aside = request.question.treatment.moves or request.question.summary is not None
         known = self._releases.column_names(release.name) if aside else None
         price = Charge(release.epsilon, release.rho, release.delta)
         return margins_sql(table, release.laws, analysis, known, price)
@@ -338,7 +338,7 @@ class Engine:
 
 def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
     """A word about a view of selected keys in which no group is."""
-    if request.selection is None or release is None or release.rows:
+    if request.question.selection is None or release is None or release.rows:
         return ""
     return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"
 

@@ -153,23 +153,6 @@ class Answer:
 
 def called(engine: Engine, caller: Caller, action: str, argument: str | None) -> Answer:
     """Carries out one call. Whatever fails raises a DpduckError that has the entry: other errors could quote data."""
-    entries: list[int] = []
-    caller = replace(caller, charged=entries.append)
-    try:
-        sql = _carried_out(engine, caller, action, argument)
-    except (duckdb.IOException, duckdb.TransactionException):
-        failure: DpduckError = StoreError(UNWRITTEN)
-    except DpduckError as error:
-        failure = error
-    except Exception:
-        failure = InternalError(UNEXPECTED)
-    else:
-        return Answer(sql, entries[-1] if entries else None)
-    failure.entry = entries[-1] if entries else None
-    raise failure
-
-
-def _carried_out(engine: Engine, caller: Caller, action: str, argument: str | None) -> str:
     with_argument: dict[str, Callable[[str, Caller], str]] = {
         "run": engine.run,
         "describe": engine.describe,
@@ -187,7 +170,20 @@ def _carried_out(engine: Engine, caller: Caller, action: str, argument: str | No
         "list_releases": engine.list_releases,
         "list_sessions": engine.list_sessions,
     }
-    return with_argument[action](argument or "", caller) if action in with_argument else without[action](caller)
+    entries: list[int] = []
+    caller = replace(caller, charged=entries.append)
+    try:
+        sql = with_argument[action](argument or "", caller) if action in with_argument else without[action](caller)
+    except (duckdb.IOException, duckdb.TransactionException):
+        failure: DpduckError = StoreError(UNWRITTEN)
+    except DpduckError as error:
+        failure = error
+    except Exception:
+        failure = InternalError(UNEXPECTED)
+    else:
+        return Answer(sql, entries[-1] if entries else None)
+    failure.entry = entries[-1] if entries else None
+    raise failure
 
 
 def raising_sql(message: str) -> str:

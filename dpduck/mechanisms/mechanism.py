@@ -82,13 +82,13 @@ class Mechanism(Generic[Q, P, N]):
 def header_of(request: Request, mechanism: str, strategy: str, laws: Laws = (), rows: int = 0) -> ReleaseHeader:
     """The header of a release of these rows at this price."""
     return ReleaseHeader(
-        unit_key=request.unit_key,
-        table=str(request.table),
-        charge=request.charge,
+        unit_key=request.rows.unit_key,
+        table=str(request.rows.table),
+        charge=request.price.charge,
         mechanism=mechanism,
         strategy=strategy,
         laws=laws,
-        shapes=request.shapes,
-        least_rho=request.least_rho,
+        shapes=request.rows.shapes,
+        least_rho=request.price.least_rho,
         rows=rows,
     )

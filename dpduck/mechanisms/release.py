@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import Caller, OpenCursor, ReleaseCopies
+from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Answered
 from dpduck.mechanisms.prices import in_both_forms, priced_entry
@@ -244,36 +243,3 @@ def _described(header: ReleaseHeader, digest: str, caller: Caller, statement: st
         laws=header.laws,
         kind="answer",
     )
-
-
-# Serialises work under the same name; work under different names goes on side by side.
-
-
-class NamedLocks:
-    """A lock for each name that is in work; names at rest are forgotten."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._locks: dict[str, tuple[threading.Lock, int]] = {}
-
-    @contextmanager
-    def held(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Waits until nobody else works under this name. waits: called where somebody does."""
-        with self._lock:
-            lock, waiting = self._locks.get(name, (threading.Lock(), 0))
-            self._locks[name] = (lock, waiting + 1)
-        try:
-            if not lock.acquire(blocking=False):
-                waits()
-                lock.acquire()
-            try:
-                yield
-            finally:
-                lock.release()
-        finally:
-            with self._lock:
-                _, waiting = self._locks[name]
-                if waiting == 1:
-                    del self._locks[name]
-                else:
-                    self._locks[name] = (lock, waiting - 1)

@@ -8,7 +8,7 @@ from dpduck.trusted.private.key_delta import PublishedKeys
 
 KEYS = Mechanism[Request, KeyOffer, PublishedKeys](
     name="selected keys",
-    serves=lambda question: isinstance(question, Request) and question.selection is not None,
+    serves=lambda request: isinstance(request, Request) and request.question.selection is not None,
     plan=offer_keys,
     asks=lambda offer: [offer.ask],
     header=key_header,

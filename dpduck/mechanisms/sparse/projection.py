@@ -119,8 +119,8 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
     """The plan of a request, from public facts alone."""
     options = sparse.options
     return plan_projection(
-        sparse.request.charge,
-        sparse.request.unit_bound,
+        sparse.request.price.charge,
+        sparse.request.rows.unit_bound,
         options.sparsity,
         options.queries,
         options.beta,
@@ -136,7 +136,7 @@ def key_job(sparse: SparseRequest) -> KeyJob:
 
 def key_scan(sparse: SparseRequest) -> Scan:
     """The rows by key, and what one unit adds to them."""
-    bound = sparse.request.unit_bound
+    bound = sparse.request.rows.unit_bound
     return Scan(key_job(sparse), bound)
 
 

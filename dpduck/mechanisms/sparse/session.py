@@ -52,7 +52,7 @@ def secret_name(digest: str) -> str:
 
 def histogram_law(sparse: SparseRequest) -> HistogramLaw:
     """The noise that the price buys for every key at once."""
-    charge, bound = sparse.request.charge, sparse.request.unit_bound
+    charge, bound = sparse.request.price.charge, sparse.request.rows.unit_bound
     if charge.epsilon is None:
         return HistogramLaw(NoiseKind.GAUSSIAN, sigma2_of(charge.rho, Fraction(bound**2)))
     return HistogramLaw(NoiseKind.LAPLACE, Fraction(bound) / charge.epsilon)
@@ -64,7 +64,7 @@ def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPl
     alpha = None if options.alpha is None else float(options.alpha)
     declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, alpha)
     rows = total if total is not None else float(sparse.expect_rows or USUAL_ROWS_OF_TABLE)
-    return plan_session(sparse.request.charge, sparse.request.unit_bound, declared, rows)
+    return plan_session(sparse.request.price.charge, sparse.request.rows.unit_bound, declared, rows)
 
 
 def _facts(values: dict[str, object]) -> ReleasedTable:
@@ -141,7 +141,9 @@ def open_session(offer: SessionOffer, door: Door, tools: Tools) -> Opened:
     """The noisy number of rows, the plan for it, the noise of all thresholds."""
     request, beta = offer.request, float(offer.sparse.options.beta)
     noisy = door.answer(offer.total)
-    plan = session_plan(offer.sparse, max(1.0, noisy + total_margin(request.charge, request.unit_bound, beta)))
+    plan = session_plan(
+        offer.sparse, max(1.0, noisy + total_margin(request.price.charge, request.rows.unit_bound, beta))
+    )
     gate = plan.law.gate_ask(offer.total.scan)
     door.admit(gate, offer.gates)
     tools.secrets.put(secret_name(offer.sparse.digest()), door.answer(gate))
@@ -156,7 +158,7 @@ def session_facts(offer: SessionOffer, opened: Opened, tools: Tools) -> Released
 
 def gates_within(sparse: SparseRequest, total: Ask[int]) -> Ask[None]:
     """A gate that costs what the noisy number of rows leaves of the price."""
-    charge, paid = sparse.request.charge, total.cost
+    charge, paid = sparse.request.price.charge, total.cost
     if charge.epsilon is None or paid.epsilon is None:
         return Ask(total.scan, Within(charge.rho - paid.rho, pure=False, kinds=(Gate,)))
     return Ask(total.scan, Within(charge.epsilon - paid.epsilon, pure=True, kinds=(Gate,)))

@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
-from dpduck.database.cursors import Caller, OpenCursor
+from dpduck.database.cursors import Caller, NamedLocks, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import SEED, ReleaseStore, StoredRelease, require_view_name
 from dpduck.database.tables import Value, rows_sql
@@ -30,7 +30,7 @@ from dpduck.frontend.statements.kinds import (
 )
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import TableName, fold
-from dpduck.mechanisms.release import WAITING, NamedLocks, Steps
+from dpduck.mechanisms.release import WAITING, Steps
 from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, Sessions
 from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
@@ -320,7 +320,7 @@ class SparseQueries:
 
     def _looked_up(self, named: Named) -> tuple[SparseRequest, Callable[[duckdb.DuckDBPyConnection], None]]:
         sparse = self._analysed_again(named)
-        return sparse, lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request)
+        return sparse, lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request.rows)
 
 
 def may_ask(named: Named, caller: Caller) -> bool:

@@ -24,8 +24,9 @@ from dpduck.mechanisms.summaries.sketch import (
 )
 
 
-def _method(question: object) -> str:
-    return "" if not isinstance(question, Request) or question.summary is None else question.summary.method
+def _method(request: object) -> str:
+    summary = request.question.summary if isinstance(request, Request) else None
+    return "" if summary is None else summary.method
 
 
 SUMMARIES = Mechanism[Request, SummaryOffer, Drawn](

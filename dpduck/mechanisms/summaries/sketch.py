@@ -42,7 +42,7 @@ class SketchOffer:
 def offer_sketch(request: Request) -> SketchOffer:
     """The plan of a sketch."""
     design = sketch_design(request)
-    if any(key.shape for key in request.keys):
+    if any(key.shape for key in request.question.keys):
         raise Refusal("a sketch has no ranges", accepted="columns, or another summary")
     return SketchOffer(request, design, sketch_ask(request, design))
 
@@ -69,8 +69,8 @@ def sketch_table(offer: SketchOffer, sketched: Sketched, tools: Tools) -> Releas
 
 def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:
     """What will leave; refuses noise that cannot be drawn."""
-    bound = request.unit_bound
-    scan = Scan(counting_job(request, [Contribution(request.aggregates[0].condition)]), bound)
+    bound = request.rows.unit_bound
+    scan = Scan(counting_job(request, [Contribution(request.question.aggregates[0].condition)]), bound)
     return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), design.noise)
 
 
@@ -78,7 +78,7 @@ def label_numbers(request: Request) -> list[np.ndarray[tuple[int], np.dtype[np.i
     """A number below P for each label, as the macro dp_label_number has it: 0 for NULL, else from MD5 of its text."""
     numbers = []
     with sandbox() as connection:
-        for key in request.keys:
+        for key in request.question.keys:
             labels = label_array(connection, key.labels, key.type_name)
             connection.register("labels", pa.table({"place": np.arange(len(labels)), "label": labels}))
             found = connection.execute(

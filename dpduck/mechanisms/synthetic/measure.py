@@ -64,7 +64,7 @@ class SyntheticOffer:
 def offer_synthetic(question: SyntheticRequest) -> SyntheticOffer:
     """The plan of a synthetic table."""
     fits = fits_of(question)
-    chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(""),)), question.base.unit_bound)
+    chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(""),)), question.base.rows.unit_bound)
     if chosen.pool is not None and chosen.schedule is not None:
         return SyntheticOffer(question, fits, Interview(chosen.pool, chosen.schedule, scan), ())
     queries = [] if chosen.plan is None else noisy_queries(chosen.plan)
@@ -78,7 +78,7 @@ def synthetic_asks(offer: SyntheticOffer) -> Sequence[Ask[Any]]:
 
 def synthetic_header(offer: SyntheticOffer) -> ReleaseHeader:
     """What is public before the count."""
-    noise = "discrete Gaussian" if offer.request.charge.epsilon is None else "discrete Laplace"
+    noise = "discrete Gaussian" if offer.request.price.charge.epsilon is None else "discrete Laplace"
     choices, name = "" if offer.interview is None else "exact exponential mechanism and ", offer.fits[0].name
     rows = offer.question.options.rows or 0
     return header_of(offer.request, f"{choices}{noise}, {name}", name, rows=rows)

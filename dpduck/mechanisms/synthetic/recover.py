@@ -41,7 +41,7 @@ class SyntheticTables:
 
         Asked before the charge, so that a table of weights that cannot be made is refused here.
         """
-        cells = prod(request.base.sizes)
+        cells = prod(request.base.question.sizes)
         if request.options.weights and cells > LARGEST_TABLE:
             raise Refusal(
                 f"the table of weights would have {cells} cells",
@@ -67,7 +67,7 @@ class SyntheticTables:
         with sandbox() as connection:
             columns = [
                 (key.name, key.type_name, label_array(connection, key.labels, key.type_name))
-                for key in request.base.keys
+                for key in request.base.question.keys
             ]
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
         _require_room(caller, wanted)

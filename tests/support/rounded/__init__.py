@@ -37,9 +37,9 @@ class Rounded:
 
 def plan(request: Request) -> Rounded:
     """Laplace noise for the whole price."""
-    scan = Scan(counting_job(request, [Contribution("")]), request.unit_bound)
-    noise = Noise(NoiseKind.LAPLACE, request.unit_bound / (request.charge.epsilon or Fraction(1)))
-    return Rounded(request, Ask(scan, Total(), noise), int(str(dict(request.own)["round_to"])))
+    scan = Scan(counting_job(request, [Contribution("")]), request.rows.unit_bound)
+    noise = Noise(NoiseKind.LAPLACE, request.rows.unit_bound / (request.price.charge.epsilon or Fraction(1)))
+    return Rounded(request, Ask(scan, Total(), noise), int(str(dict(request.question.own)["round_to"])))
 
 
 def columns(offer: Rounded) -> Columns:
@@ -59,15 +59,15 @@ def recover(offer: Rounded, noisy: int, tools: Tools) -> ReleasedTable:
 
 def describe(request: Request, offer: Rounded) -> str:
     """One row of dp_explain."""
-    charge, variance = request.charge, offer.variance
-    price = (request.stated_epsilon, request.stated_delta, charge.rho)
+    charge, variance = request.price.charge, offer.variance
+    price = (request.price.stated_epsilon, request.price.stated_delta, charge.rho)
     return rows_sql(EXPLAINED, [["rounded", True, variance, variance**0.5, *price, 1, 1, f"to {offer.to}", 0.0]])
 
 
 ROUNDED = Mechanism[Request, Rounded, int](
     name="rounded",
     options=(ROUND_TO,),
-    serves=lambda question: isinstance(question, Request) and "round_to" in dict(question.own),
+    serves=lambda request: isinstance(request, Request) and "round_to" in dict(request.question.own),
     plan=plan,
     asks=lambda offer: [offer.ask],
     header=lambda offer: header_of(
