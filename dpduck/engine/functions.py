@@ -83,11 +83,6 @@ def macros_sql() -> str:
     return (shipped if shipped.is_file() else PACKAGE.parent / "sql" / "macros.sql").read_text(encoding="utf-8")
 
 
-def macro_names() -> tuple[str, ...]:
-    """The names of the macros."""
-    return tuple(re.findall(r"^CREATE OR REPLACE MACRO (\w+)", macros_sql(), flags=re.MULTILINE))
-
-
 def install_analyst_macros(connection: duckdb.DuckDBPyConnection, database: str) -> None:
     """Creates the macros, and those of sql/macros, in an attached database; the current database stays what it was."""
     row = connection.execute("SELECT current_database(), current_schema()").fetchone()

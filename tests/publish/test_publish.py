@@ -17,13 +17,13 @@ import duckdb
 import pytest
 
 from dpduck.database.cursors import Caller
-from dpduck.engine.functions import macro_names, shipped_names
+from dpduck.engine.functions import shipped_names
 from dpduck.publish.publish import exchanged, publish
 from dpduck.server.principals import PrincipalBook
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import Refusal, StoreError
 from tests.database.made_stores import copied, made_store
-from tests.support.clinics import Clinic
+from tests.support.clinics import Clinic, macro_names
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_WARD = "SELECT ward, sex, count(*) AS n, dp_stderr(n) AS n_stderr FROM visits GROUP BY CUBE (ward, sex)"
