@@ -20,12 +20,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, exp, floor, log1p, sqrt
+from math import ceil, exp, expm1, floor, log1p, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
 
-from dpduck.planning.tails import MARGIN, any_of, each_of, gaussian_tails, normaliser, smallest_excess, tail
+from dpduck.planning.tails import MARGIN, each_of, gaussian_tails, normaliser, smallest_excess, tail
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 
@@ -40,6 +40,11 @@ SMALLEST_DELTA = Fraction(1, 10**30)
 
 FINEST = 1e-6
 """Relative step by which sigma is raised until the formula holds."""
+
+
+def any_of(groups: int, one: float) -> float:
+    """1 - (1 - one)^groups, rounded up: that any of several independent groups is published."""
+    return -expm1(groups * log1p(-min(one, 0.5))) * (1 + MARGIN)
 
 
 @dataclass(frozen=True)

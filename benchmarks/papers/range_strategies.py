@@ -14,8 +14,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from time import perf_counter
 
+from benchmarks.papers._range_plans import plan_ranges
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
-from dpduck.planning.ranges.plan import plan_ranges
 from dpduck.trusted.noise.law import NoiseKind
 
 WORKLOADS: tuple[tuple[str, Callable[[int], RangeWorkload], int], ...] = (

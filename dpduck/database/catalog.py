@@ -11,11 +11,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.database.policies import PolicyStore
 from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable
-from dpduck.frontend.select.request import Request
+from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.values.errors import Refusal
@@ -44,7 +43,7 @@ class Catalog:
     """PublicFacts of one statement, each looked up once.
 
     It reads names and types, and the rows of declared public tables only. known: facts by method and question.
-    box: the sandbox of the statement; without it each question opens one of its own. asker: whose names are resolved;
+    box: the sandbox of the statement; without it each question opens one of its own. caller: whose names are resolved;
     for others than the owner what is neither under a policy nor public is not there, and what they may not ask about is
     refused before anything of it is told.
     """
@@ -54,10 +53,10 @@ class Catalog:
         cursor: duckdb.DuckDBPyConnection,
         policies: PolicyStore,
         box: Sandbox | None = None,
-        asker: Asker | None = None,
+        caller: Caller | None = None,
     ) -> None:
         self._cursor = cursor
-        self._asker = asker
+        self._caller = caller
         self._policies = policies
         self._box = box
         self.known: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
@@ -88,20 +87,20 @@ class Catalog:
         places = (self._listed(TableName((*place, name.table))) for place in self._places(name))
         found = next((listed for listed in places if listed is not None), None)
         table = None if found is None else self._policies.known_as(found[0])
-        return table if table is None or self._asker is None or self._asker.owner else self._permitted(table)
+        return table if table is None or self._caller is None or self._caller.owner else self._permitted(table)
 
     def _permitted(self, table: TableName) -> TableName | None:
         """The table, None where it is none of those that principals know of; a refusal where it is another's."""
-        if self._asker is not None and self._policies.policy(table) is not None:
-            self._asker.require_table(str(table))
+        if self._caller is not None and self._policies.policy(table) is not None:
+            self._caller.require_table(str(table))
             return table
         return table if self._policies.is_public(table) else None
 
     @_remembered
     def known_names(self) -> tuple[str, ...]:
         mine = (policy.table for policy in self._policies.policies())
-        if self._asker is not None and not self._asker.owner:
-            mine = (table for table in mine if self._asker.may_ask(str(table)))
+        if self._caller is not None and not self._caller.owner:
+            mine = (table for table in mine if self._caller.may_ask(str(table)))
         return tuple(dict.fromkeys([*(table.table for table in mine), *self._policies.public_names()]))
 
     @_remembered
@@ -192,18 +191,18 @@ class Catalog:
         )
         return hashlib.sha256(repr(row).encode()).hexdigest()
 
-    def require_unchanged(self, request: Request) -> None:
-        """Refuses a request whose public facts are not, in this cursor's transaction, those it was analysed with.
+    def require_unchanged(self, rows: Rows) -> None:
+        """Refuses rows whose public facts are not, in this cursor's transaction, those it was analysed with.
 
         A public table that grew meanwhile could multiply rows more often than the price says.
         """
-        first = PrivateTable(request.table, request.revision, request.epoch)
-        now = all(self._as_read(table) for table in (first, *request.reads))
+        first = PrivateTable(rows.table, rows.revision, rows.epoch)
+        now = all(self._as_read(table) for table in (first, *rows.reads))
         now = now and all(
             (self.columns(table), self.has_collations(table)) == (columns, collated)
-            for table, columns, collated in request.shapes
+            for table, columns, collated in rows.shapes
         )
-        if not now or any(self.public_digest(table) != digest for table, digest in request.public_digests):
+        if not now or any(self.public_digest(table) != digest for table, digest in rows.public_digests):
             raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
         self._require_plain_texts()
         keep_plans_plain(self._cursor)

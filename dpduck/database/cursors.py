@@ -1,4 +1,4 @@
-"""Keeps the connections that dpduck was loaded on, who asks through them, and what temporary tables they carry."""
+"""Keeps the connections that dpduck was loaded on, who asks through them, and copies of the latest releases."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -23,7 +23,7 @@ BUILT_IN_ONLY = "SET search_path = 'system.main'"
 CLOSED = "the connection that dpduck was loaded on is closed; accepted: dpduck.load(..) on the one that is in use"
 
 
-class Roots:
+class Connections:
     """Open connections of one database, held weakly: whether they stay open is up to who opened them.
 
     A connection of dpduck's own would keep the database, and the locks on its files, until the process ends.
@@ -70,22 +70,21 @@ class Roots:
         return True
 
 
-# In-memory databases that carry a fresh release into a statement whose snapshot of the store is older (DESIGN
-# 6.1).
+# In-memory databases with copies of fresh releases, for statements whose snapshot of the store is older.
 
 PREFIX = "dpduck_release_"
 """How the names of these databases begin, since those of releases begin with release_."""
 
-_CARRIED = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_\d+)\b")
-MOST_CARRIERS = 64
+_COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_\d+)\b")
+MOST_COPIES = 64
 MOST_ROWS = 5_000_000
 
 
-class Carriers:
+class ReleaseCopies:
     """Copies of the latest releases of this process; the oldest are detached when there are too many.
 
     A transaction that began before a release sees its copy, though not the store's table: attached databases have no
-    snapshot yet. A carrier that was detached is not needed by any transaction that began since.
+    snapshot yet. A copy that was detached is not needed by any transaction that began since.
     """
 
     def __init__(self, open_cursor: OpenCursor) -> None:
@@ -93,7 +92,7 @@ class Carriers:
         self._lock = threading.Lock()  # for the books only: copying and reading go on meanwhile
         self._rows: OrderedDict[str, int] = OrderedDict()
 
-    def carry(self, name: str, stored_table_sql: str, rows: int) -> None:
+    def add(self, name: str, stored_table_sql: str, rows: int) -> None:
         """Copies a stored release into a database of its own; where that fails, the store is read."""
         database = quote_identifier(_database(name))
         with suppress(duckdb.Error), self._open_cursor() as cursor:
@@ -103,21 +102,21 @@ class Carriers:
                 cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
 
     def table_sql(self, name: str) -> str | None:
-        """The carried table, None where the release is read from the store."""
+        """The copy, None where the release is read from the store."""
         with self._lock:
             return f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
 
     def has_all(self, sql: str) -> bool:
-        """Whether none of the carriers that SQL names was detached."""
+        """Tells whether none of the copies that SQL names was detached."""
         with self._lock:
-            return all(name in self._rows for name in _CARRIED.findall(sql))
+            return all(name in self._rows for name in _COPY.findall(sql))
 
     def _enter(self, name: str, rows: int) -> list[str]:
-        """Notes a new carrier and says which are to go."""
+        """Registers a copy and returns those to detach."""
         leaving = []
         with self._lock:
             self._rows[name] = rows
-            while len(self._rows) > MOST_CARRIERS or (sum(self._rows.values()) > MOST_ROWS and len(self._rows) > 1):
+            while len(self._rows) > MOST_COPIES or (sum(self._rows.values()) > MOST_ROWS and len(self._rows) > 1):
                 leaving.append(self._rows.popitem(last=False)[0])
         return leaving
 
@@ -135,12 +134,13 @@ LEAST_RHO = 1_000_000
 
 
 @dataclass(frozen=True)
-class Asker:
+class Caller:
     """Who asks. share: of a budget, for principals of a server; None for no limit but the budget.
 
     tables: the private tables that may be asked about, each as a name or with its schema and database; None for all.
     room: takes room in the store for a release of so many rows, or refuses; returns for how many more there is room.
     most_characters: of the texts of one table that is made, in memory; None for no limit.
+    charged: is told the ledger entry that pays for a release, as soon as there is one.
     """
 
     name: str
@@ -149,9 +149,10 @@ class Asker:
     tables: tuple[str, ...] | None = None
     room: Callable[[int | None], int] | None = field(default=None, compare=False)
     most_characters: int | None = field(default=None, compare=False)
+    charged: Callable[[int], None] | None = field(default=None, compare=False)
 
     def require_tables(self, tables: Iterable[object]) -> None:
-        """PermissionRefusal for the first of these tables that is not this asker's to ask about."""
+        """PermissionRefusal for the first of these tables that is not this caller's to ask about."""
         for table in tables:
             self.require_table(str(table))
 
@@ -184,16 +185,49 @@ class Asker:
             )
 
     def require_table(self, table: str) -> None:
-        """PermissionRefusal for a private table, named in full, that is not this asker's to ask about.
+        """PermissionRefusal for a private table, named in full, that is not this caller's to ask about.
 
-        >>> Asker("alice", owner=False, tables=("visits",)).require_table("clinic.main.visits")
+        >>> Caller("alice", owner=False, tables=("visits",)).require_table("clinic.main.visits")
         """
         if not self.may_ask(table):
             accepted, name = ", ".join(self.tables or ()) or "no table", fold(table).split(".")[-1]
             raise PermissionRefusal(f"{self.name} may not ask about {name!r}", accepted=accepted)
 
     def may_ask(self, table: str) -> bool:
-        """Whether a private table, named in full, is this asker's to ask about."""
+        """Whether a private table, named in full, is this caller's to ask about."""
         parts = fold(table).split(".")
         named = [fold(name).split(".") for name in self.tables or ()]
         return self.tables is None or any(parts[-len(allowed) :] == allowed for allowed in named)
+
+
+# Serialises work under the same name; work under different names goes on side by side.
+
+
+class NamedLocks:
+    """A lock for each name that is in work; names at rest are forgotten."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def held(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Waits until nobody else works under this name. waits: called where somebody does."""
+        with self._lock:
+            lock, waiting = self._locks.get(name, (threading.Lock(), 0))
+            self._locks[name] = (lock, waiting + 1)
+        try:
+            if not lock.acquire(blocking=False):
+                waits()
+                lock.acquire()
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            with self._lock:
+                _, waiting = self._locks[name]
+                if waiting == 1:
+                    del self._locks[name]
+                else:
+                    self._locks[name] = (lock, waiting - 1)

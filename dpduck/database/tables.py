@@ -7,7 +7,7 @@ from datetime import UTC
 from fractions import Fraction
 
 from dpduck.database.check import Finding
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.database.releases import StoredRelease
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.text.names import quote_identifier, quote_text
@@ -55,7 +55,7 @@ def status(text: str) -> str:
     return rows_sql([("status", "VARCHAR")], [[text]])
 
 
-def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, asker: Asker) -> str:
+def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, caller: Caller) -> str:
     """dp_budget: a line per table and measure, of dropped policies too where their unit has spent something.
 
     A principal with a share sees that share, what they have spent of it, and what they may still spend: no more than
@@ -67,12 +67,12 @@ def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledge
         spent, budget = ledger.spent(policy.unit.key), policy.budget
         if state == "dropped" and not (spent.rho or spent.delta):
             continue
-        mine = spent if asker.share is None else ledger.spent(policy.unit.key, asker.name)
+        mine = spent if caller.share is None else ledger.spent(policy.unit.key, caller.name)
         for measure, whole, used, own in _measures(budget, spent, mine):
-            total = whole if asker.share is None else whole * asker.share
+            total = whole if caller.share is None else whole * caller.share
             left = max(Fraction(0), min(whole - used, total - own))
             most = left if measure == "epsilon" else _epsilon_left(budget, left) if measure == "rho" else None
-            rows.append([policy.table.table, measure, total, own, left, asker.share, _declared(budget), most, state])
+            rows.append([policy.table.table, measure, total, own, left, caller.share, _declared(budget), most, state])
     columns = [
         ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
         ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
@@ -158,7 +158,7 @@ def _domain(domain: Domain) -> str:
 def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) -> str:
     """dp_releases: every released table; of another's, a reader who is not the owner sees views and what they cost.
 
-    That much is in the comments of the views, which everybody reads; the statement and its time are the asker's own.
+    That much is in the comments of the views, which everybody reads; the statement and its time are the caller's own.
     """
     columns = [
         ("name", "VARCHAR"), ("statement", "VARCHAR"), ("strategy", "VARCHAR"), ("epsilon", "DOUBLE"),

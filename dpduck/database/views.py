@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import duckdb
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore, StoredRelease, require_view_name
 from dpduck.frontend.statements.kinds import Ask, DropPrivateView
 from dpduck.frontend.text.friendly import meant_or
@@ -39,11 +39,11 @@ class PrivateViews:
         """The word for a view that can be read."""
         return f"{self._store}.{name} is ready"
 
-    def is_ready(self, statement: Ask, text: str, asker: Asker, digest: str) -> bool:
+    def is_ready(self, statement: Ask, text: str, caller: Caller, digest: str) -> bool:
         """Whether this very statement made the view already; Refusal where the name is not free for it."""
-        return self.is_made(statement.view or "", statement.replace, text, asker, digest)
+        return self.is_made(statement.view or "", statement.replace, text, caller, digest)
 
-    def is_made(self, name: str, replaces: bool, text: str, asker: Asker, digest: str) -> bool:
+    def is_made(self, name: str, replaces: bool, text: str, caller: Caller, digest: str) -> bool:
         """The same for any table that a statement makes under a name of its own."""
         require_view_name(name)
         existing = self._releases.view(name)
@@ -55,34 +55,34 @@ class PrivateViews:
             existing = self._releases.view(name)  # it may have been made between the two looks
             if existing is None:
                 raise Refusal(f"the name {name!r} is taken", accepted="another name")
-        if (existing.digest, existing.statement, existing.principal) == (digest, text, asker.name):
+        if (existing.digest, existing.statement, existing.principal) == (digest, text, caller.name):
             if self._releases.taken(name):
                 return True
             self._releases.drop_view(name)  # the owner dropped its table by DuckDB's own DROP TABLE
             return False
         if not replaces:
             raise Refusal(f"the private view {name!r} exists", accepted="CREATE OR REPLACE PRIVATE .., or another name")
-        _require_own(existing, asker, "another name")
+        _require_own(existing, caller, "another name")
         return False
 
-    def put(self, statement: Ask, text: str, asker: Asker, release: StoredRelease, select_sql: str) -> str:
+    def put(self, statement: Ask, text: str, caller: Caller, release: StoredRelease, select_sql: str) -> str:
         """Stores the view of a release that was made for it."""
-        return self.put_together([(statement, select_sql)], text, asker, release)
+        return self.put_together([(statement, select_sql)], text, caller, release)
 
     def put_together(
-        self, statements: Sequence[tuple[Ask, str]], text: str, asker: Asker, release: StoredRelease
+        self, statements: Sequence[tuple[Ask, str]], text: str, caller: Caller, release: StoredRelease
     ) -> str:
         """Stores the views of a release, each with its SELECT, all of them or none; the word is about the first."""
         name = statements[0][0].view or ""
         with self.naming():
             missing = [
-                (replace(release, name=one.view or "", statement=text, principal=asker.name, kind="view"), select_sql)
+                (replace(release, name=one.view or "", statement=text, principal=caller.name, kind="view"), select_sql)
                 for one, select_sql in statements
-                if not self.is_ready(one, text, asker, release.digest)
+                if not self.is_ready(one, text, caller, release.digest)
             ]
             try:
                 self._releases.put_views(
-                    missing, statements[0][0].replace, None if asker.room is None else asker.room(None)
+                    missing, statements[0][0].replace, None if caller.room is None else caller.room(None)
                 )
             except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
                 raise Refusal(
@@ -92,12 +92,12 @@ class PrivateViews:
                 ) from None
         return self.ready(name)
 
-    def drop(self, statement: DropPrivateView, text: str, asker: Asker) -> str:
+    def drop(self, statement: DropPrivateView, text: str, caller: Caller) -> str:
         """Drops a view; its release stays, so that asking again is free."""
         with self._lock:
             existing = self._releases.view(statement.name)
             if existing is None:
-                if self._last_drop is not None and self._last_drop[:2] == (text, asker.name):
+                if self._last_drop is not None and self._last_drop[:2] == (text, caller.name):
                     return self._last_drop[2]
                 if statement.if_exists:
                     return "there was no such view"
@@ -105,13 +105,13 @@ class PrivateViews:
                     f"there is no private view {statement.name!r}",
                     accepted=meant_or(statement.name, self._releases.views(), "a name of dp_releases(), or IF EXISTS"),
                 )
-            _require_own(existing, asker, "one of your own")
+            _require_own(existing, caller, "one of your own")
             self._releases.drop_view(statement.name)
             done = f"{self._store}.{existing.name} is dropped; its budget stays spent"
-            self._last_drop = (text, asker.name, done)
+            self._last_drop = (text, caller.name, done)
             return done
 
 
-def _require_own(view: StoredRelease, asker: Asker, accepted: str) -> None:
-    if not asker.owner and view.principal != asker.name:
+def _require_own(view: StoredRelease, caller: Caller, accepted: str) -> None:
+    if not caller.owner and view.principal != caller.name:
         raise PermissionRefusal(f"the private view {view.name!r} is another's", accepted=accepted)

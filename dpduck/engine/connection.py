@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from dpduck.database.cursors import OpenCursor, Roots
+from dpduck.database.cursors import Connections, OpenCursor
 from dpduck.database.store import STORE_NAME, StoreFiles, attach_store, database_file, detach_store, store_files
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of, install_macros, require_free_names, serve
@@ -42,7 +42,7 @@ def load(
             if engine is None:
                 _begin(connection, files, steps)
             else:
-                engine.roots.add(connection)
+                engine.connections.add(connection)
             install_macros(connection)
             with suppress(Refusal), connection.cursor() as cursor:  # where it is refused, so is every new release
                 keep_plans_plain(cursor)
@@ -55,10 +55,10 @@ def load(
 
 
 def _begin(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Steps) -> None:
-    roots = Roots()
-    roots.add(connection)
-    ledger = _open_ledger(roots.cursor, files, steps)
-    serve(connection, Engine(roots, STORE_NAME, ledger, steps))
+    connections = Connections()
+    connections.add(connection)
+    ledger = _open_ledger(connections.cursor, files, steps)
+    serve(connection, Engine(connections, STORE_NAME, ledger, steps))
 
 
 def connect(

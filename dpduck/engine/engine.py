@@ -11,7 +11,7 @@ import duckdb
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_table
-from dpduck.database.cursors import Asker, Carriers, Roots
+from dpduck.database.cursors import Caller, Connections, ReleaseCopies
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Answered, Sandbox
@@ -63,7 +63,7 @@ class Analysed:
     facts: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 
     def holds(self, catalog: Catalog) -> bool:
-        """Whether every question that this rests on has the same answer now, for this asker."""
+        """Whether every question that this rests on has the same answer now, for this caller."""
         try:
             return all(
                 getattr(catalog, question[0])(*asked, **named) == fact
@@ -76,30 +76,30 @@ class Analysed:
 class Engine:
     """Everything behind the functions of one database: policies, ledger, releases."""
 
-    def __init__(self, roots: Roots, store: str, ledger: Ledger, steps: Steps) -> None:
-        self.roots = roots
-        self._open_cursor = roots.cursor
+    def __init__(self, connections: Connections, store: str, ledger: Ledger, steps: Steps) -> None:
+        self.connections = connections
+        self._open_cursor = connections.cursor
         self._store = store
         self._steps = steps
         self._bound: set[tuple[str, str, Fraction]] = set()
         self._answered = Answered()
         self._analysed = Answered(MOST_ANALYSED)
         self._ledger = ledger
-        self._policies = PolicyStore(roots.cursor, store, ledger.budget, roots.home)
-        self._releases = ReleaseStore(roots.cursor, store, steps)
+        self._policies = PolicyStore(connections.cursor, store, ledger.budget, connections.home)
+        self._releases = ReleaseStore(connections.cursor, store, steps)
         self._policies.create_tables()
         self._releases.create_tables()
-        self._carriers = Carriers(roots.cursor)
+        self._copies = ReleaseCopies(connections.cursor)
         self._workers = Workers()
         self._releaser = Releaser(
-            roots.cursor, ledger, self._releases, self._carriers, operating_system_entropy(), steps, self._workers
+            connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers
         )
-        self._changes = OwnerChanges(roots.cursor, self._policies, ledger)
+        self._changes = OwnerChanges(connections.cursor, self._policies, ledger)
         self._views = PrivateViews(self._releases, store)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
-            roots.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
-            SparseStore(roots.cursor, store), steps, self._workers,
+            connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
+            SparseStore(connections.cursor, store), steps, self._workers,
         )  # fmt: skip
 
     @property
@@ -115,89 +115,89 @@ class Engine:
         """How many releases and views of a principal the store holds, and how many rows they have."""
         return self._releases.kept_by(principal)
 
-    def is_carried(self, sql: str) -> bool:
+    def has_copies(self, sql: str) -> bool:
         """Whether every copy of a release that this SQL reads is still there."""
-        return self._carriers.has_all(sql)
+        return self._copies.has_all(sql)
 
-    def run(self, text: str, asker: Asker) -> str:
+    def run(self, text: str, caller: Caller) -> str:
         """SQL whose result is the answer to a statement of dp()."""
-        known: Analysed | None = self._analysed.get((text, asker))
+        known: Analysed | None = self._analysed.get((text, caller))
         statement = parse_statement(text) if known is None else known.statement
         if isinstance(statement, Ask):
-            return self._ask(statement, text, asker, known)
+            return self._ask(statement, text, caller, known)
         if isinstance(statement, CreateSynthetic):
-            return self._synthetic(statement, text, asker)
+            return self._synthetic(statement, text, caller)
         if isinstance(statement, SampleRelease):
-            return listings.status(self._tables.sample(statement, text, asker))
+            return listings.status(self._tables.sample(statement, text, caller))
         if isinstance(statement, DropPrivateView):
-            return listings.status(self._views.drop(statement, text, asker))
+            return listings.status(self._views.drop(statement, text, caller))
         if isinstance(statement, CreateSparse):
-            return self._sparse.create(statement, text, asker)
+            return self._sparse.create(statement, text, caller)
         if isinstance(statement, DropSparse):
-            return self._sparse.drop(statement, text, asker)
-        _require_owner(asker)
-        return listings.status(self._changes.carry_out(statement, text, asker))
+            return self._sparse.drop(statement, text, caller)
+        _require_owner(caller)
+        return listings.status(self._changes.carry_out(statement, text, caller))
 
-    def explain(self, text: str, asker: Asker) -> str:
+    def explain(self, text: str, caller: Caller) -> str:
         """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
-        question, request = self._question(parse_statement(text), text, asker)
-        asker.require_tables(request.asked_tables)
+        question, request = self._question(parse_statement(text), text, caller)
+        caller.require_tables(request.asked_tables)
         sql, found, asks = explained(question)
-        return sql if found is None else priced(sql, found, asks, self._ledger.budget(found.unit_key))
+        return sql if found is None else priced(sql, found, asks, self._ledger.budget(found.rows.unit_key))
 
     def _question(
-        self, statement: Statement | CreateSynthetic | SampleRelease, text: str, asker: Asker
+        self, statement: Statement | CreateSynthetic | SampleRelease, text: str, caller: Caller
     ) -> tuple[object, Request]:
         """What a statement with a price asks, and of which rows."""
         if isinstance(statement, CreateSynthetic):
-            synthetic = self._synthetic_request(statement, asker)
+            synthetic = self._synthetic_request(statement, caller)
             return synthetic, synthetic.base
         if isinstance(statement, CreateSparse):
-            sparse = self._sparse.analysed(statement, asker)
+            sparse = self._sparse.analysed(statement, caller)
             return sparse, sparse.request
         if isinstance(statement, Ask):
             with Sandbox(self._answered) as box:
-                request = self._analysis(statement, text, box, asker).request
+                request = self._analysis(statement, text, box, caller).request
             return request, request
         raise Refusal(
             "only statements with a price are explained",
             accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or CREATE PRIVATE .. OPTIONS (..)",
         )
 
-    def describe(self, text: str, asker: Asker) -> str:
+    def describe(self, text: str, caller: Caller) -> str:
         """SQL with the columns that the answer to a statement of dp() would have, and no rows; it spends nothing."""
         statement = parse_statement(text)
         if not isinstance(statement, Ask) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
         with Sandbox(self._answered) as box:
-            analysis = self._analysis(statement, text, box, asker)
-            asker.require_tables(analysis.request.asked_tables)
+            analysis = self._analysis(statement, text, box, caller)
+            caller.require_tables(analysis.request.asked_tables)
             mechanism = mechanism_of(analysis.request)
             bound = check_sql(analysis, mechanism, mechanism.plan(analysis.request))
             with self._open_cursor() as cursor:
                 columns = Catalog(cursor, self._policies, box).bind(bound, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
-    def budget(self, asker: Asker) -> str:
+    def budget(self, caller: Caller) -> str:
         """SQL that lists budgets, what was spent and what remains."""
-        dropped = self._policies.dropped() if asker.owner else []
-        return listings.budgets(self._policies.policies(), dropped, self._ledger, asker)
+        dropped = self._policies.dropped() if caller.owner else []
+        return listings.budgets(self._policies.policies(), dropped, self._ledger, caller)
 
-    def ledger_entries(self, asker: Asker) -> str:
+    def ledger_entries(self, caller: Caller) -> str:
         """SQL that lists charges: all for the owner, their own for others."""
-        return listings.entries(self._ledger.entries(None if asker.owner else asker.name))
+        return listings.entries(self._ledger.entries(None if caller.owner else caller.name))
 
-    def list_policies(self, asker: Asker) -> str:
+    def list_policies(self, caller: Caller) -> str:
         """SQL that lists the policies in force: they are public."""
         return listings.policies(self._policies.policies())
 
-    def list_releases(self, asker: Asker) -> str:
+    def list_releases(self, caller: Caller) -> str:
         """SQL that lists released tables."""
-        return listings.releases(self._releases.all(), None if asker.owner else asker.name)
+        return listings.releases(self._releases.all(), None if caller.owner else caller.name)
 
-    def check(self, text: str, asker: Asker) -> str:
+    def check(self, text: str, caller: Caller) -> str:
         """SQL with exact facts about a table, for its owner's eyes only."""
-        _require_owner(asker)
+        _require_owner(caller)
         reader = TokenReader(text, bounded_tokens(text))
         written = reader.table_name()
         reader.expect_end()
@@ -211,51 +211,51 @@ class Engine:
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
             return listings.check(check_table(cursor, policy, from_sql(source), unit_sql(source)))
 
-    def stderr_of(self, text: str, asker: Asker) -> str:
+    def stderr_of(self, text: str, caller: Caller) -> str:
         """SQL with a weighted sum of released cells, its standard error and its interval."""
-        return combined(self._releases, text, asker)
+        return combined(self._releases, text, caller)
 
-    def ratio_of(self, text: str, asker: Asker) -> str:
+    def ratio_of(self, text: str, caller: Caller) -> str:
         """SQL with the ratio of two such sums."""
-        return combined(self._releases, text, asker)
+        return combined(self._releases, text, caller)
 
-    def ask(self, argument: str, asker: Asker) -> str:
+    def ask(self, argument: str, caller: Caller) -> str:
         """SQL with the answers of a private histogram or session."""
-        return self._sparse.ask(argument, asker)
+        return self._sparse.ask(argument, caller)
 
-    def describe_ask(self, argument: str, asker: Asker) -> str:
+    def describe_ask(self, argument: str, caller: Caller) -> str:
         """SQL with the columns of such answers and no rows; it looks at nothing private and uses no round up."""
-        return self._sparse.describe_ask(argument, asker)
+        return self._sparse.describe_ask(argument, caller)
 
-    def list_sessions(self, asker: Asker) -> str:
+    def list_sessions(self, caller: Caller) -> str:
         """SQL that lists private histograms and sessions."""
-        return self._sparse.list_sessions(asker)
+        return self._sparse.list_sessions(caller)
 
     def _analysis(
-        self, statement: Ask, text: str, box: Sandbox, asker: Asker, known: Analysed | None = None
+        self, statement: Ask, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysis:
         """What a statement asks for. known: from when it was asked before; it holds while public facts are the same."""
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
-            catalog = Catalog(cursor, self._policies, box, asker)
+            catalog = Catalog(cursor, self._policies, box, caller)
             if known is not None and known.holds(catalog):
                 return known.analysis
             if known is not None:
-                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, asker)
+                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller)
             analysis = with_matrix(analyse(statement, catalog, own_options()), catalog)
-            if len(text) <= LONGEST_KEPT and sum(analysis.request.sizes) <= MOST_LABELS:
-                self._analysed.put((text, asker), Analysed(statement, analysis, catalog.known))
+            if len(text) <= LONGEST_KEPT and sum(analysis.request.question.sizes) <= MOST_LABELS:
+                self._analysed.put((text, caller), Analysed(statement, analysis, catalog.known))
             return analysis
 
-    def _ask(self, statement: Ask, text: str, asker: Asker, known_before: Analysed | None) -> str:
+    def _ask(self, statement: Ask, text: str, caller: Caller, known_before: Analysed | None) -> str:
         with Sandbox(self._answered) as box:
-            analysis = self._analysis(statement, text, box, asker, known_before)
-            asker.require_tables(analysis.request.asked_tables)
+            analysis = self._analysis(statement, text, box, caller, known_before)
+            caller.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
-            if statement.view is not None and self._views.is_ready(statement, text, asker, digest):
+            if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
-            kept_by = asker if statement.view is None else _with_room_for_a_view(asker)
+            kept_by = caller if statement.view is None else _with_room_for_a_view(caller)
             release = self._release(analysis.request, analysis.request, digest, kept_by, text, analysis, box)
             self._require_outer(release, analysis, box)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
@@ -266,28 +266,28 @@ class Engine:
             scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release)))),
             notes=notes_of(analysis, release),
         )
-        ready = self._views.put(statement, text, asker, scoped, select_sql)
+        ready = self._views.put(statement, text, caller, scoped, select_sql)
         return listings.status(ready + _nothing_shown(analysis.request, release))
 
-    def _synthetic_request(self, statement: CreateSynthetic, asker: Asker) -> SyntheticRequest:
+    def _synthetic_request(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            return analyse_synthetic(statement, Catalog(cursor, self._policies, None, asker))
+            return analyse_synthetic(statement, Catalog(cursor, self._policies, None, caller))
 
-    def _synthetic(self, statement: CreateSynthetic, text: str, asker: Asker) -> str:
-        request = self._synthetic_request(statement, asker)
-        asker.require_tables(request.base.asked_tables)
-        if self._tables.is_ready(statement, text, asker, request):
+    def _synthetic(self, statement: CreateSynthetic, text: str, caller: Caller) -> str:
+        request = self._synthetic_request(statement, caller)
+        caller.require_tables(request.base.asked_tables)
+        if self._tables.is_ready(statement, text, caller, request):
             return listings.status(self._views.ready(statement.name))
-        release = self._release(request, request.base, request.digest(), asker, text)
-        return listings.status(self._tables.put(statement, text, asker, request, release))
+        release = self._release(request, request.base, request.digest(), caller, text)
+        return listings.status(self._tables.put(statement, text, caller, request, release))
 
     def _release(
         self,
         question: object,
         request: Request,
         digest: str,
-        asker: Asker,
+        caller: Caller,
         text: str,
         analysis: Analysis | None = None,
         box: Sandbox | None = None,
@@ -300,15 +300,15 @@ class Engine:
 
         def recheck(cursor: duckdb.DuckDBPyConnection, plan: Any) -> None:
             catalog = Catalog(cursor, self._policies, box)
-            catalog.require_unchanged(request)
+            catalog.require_unchanged(request.rows)
             if analysis is not None:
                 catalog.bind(check_sql(analysis, mechanism, plan), analysis.outer.tables)
 
         tools = Tools(box or Sandbox(), self._ledger.secrets, self._steps)
-        return self._releaser.release(digest, lambda: mechanism.recipe(question, recheck, tools), asker, text)
+        return self._releaser.release(digest, lambda: mechanism.recipe(question, recheck, tools), caller, text)
 
-    def _release_sparse(self, sparse: SparseRequest, asker: Asker, text: str) -> StoredRelease:
-        return self._release(sparse, sparse.request, sparse.digest(), asker, text)
+    def _release_sparse(self, sparse: SparseRequest, caller: Caller, text: str) -> StoredRelease:
+        return self._release(sparse, sparse.request, sparse.digest(), caller, text)
 
     def _require_outer(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> None:
         """SQL around a release binds where nothing else is, before it runs where private tables are.
@@ -328,9 +328,9 @@ class Engine:
 
     def _released_sql(self, release: StoredRelease, analysis: Analysis) -> str:
         """The released table with half-widths of intervals for the confidence that was asked."""
-        table = self._carriers.table_sql(release.name) or self._releases.table_sql(release.name)
+        table = self._copies.table_sql(release.name) or self._releases.table_sql(release.name)
         request = analysis.request
-        aside = request.treatment.moves or request.summary is not None
+        aside = request.question.treatment.moves or request.question.summary is not None
         known = self._releases.column_names(release.name) if aside else None
         price = Charge(release.epsilon, release.rho, release.delta)
         return margins_sql(table, release.laws, analysis, known, price)
@@ -338,17 +338,17 @@ class Engine:
 
 def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
     """A word about a view of selected keys in which no group is."""
-    if request.selection is None or release is None or release.rows:
+    if request.question.selection is None or release is None or release.rows:
         return ""
     return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"
 
 
-def _with_room_for_a_view(asker: Asker) -> Asker:
+def _with_room_for_a_view(caller: Caller) -> Caller:
     """Who asks for rows that are kept twice: as the answers and as the view."""
-    room = asker.room
-    return asker if room is None else replace(asker, room=lambda rows: room(rows and 2 * rows))
+    room = caller.room
+    return caller if room is None else replace(caller, room=lambda rows: room(rows and 2 * rows))
 
 
-def _require_owner(asker: Asker) -> None:
-    if not asker.owner:
+def _require_owner(caller: Caller) -> None:
+    if not caller.owner:
         raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")

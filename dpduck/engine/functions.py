@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,11 +13,11 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import VARCHAR
 
-from dpduck.database.cursors import CLOSED, Asker
+from dpduck.database.cursors import CLOSED, Caller
 from dpduck.database.store import STORE_NAME
 from dpduck.engine.engine import Engine
 from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.values.errors import DpduckError, Interrupted, Refusal, StoreError
+from dpduck.values.errors import DpduckError, InternalError, Interrupted, Refusal, StoreError
 
 # The macros of sql/macros, which any DuckDB runs over released tables, put on a connection where dpduck is loaded.
 
@@ -34,10 +35,10 @@ def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store
     )
 
 
-def foreign_shipped(connection: duckdb.DuckDBPyConnection, store: str) -> str | None:
-    """A macro of the current database that has a shipped name and another body; None where there is none."""
+def _foreign_shipped(found: set[tuple[str, str]], store: str) -> str | None:
+    """The first of these macros, names and bodies, that has a shipped name and another body."""
     names = [*shipped_names(), "dp_released"]
-    found = _bodies(connection, names)
+    found = {(name, body) for name, body in found if name in names}
     if not found:
         return None
     with duckdb.connect() as fresh:
@@ -82,11 +83,6 @@ def macros_sql() -> str:
     return (shipped if shipped.is_file() else PACKAGE.parent / "sql" / "macros.sql").read_text(encoding="utf-8")
 
 
-def macro_names() -> tuple[str, ...]:
-    """The names of the macros."""
-    return tuple(re.findall(r"^CREATE OR REPLACE MACRO (\w+)", macros_sql(), flags=re.MULTILINE))
-
-
 def install_analyst_macros(connection: duckdb.DuckDBPyConnection, database: str) -> None:
     """Creates the macros, and those of sql/macros, in an attached database; the current database stays what it was."""
     row = connection.execute("SELECT current_database(), current_schema()").fetchone()
@@ -100,7 +96,7 @@ def install_analyst_macros(connection: duckdb.DuckDBPyConnection, database: str)
 
 
 FUNCTION = "dpduck_call"
-OWNER = Asker("owner", owner=True)
+OWNER = Caller("owner", owner=True)
 UNEXPECTED = "an unexpected failure inside dpduck; nothing was released; accepted: a report to its makers"
 STOPPED = "interrupted; nothing more was charged than dp_ledger() shows; accepted: asking again"
 UNWRITTEN = (
@@ -132,23 +128,27 @@ _ENGINES: dict[str, Engine] = {}
 _KEPT: list[Callable[[str, str | None], str]] = []
 
 
-def answer(engine: Engine, asker: Asker, action: str, argument: str | None) -> str:
+def answer(engine: Engine, caller: Caller, action: str, argument: str | None) -> str:
     """SQL for one call; an error becomes SQL that raises its one line when it is bound, in every client alike."""
     try:
-        return called(engine, asker, action, argument)
-    except DpduckError as error:
-        return raising_sql(str(error))
-    except Interrupted as error:
+        return called(engine, caller, action, argument).sql
+    except (DpduckError, Interrupted) as error:
         return raising_sql(str(error))
     except KeyboardInterrupt:
         return raising_sql(STOPPED)
-    except Exception:  # whatever it says could quote data
-        return raising_sql(UNEXPECTED)
 
 
-def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> str:
-    """SQL for one call, or a DpduckError; any other error may quote data, and is not for anybody's eyes."""
-    with_argument: dict[str, Callable[[str, Asker], str]] = {
+@dataclass(frozen=True)
+class Answer:
+    """What one call returns. entry: of the ledger, which paid for its release; None where it needed none."""
+
+    sql: str
+    entry: int | None
+
+
+def called(engine: Engine, caller: Caller, action: str, argument: str | None) -> Answer:
+    """Carries out one call. Whatever fails raises a DpduckError that has the entry: other errors could quote data."""
+    with_argument: dict[str, Callable[[str, Caller], str]] = {
         "run": engine.run,
         "describe": engine.describe,
         "explain": engine.explain,
@@ -158,17 +158,27 @@ def called(engine: Engine, asker: Asker, action: str, argument: str | None) -> s
         "stderr_of": engine.stderr_of,
         "ratio_of": engine.ratio_of,
     }
-    without: dict[str, Callable[[Asker], str]] = {
+    without: dict[str, Callable[[Caller], str]] = {
         "budget": engine.budget,
         "ledger_entries": engine.ledger_entries,
         "list_policies": engine.list_policies,
         "list_releases": engine.list_releases,
         "list_sessions": engine.list_sessions,
     }
+    entries: list[int] = []
+    caller = replace(caller, charged=entries.append)
     try:
-        return with_argument[action](argument or "", asker) if action in with_argument else without[action](asker)
+        sql = with_argument[action](argument or "", caller) if action in with_argument else without[action](caller)
     except (duckdb.IOException, duckdb.TransactionException):
-        raise StoreError(UNWRITTEN) from None
+        failure: DpduckError = StoreError(UNWRITTEN)
+    except DpduckError as error:
+        failure = error
+    except Exception:
+        failure = InternalError(UNEXPECTED)
+    else:
+        return Answer(sql, entries[-1] if entries else None)
+    failure.entry = entries[-1] if entries else None
+    raise failure
 
 
 def raising_sql(message: str) -> str:
@@ -184,16 +194,17 @@ def engine_of(connection: duckdb.DuckDBPyConnection) -> Engine | None:
 
 def serve(connection: duckdb.DuckDBPyConnection, engine: Engine) -> None:
     """Lets an engine answer for this connection's database; registers the scalar function where it is new."""
-    for identity in [identity for identity, served in _ENGINES.items() if not served.roots.any_open()]:
+    for identity in [identity for identity, served in _ENGINES.items() if not served.connections.any_open()]:
         del _ENGINES[identity]
     _ENGINES[_identity(connection) or _register(connection)] = engine
 
 
 def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
-    row = connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [FUNCTION]).fetchone()
-    if row is None:
-        return None
-    found = connection.execute(f"SELECT {FUNCTION}({quote_text(IDENTITY)}, NULL)").fetchone()
+    with connection.cursor() as cursor:  # to call it takes a hundredth of the time of looking for it among functions
+        try:
+            found = cursor.execute(f"SELECT {FUNCTION}({quote_text(IDENTITY)}, NULL)").fetchone()
+        except duckdb.CatalogException:
+            return None
     return None if found is None else str(found[0])
 
 
@@ -234,13 +245,10 @@ def require_free_names(connection: duckdb.DuckDBPyConnection) -> None:
 
     Where dp() is ours the others are taken to be, of whatever version: each load puts its own in their place.
     """
-    rows = connection.execute(
-        "SELECT function_name, contains(coalesce(macro_definition, ''), $1) FROM duckdb_functions() "
-        "WHERE NOT internal AND database_name = current_database() AND list_contains($2, function_name)",
-        [FUNCTION, list(MACROS)],
-    ).fetchall()
-    foreign = next((str(name) for name, ours in rows if not ours), None)
-    if foreign is None and ("dp", True) not in rows:
-        foreign = foreign_shipped(connection, STORE_NAME)
+    found = _bodies(connection, [*MACROS, *shipped_names(), "dp_released"])
+    ours = {name for name, body in found if name in MACROS and FUNCTION in body}
+    foreign = next((name for name, _ in sorted(found) if name in MACROS and name not in ours), None)
+    if foreign is None and "dp" not in ours:
+        foreign = _foreign_shipped(found, STORE_NAME)
     if foreign is not None:
         raise Refusal(f"this database has a function {foreign} of its own", accepted="dropping or renaming it")

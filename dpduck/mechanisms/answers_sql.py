@@ -42,7 +42,7 @@ def margins_sql(
 
     known: the names of the table's columns, of a release that may be older than some. price: what the release cost.
     """
-    rounded = analysis.request.treatment.integer
+    rounded = analysis.request.question.treatment.integer
     half_width = rounded_margin if rounded else margin
     asked = analysis.outer.sql
     amounts = (None, None) if price is None else (price.epsilon, price.rho)
@@ -52,17 +52,17 @@ def margins_sql(
         if f'"{name}"' in asked
     ]
     for number, of_aggregate in enumerate(laws):
-        if analysis.request.treatment.moves and of_aggregate:
+        if analysis.request.question.treatment.moves and of_aggregate:
             columns += _about_measured(of_aggregate, number, analysis, known=known)
             continue
-        if analysis.request.summary is not None:
+        if analysis.request.question.summary is not None:
             columns += _of_summary(of_aggregate[0], number, analysis, known)
             continue
         for stored, shown in ((lows_column, low_column), (highs_column, high_column)):
             if f'"{shown(number)}"' in asked:
                 columns.append(f"{stored(number)}[{_level(analysis.confidence)}] AS {shown(number)}")
         if f'"{margin_column(number)}"' in asked:
-            if analysis.request.has_ranges:
+            if analysis.request.question.has_ranges:
                 columns.append(f"{_by_cell(of_aggregate[0], number, analysis)} AS {margin_column(number)}")
                 continue
             widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in of_aggregate)
@@ -85,7 +85,7 @@ def _about_measured(
         low_column(number): f"least({answer}, {raw} - {half_width})",
         high_column(number): f"greatest({answer}, {raw} + {half_width})",
     }
-    if analysis.request.treatment.nonnegative:
+    if analysis.request.question.treatment.nonnegative:
         ends[low_column(number)] = f"least({answer}, greatest(0, {raw} - {half_width}))"
     measured = known is None or raw in known
     return [
@@ -121,7 +121,7 @@ def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
     of_sum, stderr = sum_margin(law.noise, analysis.confidence), stderr_column(number)
     jump = f"CASE WHEN {stderr} < {JUMPY * law.step!r} THEN {law.step!r} ELSE {law.step / 2!r} END"
     width = f"least({of_sum.farthest!r} * {stderr}, {of_sum.usual!r} * {stderr} + {jump})"
-    return f"ceil({width} + 0.5)" if analysis.request.treatment.integer else width
+    return f"ceil({width} + 0.5)" if analysis.request.question.treatment.integer else width
 
 
 def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLaw]], analysis: Analysis) -> str:
@@ -148,28 +148,31 @@ def scope_of(request: Request) -> str:
     """
     unit = (
         "a row"
-        if request.unit_sql is None
-        else f"all rows of one value of its column, at most {request.max_rows} counted"
+        if request.rows.unit_sql is None
+        else f"all rows of one value of its column, at most {request.rows.max_rows} counted"
     )
     keys = []
-    for key in request.keys:
-        domains = [request.sources[position].domain for position in key.sources]
+    for key in request.question.keys:
+        domains = [request.question.sources[position].domain for position in key.sources]
         without = [one for one in domains if not one.with_null]
         others = [one for one in domains if _leaves_out(one)]
         left = [word for word, missing in (("NULL", without), ("other values", others)) if missing]
         size = "selected values" if not key.labels else f"{len(key.labels)} values"
         keys.append(f"{key.name} ({', without '.join([size, *([' and '.join(left)] if left else [])])})")
-    implied = ""
-    if request.charge.epsilon is None and request.stated_epsilon is not None and request.selection is None:
-        implied = f"implies epsilon = {float(request.stated_epsilon):g}, delta = {float(request.stated_delta or 0):g}; "
+    price, implied = request.price, ""
+    if price.charge.epsilon is None and price.stated_epsilon is not None and request.question.selection is None:
+        implied = f"implies epsilon = {float(price.stated_epsilon):g}, delta = {float(price.stated_delta or 0):g}; "
     return f"{implied}privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "")
 
 
 def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
     """What the columns of a view are: keys, which are public, or answers with their errors; {}: the guarantee."""
     request = analysis.request
-    selected = request.selection is not None
-    notes = {key.name: "a selected value, {}" if selected else "a key, whose values are public" for key in request.keys}
+    selected = request.question.selection is not None
+    notes = {
+        key.name: "a selected value, {}" if selected else "a key, whose values are public"
+        for key in request.question.keys
+    }
     for name, number in analysis.shown:
         said = errors_of(replace(analysis, shown=((name, number),)), release)
         notes[name] = "{}; an answer" + (f"; {said}" if said else "")
@@ -182,11 +185,11 @@ def errors_of(analysis: Analysis, release: StoredRelease) -> str:
     Of counts and sums; where it depends on the answer, or where options move answers after the noise, dp_stderr has it.
     """
     request, said = analysis.request, []
-    if request.summary is not None or request.treatment.moves:
+    if request.question.summary is not None or request.question.treatment.moves:
         return ""  # a summary's rows carry their own
     for name, number in analysis.shown:
         errors = [law.stderr for law in release.laws[number]] if number < len(release.laws) else []
-        if errors and not request.aggregates[number].curved:
+        if errors and not request.question.aggregates[number].curved:
             low, high = f"{min(errors):.4g}", f"{max(errors):.4g}"
             said.append(f"{name} {low}" if low == high else f"{name} {low} to {high}")
     return f"standard error of {', '.join(said)}" if said else ""

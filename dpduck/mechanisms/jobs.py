@@ -14,31 +14,31 @@ from dpduck.values.errors import InternalError
 
 def counting_job(request: Request, contributions: Sequence[Contribution]) -> CountingJob:
     """One scan that adds these contributions up by the request's keys."""
-    if request.rows is None:
+    if request.rows.source is None:
         raise InternalError("only trusted code's own SQL is counted as it stands")
-    sizes = [source.domain.size for source in request.sources]
+    sizes = [source.domain.size for source in request.question.sources]
     attributes = tuple(
         Attribute(
             key.sources,
             np.array(key.codes, np.int64).reshape([sizes[source] for source in key.sources]),
             len(key.labels),
         )
-        for key in request.keys
+        for key in request.question.keys
         if not key.row_sql
     )
-    if request.intervals:  # the bins of the one source, NULL among them, which no interval holds
+    if request.question.intervals:  # the bins of the one source, NULL among them, which no interval holds
         attributes = (Attribute((0,), np.arange(sizes[0], dtype=np.int64), sizes[0]),)
     return CountingJob(
-        from_sql=request.from_sql,
-        filters=request.filters,
-        unit_sql=request.unit_sql,
-        max_rows=request.max_rows,
-        content_sql=request.content_sql,
-        keys=tuple(KeyColumn(source.sql, source.domain) for source in request.sources),
+        from_sql=request.rows.from_sql,
+        filters=request.rows.filters,
+        unit_sql=request.rows.unit_sql,
+        max_rows=request.rows.max_rows,
+        content_sql=request.rows.content_sql,
+        keys=tuple(KeyColumn(source.sql, source.domain) for source in request.question.sources),
         attributes=attributes,
         aggregates=tuple(contributions),
-        lookup=request.lookup,
-        source=request.rows,
-        unit_type=request.unit_type,
-        copies=request.unit_bound if request.unit_sql is None else 1,
+        lookup=request.rows.lookup,
+        source=request.rows.source,
+        unit_type=request.rows.unit_type,
+        copies=request.rows.unit_bound if request.rows.unit_sql is None else 1,
     )

@@ -11,7 +11,7 @@ import duckdb
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.text.options import Option
-from dpduck.mechanisms.release import Product, Recipe, Steps, Terms
+from dpduck.mechanisms.release import Recipe, ReleasedTable, ReleaseHeader, Steps
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.secrets import Secrets
@@ -48,7 +48,7 @@ class Mechanism(Generic[Q, P, N]):
 
     name: for people. serves: whether a question is this mechanism's.
     plan: from public numbers alone; it may propose any noise, and refuses what it cannot serve. asks: what will leave;
-    trusted code prices it. terms: what else is public before anything is counted.
+    trusted code prices it. header: what else is public before anything is counted.
     measure: the only step with a door. recover: what follows from the noisy numbers; it costs nothing.
     describe: dp_explain of a question and its plan. unplanned: the same where no plan meets what is asked.
     columns: names and types of the released table, by which SQL around it is bound before the charge.
@@ -59,9 +59,9 @@ class Mechanism(Generic[Q, P, N]):
     serves: Callable[[Any], bool]
     plan: Callable[[Q], P]
     asks: Callable[[P], Sequence[Ask[Any]]]
-    terms: Callable[[P], Terms]
+    header: Callable[[P], ReleaseHeader]
     measure: Callable[[P, Door, Tools], N]
-    recover: Callable[[P, N, Tools], Product]
+    recover: Callable[[P, N, Tools], ReleasedTable]
     describe: Callable[[Q, P], str]
     columns: Callable[[P], Columns]
     unplanned: Callable[[Q], str] | None = None
@@ -72,26 +72,26 @@ class Mechanism(Generic[Q, P, N]):
         plan = self.plan(question)
         asks = self.asks(plan)
         return Recipe(
-            self.terms(plan),
+            self.header(plan),
             asks,
             lambda cursor: recheck(cursor, plan),
             lambda door: self.recover(plan, self.measure(plan, door, tools), tools),
         )
 
 
-def terms_of(request: Request, mechanism: str, strategy: str, laws: Laws = (), rows: int = 0) -> Terms:
-    """The terms of a release of these rows at this price."""
-    return Terms(
-        unit_key=request.unit_key,
-        table=str(request.table),
-        charge=request.charge,
+def header_of(request: Request, mechanism: str, strategy: str, laws: Laws = (), rows: int = 0) -> ReleaseHeader:
+    """The header of a release of these rows at this price."""
+    return ReleaseHeader(
+        unit_key=request.rows.unit_key,
+        table=str(request.rows.table),
+        charge=request.price.charge,
         mechanism=mechanism,
         strategy=strategy,
         laws=laws,
-        shapes=request.shapes,
-        least_rho=request.least_rho,
+        shapes=request.rows.shapes,
+        least_rho=request.price.least_rho,
         rows=rows,
-        characters=characters_of(request.keys),
+        characters=characters_of(request.question.keys),
     )
 
 

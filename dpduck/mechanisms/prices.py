@@ -35,8 +35,8 @@ def priced(sql: str, request: Request, asks: Iterable[Ask[Any]], budget: Budget 
 
     Of the other rows rho is an upper bound: what the epsilon costs whatever is measured.
     """
-    charge = charged(request.charge, asks, request.least_rho)
-    most = charge.rho if charge.epsilon is None else min(request.charge.rho, rho_of_pure(charge.epsilon))
+    charge = charged(request.price.charge, asks, request.price.least_rho)
+    most = charge.rho if charge.epsilon is None else min(request.price.charge.rho, rho_of_pure(charge.epsilon))
     rho = f"CASE WHEN chosen THEN CAST({quote_text(repr(float(charge.rho)))} AS DOUBLE) "
     rho += f"ELSE least(rho, CAST({quote_text(repr(float(most)))} AS DOUBLE)) END AS rho"
     said = "; ".join(part for part in (both_forms(charge, budget), cheaper(request, charge, budget)) if part)
@@ -72,7 +72,8 @@ def priced_entry(entry: LedgerEntry) -> str:
 def cheaper(request: Request, charge: Charge, budget: Budget | None) -> str:
     """A line where the statement's epsilon would cost far less with the delta that the budget has; else nothing."""
     delta = _delta(budget)
-    filtered = request.summary is not None and request.summary.method != "sketch"  # geometric noise alone
+    summary = request.question.summary
+    filtered = summary is not None and summary.method != "sketch"  # geometric noise alone
     if charge.epsilon is None or charge.delta or not delta or filtered:
         return ""
     try:

@@ -48,7 +48,7 @@ def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
 def check_sql(analysis: Analysis, mechanism: Mechanism[Any, Any, Any], plan: Any) -> str:
     """The whole statement over a release without rows, which binds before the charge as the answer will after it."""
     columns = [Column(name, type_name) for name, type_name in mechanism.columns(plan)]
-    return empty_release_sql(columns, mechanism.terms(plan).laws, analysis)
+    return empty_release_sql(columns, mechanism.header(plan).laws, analysis)
 
 
 def explained(question: object) -> tuple[str, Request | None, Sequence[Ask[Any]]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import Asker, Carriers, OpenCursor
+from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Answered
 from dpduck.mechanisms.prices import in_both_forms, priced_entry
@@ -38,7 +37,7 @@ MOST_TIMES = 3
 
 
 @dataclass(frozen=True)
-class Product:
+class ReleasedTable:
     """A released table. columns: names and DuckDB types. covariances: of its cells, as text, where they are kept."""
 
     columns: Sequence[tuple[str, str]]
@@ -47,8 +46,8 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What is public about a release before anything is counted.
+class ReleaseHeader:
+    """The public description of a release, known before anything is counted.
 
     unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease. shapes: the columns of its tables.
     least_rho: of any charge. rows: most that its table can have, 0 where answers decide; characters: of a row's texts.
@@ -74,10 +73,10 @@ class Recipe:
     produce: the release itself, after the charge; anything that it raises is hidden, because it could quote data.
     """
 
-    terms: Terms
+    header: ReleaseHeader
     asks: Sequence[Ask[Any]]
     recheck: Callable[[duckdb.DuckDBPyConnection], None]
-    produce: Callable[[Door], Product]
+    produce: Callable[[Door], ReleasedTable]
 
 
 class _Unstored(StoreError):
@@ -99,7 +98,7 @@ class Releaser:
         open_cursor: OpenCursor,
         ledger: Ledger,
         releases: ReleaseStore,
-        carriers: Carriers,
+        copies: ReleaseCopies,
         entropy: Entropy,
         steps: Steps,
         workers: Workers,
@@ -107,21 +106,21 @@ class Releaser:
         self._open_cursor = open_cursor
         self._ledger = ledger
         self._releases = releases
-        self._carriers = carriers
+        self._copies = copies
         self._entropy = entropy
         self._steps = steps
         self._workers = workers
         self._answered = Answered()
-        self._turns = Turns()
+        self._locks = NamedLocks()
         self._failed: dict[str, int] = {}
 
-    def release(self, digest: str, recipe: Callable[[], Recipe], asker: Asker, statement: str) -> StoredRelease:
+    def release(self, digest: str, recipe: Callable[[], Recipe], caller: Caller, statement: str) -> StoredRelease:
         """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
-        with self._turns.turn(digest, lambda: self._steps(WAITING)):
+        with self._locks.held(digest, lambda: self._steps(WAITING)):
             found = self._releases.by_digest(digest)
             if found is not None:
-                if asker.tables is not None:  # what is released already is not everybody's to ask for
-                    asker.require_table(self._ledger.entry(found.ledger_id).table_name)
+                if caller.tables is not None:  # what is released already is not everybody's to ask for
+                    caller.require_table(self._ledger.entry(found.ledger_id).table_name)
                 if not self._releases.taken(found.name):
                     raise Refusal(
                         f"the answer was released as {found.name}, and that table is no longer in the store",
@@ -132,18 +131,20 @@ class Releaser:
             failed = self._failed.get(digest) or stored
             if failed is not None:  # a statement is bound more than once, and sent again: one failure is charged once
                 raise ReleaseFailed(failed)
-            return self._new(digest, recipe(), asker, statement, paid)
+            return self._new(digest, recipe(), caller, statement, paid)
 
-    def _new(self, digest: str, recipe: Recipe, asker: Asker, statement: str, paid: int | None) -> StoredRelease:
+    def _new(self, digest: str, recipe: Recipe, caller: Caller, statement: str, paid: int | None) -> StoredRelease:
         """paid: the entry that paid for it before its process ended."""
         asks = recipe.asks
-        terms = replace(recipe.terms, charge=charged(recipe.terms.charge, asks, recipe.terms.least_rho))
-        asker.require_table(terms.table)
-        if not asker.owner:
-            asker.require_price(terms.charge, self._ledger.budget(terms.unit_key))
-        asker.take_room(terms.rows, terms.characters)
-        bill = Bill(terms.unit_key, terms.table, terms.charge, asker.name, statement, terms.mechanism, asker.share)
-        rehearsed(asks, terms.shapes, self._answered, self._workers)
+        header = replace(recipe.header, charge=charged(recipe.header.charge, asks, recipe.header.least_rho))
+        caller.require_table(header.table)
+        if not caller.owner:
+            caller.require_price(header.charge, self._ledger.budget(header.unit_key))
+        caller.take_room(header.rows, header.characters)
+        bill = Bill(
+            header.unit_key, header.table, header.charge, caller.name, statement, header.mechanism, caller.share
+        )
+        rehearsed(asks, header.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:
             self._note_failed(digest, paid)
             raise ReleaseFailed(paid)
@@ -160,13 +161,17 @@ class Releaser:
                 paid,
                 self._releases.noting(digest),
             ) as door:
-                release = self._produced(door, recipe, _described(terms, digest, asker, statement, door.entry))
+                if caller.charged is not None:
+                    caller.charged(door.entry)
+                release = self._produced(door, recipe, _described(header, digest, caller, statement, door.entry))
         except BudgetRefusal as refused:
-            raise in_both_forms(refused, self._ledger, terms.unit_key, terms.charge, asker.name, asker.share) from None
+            raise in_both_forms(
+                refused, self._ledger, header.unit_key, header.charge, caller.name, caller.share
+            ) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._note_failed(digest, door.entry)
             raise ReleaseFailed(door.entry)
-        self._carriers.carry(release.name, self._releases.table_sql(release.name), release.rows)
+        self._copies.add(release.name, self._releases.table_sql(release.name), release.rows)
         return release
 
     def _note_failed(self, digest: str, entry: int) -> None:
@@ -183,18 +188,18 @@ class Releaser:
 
         def end() -> None:
             nonlocal ended
-            self._ledger.end(door.entry, product.rows.nbytes)
+            self._ledger.end(door.entry, made.rows.nbytes)
             ended = True
 
         try:
             self._steps("after the charge")
             door.count()
             self._steps("after the count")
-            product = recipe.produce(door)
+            made = recipe.produce(door)
             self._steps("after the noise")
-            release = replace(release, rows=product.rows.num_rows)
+            release = replace(release, rows=made.rows.num_rows)
             try:
-                self._releases.put_table(release, product.columns, product.rows, product.covariances, end)
+                self._releases.put_table(release, made.columns, made.rows, made.covariances, end)
             except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now
                 if not ended:
                     raise _unstored(door.entry) from None
@@ -223,51 +228,18 @@ class Releaser:
         return Interrupted(f"interrupted; {priced_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
 
 
-def _described(terms: Terms, digest: str, asker: Asker, statement: str, ledger_id: int) -> StoredRelease:
+def _described(header: ReleaseHeader, digest: str, caller: Caller, statement: str, ledger_id: int) -> StoredRelease:
     return StoredRelease(
         name=f"release_{ledger_id}",
         digest=digest,
         statement=statement,
-        strategy=terms.strategy,
-        epsilon=terms.charge.epsilon,
-        delta=terms.charge.delta,
-        rho=terms.charge.rho,
+        strategy=header.strategy,
+        epsilon=header.charge.epsilon,
+        delta=header.charge.delta,
+        rho=header.charge.rho,
         rows=0,
-        principal=asker.name,
+        principal=caller.name,
         ledger_id=ledger_id,
-        laws=terms.laws,
+        laws=header.laws,
         kind="answer",
     )
-
-
-# One at a time for equal work, at the same time for different work.
-
-
-class Turns:
-    """A lock for each name that is in work; names at rest are forgotten."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._locks: dict[str, tuple[threading.Lock, int]] = {}
-
-    @contextmanager
-    def turn(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Waits until nobody else works under this name. waits: called where somebody does."""
-        with self._lock:
-            lock, waiting = self._locks.get(name, (threading.Lock(), 0))
-            self._locks[name] = (lock, waiting + 1)
-        try:
-            if not lock.acquire(blocking=False):
-                waits()
-                lock.acquire()
-            try:
-                yield
-            finally:
-                lock.release()
-        finally:
-            with self._lock:
-                _, waiting = self._locks[name]
-                if waiting == 1:
-                    del self._locks[name]
-                else:
-                    self._locks[name] = (lock, waiting - 1)

@@ -42,13 +42,13 @@ class Answer:
 
 def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:
     """Names and DuckDB types of the released table. whole: which aggregates are whole numbers."""
-    keys = [(key.name, key.type_name) for key in request.keys]
-    keys += [(key.end_name, key.type_name) for key in request.keys if key.shape]
+    keys = [(key.name, key.type_name) for key in request.question.keys]
+    keys += [(key.end_name, key.type_name) for key in request.question.keys if key.shape]
     answers = []
-    for number, aggregate in enumerate(request.aggregates):
+    for number, aggregate in enumerate(request.question.aggregates):
         type_name = "BIGINT" if whole[number] else "DOUBLE"
         answers += [(answer_column(number), type_name), (stderr_column(number), "DOUBLE")]
-        if request.treatment.moves and not aggregate.curved:
+        if request.question.treatment.moves and not aggregate.curved:
             answers += [(raw_column(number), "DOUBLE")]
         if aggregate.curved:
             answers += [(lows_column(number), "DOUBLE[]"), (highs_column(number), "DOUBLE[]")]
@@ -57,18 +57,18 @@ def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str
 
 def released_rows(request: Request, answers: Sequence[Answer], whole: Sequence[bool], box: Sandbox) -> pa.Table:
     """The rows of a release from the answers of every aggregate. whole: see released_columns. box: casts labels."""
-    sizes = request.released_sizes
-    cells = [prod(sizes[position] for position in grouping_set) for grouping_set in request.grouping_sets]
+    sizes = request.question.released_sizes
+    cells = [prod(sizes[position] for position in grouping_set) for grouping_set in request.question.grouping_sets]
     columns: dict[str, pa.ChunkedArray] = {}
-    for position, name, labels in _key_columns(request.keys, box):
+    for position, name, labels in _key_columns(request.question.keys, box):
         chunks = [
             _key_chunk(labels, grouping_set, position, sizes, count)
-            for grouping_set, count in zip(request.grouping_sets, cells, strict=True)
+            for grouping_set, count in zip(request.question.grouping_sets, cells, strict=True)
         ]
         columns[name] = pa.chunked_array(chunks, labels.type)
     rolled_up = [
         sum(1 << position for position in range(len(sizes)) if position not in grouping_set)
-        for grouping_set in request.grouping_sets
+        for grouping_set in request.question.grouping_sets
     ]
     columns[GROUPING_ID] = pa.array(np.repeat(np.array(rolled_up, np.int64), cells))
     columns[GROUPING_SET] = pa.array(np.repeat(np.arange(len(cells), dtype=np.int32), cells))

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, replace
 
 from dpduck.database.catalog import Catalog
-from dpduck.database.cursors import Asker, OpenCursor
+from dpduck.database.cursors import Caller, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.rows.relation import comparable, require_key, require_plain_unit
@@ -287,11 +287,11 @@ class OwnerChanges:
         self._lock = threading.Lock()
         self._last: tuple[tuple[str, str, int], str] | None = None
 
-    def carry_out(self, statement: OwnerStatement, text: str, asker: Asker) -> str:
+    def carry_out(self, statement: OwnerStatement, text: str, caller: Caller) -> str:
         """Does what the statement says, and says what was done."""
         with self._lock:
             last, self._last = self._last, None
-            if last is not None and last[0] == (text, asker.name, self._ledger.last_entry()):
+            if last is not None and last[0] == (text, caller.name, self._ledger.last_entry()):
                 if _happens_once(statement):
                     self._last = last
                     return last[1]
@@ -299,8 +299,8 @@ class OwnerChanges:
                     statement = replace(statement, replace=True)
             with self._open_cursor() as cursor:
                 catalog = Catalog(cursor, self._policies)
-                done = OwnerDesk(catalog, self._policies, self._ledger, asker.name, text).apply(statement)
-            self._last = ((text, asker.name, self._ledger.last_entry()), done)
+                done = OwnerDesk(catalog, self._policies, self._ledger, caller.name, text).apply(statement)
+            self._last = ((text, caller.name, self._ledger.last_entry()), done)
             return done
 
 

@@ -74,11 +74,6 @@ def normaliser(variance: float) -> float:
     return 1 + 2 * float(np.exp(-terms * terms / (2 * variance)).sum())
 
 
-def any_of(groups: int, one: float) -> float:
-    """1 - (1 - one)^groups, rounded up: that any of several independent groups is published."""
-    return -expm1(groups * log1p(-min(one, 0.5))) * (1 + MARGIN)
-
-
 def each_of(groups: int, any_one: Fraction) -> float:
     """The inverse, rounded down: what each group may have so that all together have any_one."""
     return -expm1(log1p(-float(any_one)) / groups) * (1 - 2 * MARGIN)

@@ -145,15 +145,3 @@ class AuditFile:
             raise StoreError(
                 f"the audit log cannot be written: {os.strerror(error.errno or 0)}; accepted: --audit FILE elsewhere"
             ) from None
-
-
-class NoAudit:
-    """For tests that look elsewhere."""
-
-    def note(
-        self, principal: str | None, event: str, statement: str = "", *, charged: int | None = None, why: str = ""
-    ) -> None: ...
-
-    def reopen(self) -> None: ...
-
-    def close(self) -> None: ...

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.trusted.ledger.secrets import Secrets, SecretsFile
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 
@@ -45,9 +45,9 @@ class Principal:
         return self.until is None or (now or datetime.now(UTC)) <= self.until
 
     @property
-    def asker(self) -> Asker:
+    def caller(self) -> Caller:
         """How dp() sees this principal."""
-        return Asker(self.name, owner=False, share=self.share, tables=self.tables)
+        return Caller(self.name, owner=False, share=self.share, tables=self.tables)
 
 
 Changed = Callable[[tuple[Principal, ...]], tuple[Principal, ...]]
@@ -216,36 +216,36 @@ MOST_KNOWN = 200
 class Known:
     """SQL of answers that principals were given before, so that the same statement again costs no work.
 
-    A stored answer depends on nothing but what the owner may change, and on who asks: the asker is a part of the key,
+    A stored answer depends on nothing but what the owner may change, and on who asks: the caller is a part of the key,
     as looked up for this statement. Tables cannot change, since the database is open for reading alone.
     """
 
-    def __init__(self, is_carried: Callable[[str], bool]) -> None:
-        """is_carried: whether SQL reads what is still there; carriers go, and then the answer is in the store."""
+    def __init__(self, has_copies: Callable[[str], bool]) -> None:
+        """has_copies: whether SQL reads what is still there; copies go, and then the answer is in the store."""
         self.changes = 0
-        self._is_carried = is_carried
+        self._has_copies = has_copies
         self._lock = threading.Lock()
-        self._of: dict[str, OrderedDict[tuple[Asker, str], str]] = {}
+        self._of: dict[str, OrderedDict[tuple[Caller, str], str]] = {}
 
-    def get(self, asker: Asker, action: str, argument: str | None) -> str | None:
+    def get(self, caller: Caller, action: str, argument: str | None) -> str | None:
         """The SQL of an answer; None where it has to be found out."""
         if action != "run" or argument is None:
             return None
         with self._lock:
-            mine = self._of.get(asker.name)
-            sql = None if mine is None else mine.get((asker, argument))
-        return sql if sql is not None and self._is_carried(sql) else None
+            mine = self._of.get(caller.name)
+            sql = None if mine is None else mine.get((caller, argument))
+        return sql if sql is not None and self._has_copies(sql) else None
 
-    def put(self, asker: Asker, action: str, argument: str | None, sql: str, changes: int) -> None:
+    def put(self, caller: Caller, action: str, argument: str | None, sql: str, changes: int) -> None:
         """Keeps the SQL of a question, if the owner changed nothing since it was begun; each principal has so many."""
         if action != "run" or argument is None or not argument.lstrip().lower().startswith(("select", "with")):
             return
         with self._lock:
             if changes != self.changes:
                 return
-            mine = self._of.setdefault(asker.name, OrderedDict())
-            mine[asker, argument] = sql
-            mine.move_to_end((asker, argument))
+            mine = self._of.setdefault(caller.name, OrderedDict())
+            mine[caller, argument] = sql
+            mine.move_to_end((caller, argument))
             while len(mine) > MOST_KNOWN:
                 mine.popitem(last=False)
 

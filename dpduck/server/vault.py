@@ -18,7 +18,7 @@ import pyarrow as pa
 from dpduck.database.releases import BEFORE_STORING
 from dpduck.database.store import STORE_NAME, store_files
 from dpduck.engine.connection import load
-from dpduck.engine.functions import OWNER, UNEXPECTED, called, engine_of
+from dpduck.engine.functions import OWNER, called, engine_of
 from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import quote_identifier
 from dpduck.mechanisms.release import WAITING
@@ -53,7 +53,6 @@ SECONDS = 50.0
 """Of a SELECT around released answers, unless the server allows less."""
 
 SERVED_KINDS = ("view",)
-_LOOK_BACK = 64
 
 
 @dataclass(frozen=True)
@@ -133,17 +132,17 @@ class LocalVault:
         self._coming: Counter[str] = Counter()
         self._coming_rows: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
-        self._known = Known(engine.is_carried)
+        self._known = Known(engine.has_copies)
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
         """Runs a dp function as this principal, looked up here: the window says who asks, not what they may."""
-        self._charging.seen, self._charging.principal = False, None
+        self._charging.principal = None
         self._grid.begin()
         try:
-            asker, changes = self._book.named(principal).asker, self._known.changes
+            caller, changes = self._book.named(principal).caller, self._known.changes
             room = partial(self._take_room, principal)
-            asker = replace(asker, room=room, most_characters=self._most_characters)
-            known = self._known.get(asker, action, argument)
+            caller = replace(caller, room=room, most_characters=self._most_characters)
+            known = self._known.get(caller, action, argument)
             if known is not None:  # nothing is looked at and nothing computed: it needs no place, and no point of time
                 return Reply(self._kept(principal, known))
             self._places.take(principal, seconds)
@@ -151,19 +150,16 @@ class LocalVault:
             return Reply(None, None, str(error))
         self._charging.placed, self._charging.principal = True, principal
         try:
-            sql = called(self._engine, asker, action, argument)
-            self._known.put(asker, action, argument, sql, changes)
+            answer = called(self._engine, caller, action, argument)
+            self._known.put(caller, action, argument, answer.sql, changes)
         except DpduckError as error:
             self._hold(principal)
-            return Reply(None, self._charged(principal, argument), str(error))
-        except Exception:  # whatever it says could quote data
-            self._hold(principal)
-            return Reply(None, self._charged(principal, argument), UNEXPECTED)
+            return Reply(None, error.entry, str(error))
         finally:
             self._charging.principal = None
             self._give_place_back(principal)
             self._give_room_back(principal)
-        return Reply(self._kept(principal, sql), self._charged(principal, argument))
+        return Reply(self._kept(principal, answer.sql), answer.entry)
 
     def _kept(self, principal: str, sql: str) -> str:
         """The key under which the rows of this SQL can be had."""
@@ -247,7 +243,7 @@ class LocalVault:
     def owner(self, action: str, argument: str | None) -> Rows:
         """The answer to a dp function for the owner, who is held to no grid and no quota."""
         try:
-            sql = called(self._engine, OWNER, action, argument)
+            sql = called(self._engine, OWNER, action, argument).sql
         finally:
             self._known.forget()  # whatever it was: a policy may be another one now
         with self._connection.cursor() as cursor:
@@ -277,7 +273,6 @@ class LocalVault:
         elif step == WAITING:  # who only waits takes nobody's place, not even their own
             self._give_place_back(principal)
         elif step in (CHARGED, PAID):
-            self._charging.seen = True
             self._grid.looked()
         elif step in ANSWERS_COMPUTED:
             self._grid.looked()
@@ -327,17 +322,6 @@ class LocalVault:
             with self._lock:
                 self._coming[principal] -= 1
                 self._coming_rows[principal] -= rows
-
-    def _charged(self, principal: str, statement: str | None) -> int | None:
-        """The ledger entry of the charge that this thread has just made."""
-        if not getattr(self._charging, "seen", False):
-            return None
-        last = self._engine.ledger.last_entry()
-        for entry_id in range(last, max(0, last - _LOOK_BACK), -1):
-            entry = self._engine.ledger.entry(entry_id)
-            if (entry.principal, entry.statement) == (principal, statement):
-                return entry_id
-        return last
 
 
 def _opened(database: Path) -> duckdb.DuckDBPyConnection:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import duckdb
 
+from dpduck.database.cursors import NamedLocks
 from dpduck.engine.functions import install_analyst_macros, shipped_texts
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
-from dpduck.mechanisms.release import Turns
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import Limits
 from dpduck.server.places import GivenUp, never
@@ -85,7 +85,7 @@ class Window:
         self._marks: dict[str, str] = {}
         self._sizes: dict[str, Size] = {}
         self._kept = Kept(limits)
-        self._inserting = Turns()
+        self._inserting = NamedLocks()
         self._runners = Runners(limits, LOCK)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
@@ -148,7 +148,7 @@ class Window:
     def put_answer(self, principal: str, key: str, rows: Rows) -> None:
         """The rows of an answer under a key; they count as kept for this principal, whose oldest make room for them."""
         size = size_of(rows)
-        with self._inserting.turn(principal):  # one at a time: others' small ones do not wait for somebody's large ones
+        with self._inserting.held(principal):  # one at a time: others' small ones do not wait for somebody's large ones
             with self._lock:
                 if self._kept.used(key):
                     return

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 
 class DpduckError(Exception):
-    """Base of every error that dpduck raises; its text never contains private data."""
+    """Base of every error that dpduck raises; its text never contains private data.
+
+    entry: of the ledger, where the call that failed had paid for a release.
+    """
+
+    entry: int | None = None
 
 
 @dataclass(frozen=True)

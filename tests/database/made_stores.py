@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.functions import engine_of
 from tests.support.clinics import Clinic
 
@@ -19,7 +19,7 @@ def made_store(
     folder: Path,
     statements: Sequence[str],
     change: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
-    asker: Asker | None = None,
+    caller: Caller | None = None,
 ) -> Path:
     """The closed store of a clinic after these statements; change: what is done to the store by hand."""
     with pytest.MonkeyPatch.context() as patch:
@@ -31,7 +31,7 @@ def made_store(
             engine = engine_of(connection)
             assert engine is not None
             for statement in statements:
-                connection.execute(engine.run(statement, asker or Asker("owner", owner=True)))
+                connection.execute(engine.run(statement, caller or Caller("owner", owner=True)))
     store = folder / "clinic_private.duckdb"
     if change is not None:
         with duckdb.connect(str(store)) as opened:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine import functions
 from dpduck.engine.engine import Engine
 from dpduck.values.errors import PermissionRefusal, Refusal
@@ -15,7 +15,7 @@ from tests.support.clinics import POLICY, Clinic
 
 OpenClinic = Callable[..., Clinic]
 VIEW = "CREATE PRIVATE VIEW by_ward OPTIONS (epsilon = 1) AS SELECT ward, count(*) AS n FROM visits GROUP BY ward"
-ALICE, BOB = Asker("alice", owner=False), Asker("bob", owner=False)
+ALICE, BOB = Caller("alice", owner=False), Caller("bob", owner=False)
 
 
 def engine_of(clinic: Clinic) -> Engine:

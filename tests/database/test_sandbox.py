@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpduck.database.cursors import Roots
+from dpduck.database.cursors import Connections
 from dpduck.database.sandbox import MOST_ANSWERS, Answered, Sandbox
 from dpduck.frontend.rows.facts import Column, ImageInput
 from dpduck.frontend.text.names import TableName
@@ -107,9 +107,9 @@ def test_cursors_know_no_macros() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE MACRO upper(x) AS 'hidden'")
         connection.execute('CREATE MACRO "+"(a, b) AS 0')
-        roots = Roots()
-        roots.add(connection)
-        assert roots.home == ("memory", "main")
-        with roots.cursor() as cursor:
+        connections = Connections()
+        connections.add(connection)
+        assert connections.home == ("memory", "main")
+        with connections.cursor() as cursor:
             assert cursor.execute("SELECT upper('a'), 1 + 2").fetchall() == [("A", 3)]
         assert connection.execute("SELECT upper('a'), 1 + 2").fetchall() == [("hidden", 0)]

@@ -182,9 +182,9 @@ def test_loading_twice_changes_nothing(clinic: Clinic) -> None:
     assert clinic.charges() == 1
 
 
-def test_more_releases_than_there_are_carriers(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_releases_than_there_are_copies(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies of old releases are given up, and the answers are read from the store."""
-    monkeypatch.setattr("dpduck.database.cursors.MOST_CARRIERS", 2)
+    monkeypatch.setattr("dpduck.database.cursors.MOST_COPIES", 2)
     texts = [by("sex", epsilon="0.1", more=f"refresh = {tag!r}") for tag in "abcde"]
     answers = [clinic.dp(text) for text in texts]
     names = clinic.rows("SELECT database_name FROM duckdb_databases() WHERE database_name LIKE 'dpduck_release%'")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dpduck.database.cursors import Asker
-from dpduck.engine.functions import engine_of
-from dpduck.values.errors import PermissionRefusal
+from dpduck.database.cursors import Caller
+from dpduck.engine.functions import called, engine_of
+from dpduck.values.errors import DpduckError, PermissionRefusal
 from tests.support.clinics import Clinic, by
 
 OPTIONS = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1)"
+PLAIN = "SELECT ward, count(*) AS n FROM visits GROUP BY ward"
 STATEMENTS = (
     by("sex"),
     by("ward", more="integer = TRUE"),
@@ -29,7 +30,7 @@ def test_columns_are_told_before_and_without_a_charge(clinic: Clinic, statement:
     """Requirement: schema probes never charge; what they say is what the answer has, without a row."""
     engine = engine_of(clinic.con)
     assert engine is not None
-    told = clinic.con.sql(engine.describe(statement, Asker("alice", owner=False)))
+    told = clinic.con.sql(engine.describe(statement, Caller("alice", owner=False)))
     assert clinic.charges() == 0
     columns = list(zip(told.columns, map(str, told.types), strict=True))
     assert told.fetchall() == []
@@ -39,8 +40,29 @@ def test_columns_are_told_before_and_without_a_charge(clinic: Clinic, statement:
 
 
 def test_a_probe_asks_for_permission(clinic: Clinic) -> None:
-    """Columns of a table that is not the asker's to ask about are refused like the answer."""
+    """Columns of a table that is not the caller's to ask about are refused like the answer."""
     engine = engine_of(clinic.con)
     assert engine is not None
     with pytest.raises(PermissionRefusal):
-        engine.describe(by("sex"), Asker("carol", owner=False, tables=("wards",)))
+        engine.describe(by("sex"), Caller("carol", owner=False, tables=("wards",)))
+
+
+def test_a_call_returns_the_entry_that_paid_for_it(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requirement: whoever keeps books asks nobody else what was charged, whether the call answered or failed."""
+    engine, alice = engine_of(clinic.con), Caller("alice", owner=False)
+    assert engine is not None
+
+    def entry_of(action: str, text: str) -> int | None:
+        try:
+            return called(engine, alice, action, text).entry
+        except DpduckError as error:
+            return error.entry
+
+    last = engine.ledger.last_entry()
+    assert entry_of("run", by("sex")) == last + 1
+    assert entry_of("run", by("sex")) is None, "it is stored"
+    assert entry_of("explain", by("ward")) is None
+    assert entry_of("run", by("ward", epsilon="1000")) is None, "it is refused"
+    monkeypatch.setattr("dpduck.database.views.PrivateViews.put", lambda *_: 1 / 0)
+    assert entry_of("run", f"CREATE PRIVATE VIEW v OPTIONS (epsilon = 0.1) AS {PLAIN}") == last + 2, "it failed later"
+    assert engine.ledger.last_entry() == last + 2

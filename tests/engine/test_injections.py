@@ -1,16 +1,16 @@
-"""Statements that tried to smuggle SQL through atoms of the parser, and what reaches other askers."""
+"""Statements that tried to smuggle SQL through atoms of the parser, and what reaches other callers."""
 
 import duckdb
 import pytest
 
 import dpduck
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.functions import answer, engine_of
 
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits GROUP BY sex"
 POLICY = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 3), DOMAIN sex IN ('F', 'M'))"
 INVISIBLE = ("\u200b", "\u2060", "\ufeff", "\u00a0", "\u2028", "\x01", "\x0b", "\x7f")
-ALICE, BOB = Asker("alice", owner=False), Asker("bob", owner=False)
+ALICE, BOB = Caller("alice", owner=False), Caller("bob", owner=False)
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def con() -> duckdb.DuckDBPyConnection:
     return con
 
 
-def ask(con: duckdb.DuckDBPyConnection, text: str, asker: Asker = ALICE) -> str:
+def ask(con: duckdb.DuckDBPyConnection, text: str, caller: Caller = ALICE) -> str:
     """The SQL that a principal's statement becomes, or its one-line refusal."""
     engine = engine_of(con)
     assert engine is not None
-    return answer(engine, asker, "run", text)
+    return answer(engine, caller, "run", text)
 
 
 ATTACKS = [

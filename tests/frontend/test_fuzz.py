@@ -140,19 +140,19 @@ def test_golden_statements_read_what_they_name(clinic: duckdb.DuckDBPyConnection
 
 def check(clinic: duckdb.DuckDBPyConnection, analysis: Analysis) -> None:
     request = analysis.request
-    outputs = [f"({source.sql})" for source in request.sources] + [
-        f"({one.condition or 1})" for one in request.aggregates
+    outputs = [f"({source.sql})" for source in request.question.sources] + [
+        f"({one.condition or 1})" for one in request.question.aggregates
     ]
-    where = " AND ".join(f"({condition})" for condition in request.filters) or "true"
-    inside = parts(clinic, f"SELECT {', '.join(outputs)} FROM {request.from_sql} WHERE {where}")
+    where = " AND ".join(f"({condition})" for condition in request.rows.filters) or "true"
+    inside = parts(clinic, f"SELECT {', '.join(outputs)} FROM {request.rows.from_sql} WHERE {where}")
     assert inside is not None
-    named = {read.table.table for read in request.reads}
-    assert request.table.table in named & set(inside.tables)
+    named = {read.table.table for read in request.rows.reads}
+    assert request.rows.table.table in named & set(inside.tables)
     assert set(inside.tables) <= {*named, *PUBLIC}
-    if request.unit_sql is None:
-        assert len(named) == inside.tables.count(request.table.table) == 1
+    if request.rows.unit_sql is None:
+        assert len(named) == inside.tables.count(request.rows.table.table) == 1
     else:
-        assert {clinic_unit(clinic, table) for table in named} == {request.unit_key}
+        assert {clinic_unit(clinic, table) for table in named} == {request.rows.unit_key}
     assert inside.functions <= FUNCTIONS | {"count", "count_star"}
     around = parts(clinic, analysis.outer.sql)
     if around is None:  # refused before the charge, where DuckDB binds it

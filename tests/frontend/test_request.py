@@ -120,14 +120,14 @@ def test_joins_multiply_the_bound(clinic: duckdb.DuckDBPyConnection) -> None:
     """A row that a join repeats counts as often in the price; rows of a unit are bounded after the joins."""
     joins = "JOIN offers AS o ON v.ward = o.ward JOIN offers AS p ON v.ward = p.ward"
     offers = f"SELECT {OPTIONS} count(*) FROM {{}} AS v {joins}"
-    assert request_of(clinic, offers.format("visits")).unit_bound == 9
-    assert request_of(clinic, offers.format("people")).unit_bound == 2
-    assert request_of(clinic, JOINED).unit_bound == 1
+    assert request_of(clinic, offers.format("visits")).rows.unit_bound == 9
+    assert request_of(clinic, offers.format("people")).rows.unit_bound == 2
+    assert request_of(clinic, JOINED).rows.unit_bound == 1
 
 
 def test_statements_may_ask_for_fewer_rows(clinic: duckdb.DuckDBPyConnection) -> None:
     """max_rows_contributed lowers the bound of one statement, and is another request."""
     text = f"SELECT {OPTIONS} count(*) FROM people"
     fewer = text.replace("epsilon = 1", "epsilon = 1, max_rows_contributed = 1, privacy_unit_column = PERSON")
-    assert request_of(clinic, fewer).unit_bound == 1
+    assert request_of(clinic, fewer).rows.unit_bound == 1
     assert request_of(clinic, fewer).digest() != request_of(clinic, text).digest()

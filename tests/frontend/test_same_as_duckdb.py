@@ -29,24 +29,26 @@ def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
 def parts(analysis: Analysis) -> dict[str, str]:
     """The parts of a request that golden files pin, as short texts."""
     request = analysis.request
-    names = [key.name for key in request.keys]
-    keys = [f"{key.name} = {key.expression} [{', '.join(map(str, key.labels))}]" for key in request.keys]
-    sets = [f"({', '.join(names[position] for position in chosen)})" for chosen in request.grouping_sets]
-    counted = [aggregate.condition or "*" for aggregate in request.aggregates]
+    names = [key.name for key in request.question.keys]
+    keys = [f"{key.name} = {key.expression} [{', '.join(map(str, key.labels))}]" for key in request.question.keys]
+    sets = [f"({', '.join(names[position] for position in chosen)})" for chosen in request.question.grouping_sets]
+    counted = [aggregate.condition or "*" for aggregate in request.question.aggregates]
     lines = {
-        "source": request.from_sql,
-        "filters": " AND ".join(request.filters),
+        "source": request.rows.from_sql,
+        "filters": " AND ".join(request.rows.filters),
         "keys": "; ".join(keys),
         "sets": " ".join(sets),
         "counts": "; ".join(counted),
-        "bound": f"{request.unit_bound} of {request.unit_sql}" if request.unit_sql else str(request.unit_bound),
+        "bound": f"{request.rows.unit_bound} of {request.rows.unit_sql}"
+        if request.rows.unit_sql
+        else str(request.rows.unit_bound),
     }
     return {name: line for name, line in lines.items() if line}
 
 
 def shape(result: duckdb.DuckDBPyConnection, analysis: Analysis) -> str:
     """Names and types of a result; whether answers of several grouping sets are whole numbers is the planner's."""
-    types = {"BIGINT": "NUMBER", "DOUBLE": "NUMBER"} if len(analysis.request.grouping_sets) > 1 else {}
+    types = {"BIGINT": "NUMBER", "DOUBLE": "NUMBER"} if len(analysis.request.question.grouping_sets) > 1 else {}
     return ", ".join(f"{column[0]} {types.get(str(column[1]), column[1])}" for column in result.description or ())
 
 
@@ -67,7 +69,7 @@ def test_accepted(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch
     ordered = parse_one(exact_sql, read="duckdb").args.get("order") is not None
     found = rows_of(result, ordered=ordered)
     exact = rows_of(clinic.execute(exact_sql), ordered=ordered)
-    if seen[0].request.unit_bound > SURE_BOUND:
+    if seen[0].request.rows.unit_bound > SURE_BOUND:
         assert found[0] == exact[0] and len(found[1]) == len(exact[1])
         assert all(map(near, found[1], exact[1]))
     else:

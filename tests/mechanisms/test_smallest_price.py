@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine import functions
 from dpduck.values.errors import PermissionRefusal
 from dpduck.values.privacy import Budget, Charge
@@ -71,7 +71,7 @@ def test_the_strictest_of_joined_tables_holds(visits: Clinic) -> None:
 
 def test_a_principal_pays_a_part_of_the_budget() -> None:
     """A ten-thousandth of a budget in epsilon, a millionth of one in rho; the owner pays what the policy says."""
-    alice, owner = Asker("alice", owner=False), Asker("owner", owner=True)
+    alice, owner = Caller("alice", owner=False), Caller("owner", owner=True)
     pure = Budget(Fraction(3), Fraction(0), Fraction(0), None)
     concentrated = Budget(None, Fraction(0), Fraction(0), Fraction(1, 2))
     alice.require_price(Charge.pure(Fraction(3, 10_000)), pure)
@@ -86,7 +86,7 @@ def test_a_principal_pays_a_part_of_the_budget() -> None:
 def test_a_principals_release_is_priced(visits: Clinic) -> None:
     """Before the charge, and for new releases alone: what was released is free to ask for again."""
     visits.dp(PURE.replace("MIN EPSILON 0.01", "EXPECT ROWS 1000"))
-    alice, tiny = Asker("alice", owner=False), COUNT.format("epsilon = 1e-9")
+    alice, tiny = Caller("alice", owner=False), COUNT.format("epsilon = 1e-9")
     engine = list(functions._ENGINES.values())[-1]
     with pytest.raises(PermissionRefusal, match="a principal's statement costs at least"):
         engine.run(tiny, alice)

@@ -52,7 +52,7 @@ def cells(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> Cells:
 
 def in_one_stage(job: CountingJob, request: Request) -> CountingJob:
     """The job as it was before: all of it one query in the database's process."""
-    return replace(job, source=None, from_sql=request.from_sql, filters=request.filters)
+    return replace(job, source=None, from_sql=request.rows.from_sql, filters=request.rows.filters)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,10 @@ def test_both_ways_count_alike(golden: Golden, clinic: duckdb.DuckDBPyConnection
     analysis = analysed(clinic, golden.statement)
     assert analysis is not None
     request = analysis.request
-    assert request.selection is None and request.summary is None
-    for bound in {request.max_rows, 1} if request.unit_sql is not None else {request.max_rows}:
-        bounded = replace(request, max_rows=bound, unit_bound=bound if request.unit_sql else request.unit_bound)
+    assert request.question.selection is None and request.question.summary is None
+    for bound in {request.rows.max_rows, 1} if request.rows.unit_sql is not None else {request.rows.max_rows}:
+        unit_bound = bound if request.rows.unit_sql else request.rows.unit_bound
+        bounded = replace(request, rows=replace(request.rows, max_rows=bound, unit_bound=unit_bound))
         for scan in scans_of(planned(bounded)):
             assert cells(clinic, scan.job) == cells(clinic, in_one_stage(scan.job, bounded))
 
@@ -80,6 +81,6 @@ def test_some_go_through_a_worker() -> None:
 def test_nothing_that_was_written_is_counted_as_it_stands(clinic: duckdb.DuckDBPyConnection) -> None:
     """Without the parts of its rows a job is taken for trusted code's own SQL: a request always has them."""
     analysis = analysed(clinic, COMPUTED[0].statement)
-    assert analysis is not None and analysis.request.rows is not None
+    assert analysis is not None and analysis.request.rows.source is not None
     with pytest.raises(InternalError, match="own SQL"):
-        counting_job(replace(analysis.request, rows=None), ())
+        counting_job(replace(analysis.request, rows=replace(analysis.request.rows, source=None)), ())

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.functions import engine_of
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.values.accounting import rho_of, rho_of_laplace
@@ -124,7 +124,7 @@ def test_a_principal_sees_their_own_share(clinic: Clinic) -> None:
     no more than there is."""
     engine = engine_of(clinic.con)
     assert engine is not None
-    bob = Asker("bob", owner=False, share=Fraction(1, 5))
+    bob = Caller("bob", owner=False, share=Fraction(1, 5))
     clinic.dp(by("sex", epsilon="1"))
     listed = "SELECT budget, spent, remaining, share FROM ({})"
     assert clinic.rows(listed.format(engine.budget(bob))) == [(2.0, 0.0, 2.0, 0.2)]

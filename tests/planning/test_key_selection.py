@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from benchmarks.papers.joint_threshold import joint_delta
+from benchmarks.papers.joint_threshold import any_of, joint_delta
 from dpduck.mechanisms.keys.plan import plan_keys, queries
 from dpduck.planning.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail
-from dpduck.planning.tails import any_of, each_of, gaussian_tails, smallest_excess, survival, tail
+from dpduck.planning.tails import each_of, gaussian_tails, smallest_excess, survival, tail
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.accounting import rho_of

@@ -8,9 +8,10 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from benchmarks.papers._range_plans import plan_product, plan_ranges
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes, total
 from dpduck.planning.plan import Measurement
-from dpduck.planning.ranges.plan import RangePlan, plan_matrix, plan_product, plan_ranges
+from dpduck.planning.ranges.plan import RangePlan, plan_matrix
 from dpduck.planning.ranges.strategy import matrix_of
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from benchmarks.papers._range_plans import plan_product, plan_ranges
 from dpduck.algebra.ranges import all_ranges, intervals, prefixes, total
 from dpduck.planning.plan import Measurement
-from dpduck.planning.ranges.plan import plan_matrix, plan_product, plan_ranges
+from dpduck.planning.ranges.plan import plan_matrix
 from dpduck.planning.ranges.strategy import matrix_of
 from dpduck.planning.recovery.ranges import recover_product, recover_ranges, solve_least_squares, solve_sparse
 from dpduck.trusted.noise.law import NoiseKind

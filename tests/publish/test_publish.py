@@ -16,14 +16,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.database.cursors import Asker
-from dpduck.engine.functions import macro_names, shipped_names
+from dpduck.database.cursors import Caller
+from dpduck.engine.functions import shipped_names
 from dpduck.publish.publish import exchanged, publish
 from dpduck.server.principals import PrincipalBook
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import Refusal, StoreError
 from tests.database.made_stores import copied, made_store
-from tests.support.clinics import Clinic
+from tests.support.clinics import Clinic, macro_names
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_WARD = "SELECT ward, sex, count(*) AS n, dp_stderr(n) AS n_stderr FROM visits GROUP BY CUBE (ward, sex)"
@@ -40,7 +40,7 @@ publish(Path(sys.argv[1]), sys.argv[2], steps=lambda _: os.kill(os.getpid(), sig
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     age = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) age, count(*) AS n FROM visits GROUP BY age"
     view = f"CREATE PRIVATE VIEW cube OPTIONS (epsilon = 0.5) AS {BY_WARD}"
-    return made_store(tmp_path_factory.mktemp("made"), [age, view], asker=Asker("alice_the_asker", owner=False))
+    return made_store(tmp_path_factory.mktemp("made"), [age, view], caller=Caller("alice_the_caller", owner=False))
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_published_parquet_holds_views_metadata_and_comments(store: Path, tmp_pa
 
 def told(store: Path) -> list[bytes]:
     """Everything that must not be published, in the forms in which it could be."""
-    found = [b"alice_the_asker", b"ledger entry", b"principal", b"patient", b"PRIVACY POLICY", b"DOMAIN age"]
+    found = [b"alice_the_caller", b"ledger entry", b"principal", b"patient", b"PRIVACY POLICY", b"DOMAIN age"]
     with sqlite3.connect(store.with_name("clinic_private_secrets")) as secrets:
         names = [row[0] for row in secrets.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         values = [value for name in names for row in secrets.execute(f"SELECT * FROM {name}") for value in row]
@@ -143,7 +143,7 @@ def told(store: Path) -> list[bytes]:
 def test_no_secret_token_or_ledger_detail_is_published(store: Path, tmp_path: Path, target: str) -> None:
     """Issue 4: never a policy secret, token, or ledger detail unless asked: the published bytes are searched."""
     book = PrincipalBook(SecretsFile.open(store.with_name("clinic_private_secrets"), create=False))
-    token = book.add("alice_the_asker")
+    token = book.add("alice_the_caller")
     place = tmp_path / "out" / target
     publish(store, place)
     files = [place] if place.is_file() else sorted(place.iterdir())
@@ -152,7 +152,7 @@ def test_no_secret_token_or_ledger_detail_is_published(store: Path, tmp_path: Pa
     assert [value for value in secret if value in written] == []
     publish(store, place, with_ledger=True)
     files = [place] if place.is_file() else sorted(place.iterdir())
-    assert b"alice_the_asker" in b"".join(file.read_bytes() for file in files), "the search finds what is there"
+    assert b"alice_the_caller" in b"".join(file.read_bytes() for file in files), "the search finds what is there"
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process")

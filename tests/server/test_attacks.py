@@ -199,7 +199,7 @@ def questions() -> list[str]:
 
 
 def ask_in_vain(served: Served, step: int) -> None:
-    """Every so many-th of the questions, about each table that the asker may not ask about."""
+    """Every so many-th of the questions, about each table that the caller may not ask about."""
     for place, name in enumerate(("visits", "VISITS", "secret", "ages", "sqlite_master", "vis\u0456ts", "releases")):
         who = "carol" if place < 2 else "alice"
         refused_all(served, who, [form.replace("THING", name) for form in questions()[place % step :: step]])

@@ -10,12 +10,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.quack import QuackListener
 from dpduck.server.vault_client import VaultProcess
-from tests.server.served import CANARY, Served, make_clinic
+from tests.server.served import CANARY, NoAudit, Served, make_clinic
 from tests.server.shell import attach, needs_quack, shell
 from tests.server.statement_lists import statements
 from tests.support.ports import free_port

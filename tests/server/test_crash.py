@@ -15,13 +15,12 @@ from pathlib import Path
 
 import dpduck
 from dpduck.engine.connection import verify_store
-from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.vault_client import Keeping, VaultProcess
 from dpduck.trusted.ledger.copies import POSITION
 from dpduck.values.errors import DpduckError
-from tests.server.served import add_principals, count, make_clinic
+from tests.server.served import NoAudit, add_principals, count, make_clinic
 from tests.server.shell import attach, eventually, needs_quack, serving, shell
 
 

@@ -11,14 +11,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.places import GivenUp
 from dpduck.server.principals import PrincipalBook
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import DpduckError, PermissionRefusal
-from tests.server.served import CANARY, CUBE, Served, ask, catalog, count, open_served
+from tests.server.served import CANARY, CUBE, NoAudit, Served, ask, catalog, count, open_served
 from tests.support.clinics import by
 
 

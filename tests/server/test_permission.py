@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import dpduck
-from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.vault import LocalVault
 from dpduck.trusted.ledger.secrets import SecretsFile
-from tests.server.served import Served, ask, make_clinic
+from tests.server.served import NoAudit, Served, ask, make_clinic
 from tests.support.clinics import Clinic
 
 HIV = "CREATE PRIVACY POLICY ON hiv (PRIVACY UNIT pid MAX ROWS 1, BUDGET (epsilon = 1), DOMAIN positive IN (0, 1))"

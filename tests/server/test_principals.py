@@ -24,7 +24,7 @@ def test_a_token_is_its_principals_and_is_not_kept(kept: SecretsInMemory) -> Non
     alice, bob = book.add("alice", Fraction(1, 2), ["visits"]), book.add("bob")
     found = book.authenticate(alice)
     assert found is not None and (found.name, found.share, found.tables) == ("alice", Fraction(1, 2), ("visits",))
-    assert (found.asker.owner, found.asker.share, found.asker.tables) == (False, Fraction(1, 2), ("visits",))
+    assert (found.caller.owner, found.caller.share, found.caller.tables) == (False, Fraction(1, 2), ("visits",))
     assert alice != bob and len(alice) > 40
     record = kept.get(RECORD)
     assert record is not None and alice.encode() not in record and hashed(alice).encode() in record

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from dpduck.publish.postgres import load_extension
-from dpduck.server.audit import NoAudit
 from dpduck.server.house import open_house
 from dpduck.server.limits import Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
@@ -27,7 +26,7 @@ from dpduck.server.vault import LocalVault
 from dpduck.server.vault_process import TOO_MUCH, Crew, answer_all
 from dpduck.server.window import YOUNG, Kept
 from dpduck.values.errors import DpduckError, Refusal
-from tests.server.served import Served, add_principals, ask, count, make_clinic, open_served
+from tests.server.served import NoAudit, Served, add_principals, ask, count, make_clinic, open_served
 from tests.server.shell import EXTENSIONS, eventually, needs_quack
 from tests.server.test_runners import JOIN
 from tests.support.ports import free_port

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.functions import shipped_names
 from dpduck.server import allowed
 from dpduck.server.flight.listener import FlightListener
@@ -144,9 +144,9 @@ def test_a_known_answer_needs_no_work(tmp_path: Path, state_directory: Path, mon
     looked: list[str] = []
     run = vault._engine.run
 
-    def counted(text: str, asker: Asker) -> str:
-        looked.append(asker.name)
-        return run(text, asker)
+    def counted(text: str, caller: Caller) -> str:
+        looked.append(caller.name)
+        return run(text, caller)
 
     monkeypatch.setattr(vault._engine, "run", counted)
     try:
@@ -156,8 +156,8 @@ def test_a_known_answer_needs_no_work(tmp_path: Path, state_directory: Path, mon
                 assert opened.rows("bob", count("ward", "0.01")) == first
         assert looked == ["bob"]
         assert opened.rows("alice", count("ward", "0.01")) == first and looked == ["bob", "alice"], "she may not ask"
-        for number in range(70):  # more than carriers are kept: the copy that was read goes, the store has the answer
-            vault._engine._carriers.carry(f"release_{1000 + number}", "(SELECT 1)", 1)
+        for number in range(70):  # more than copies are kept: the copy that was read goes, the store has the answer
+            vault._engine._copies.add(f"release_{1000 + number}", "(SELECT 1)", 1)
         assert opened.rows("bob", count("ward", "0.01")) == first and len(looked) == 3
         assert opened.rows("bob", count("ward", "0.01")) == first and len(looked) == 3
         vault.owner("run", "ALTER PRIVACY POLICY ON visits NEW EPOCH")

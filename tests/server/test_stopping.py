@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from dpduck.engine.connection import verify_store
-from dpduck.server.audit import NoAudit
 from dpduck.server.limits import Limits
 from dpduck.server.quack import QuackListener
 from dpduck.values.errors import Refusal
-from tests.server.served import add_principals, count, make_clinic
+from tests.server.served import NoAudit, add_principals, count, make_clinic
 from tests.server.shell import attach, eventually, needs_quack, serving, shell
 
 HEAVY = (

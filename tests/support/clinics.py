@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import duckdb
 import pytest
+
+from dpduck.engine.functions import macros_sql
 
 POLICY = """CREATE PRIVACY POLICY ON visits (
     PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10),
@@ -81,3 +84,8 @@ def one_line(error: BaseException) -> str:
     assert drawing == "" or drawing.lstrip().startswith("LINE ")
     assert error.__cause__ is None
     return line.removeprefix("Invalid Input Error: ")
+
+
+def macro_names() -> set[str]:
+    """The macros for analysts of sql/macros.sql."""
+    return set(re.findall(r"^CREATE OR REPLACE MACRO (\w+)", macros_sql(), flags=re.MULTILINE))

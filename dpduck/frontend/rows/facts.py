@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
+from dpduck.frontend.rows.parts import Source, UnitLookup
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.values.domain import Domain
 from dpduck.values.privacy import Budget, PrivacyUnit
@@ -164,3 +165,35 @@ class SourceColumn:
 
     sql: str
     domain: Domain
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a request reads, whose each of them is, and the public facts that this rests on.
+
+    from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see trusted.private.jobs).
+    unit_bound: the most rows of one privacy unit in the row source after bounding.
+    reads: every private table that is read, where there is more than `table` or a key is relied on.
+    lookup: from_sql in two parts, where its last joins do nothing but find the unit.
+    shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
+        collation.
+    source: from_sql taken apart, without the joins that find the unit where there is a lookup. unit_type: DuckDB's
+        type of the unit.
+    """
+
+    table: TableName
+    revision: int
+    epoch: int
+    from_sql: str
+    filters: tuple[str, ...]
+    unit_key: str
+    unit_sql: str | None
+    max_rows: int
+    unit_bound: int
+    content_sql: tuple[str, ...]
+    public_digests: tuple[tuple[TableName, str], ...]
+    reads: tuple[PrivateTable, ...]
+    lookup: UnitLookup | None
+    shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...]
+    source: Source | None
+    unit_type: str

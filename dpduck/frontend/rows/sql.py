@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
-from dpduck.frontend.rows.facts import Column, PublicFacts
+from dpduck.frontend.rows.facts import Column, PublicFacts, Rows
 from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.frontend.rows.parts import REFERENCE, ROWS, Join, Lookup, Source, Stored, Union, UnitLookup, Units
 from dpduck.frontend.rows.relation import PrivateRelation, comparable
 from dpduck.frontend.rows.tree import PrivateJoin, RowSource
-from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.frontend.text.positions import refusal
 
@@ -226,8 +225,8 @@ def written_conditions(source: RowSource) -> list[exp.Expr]:
     return found
 
 
-def request_over(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> Request:
-    """A request that asks nothing yet: its rows, whose each of them is, and the public facts that this rests on."""
+def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> Rows:
+    """Describes the rows of a request, with at most `max_rows` of each unit."""
     policy, lookup, types = source.policy, unit_lookup(source), column_types(source)
     unit_bound = max_rows if policy.unit.column is not None else source.multiplicity
     if unit_bound > MAX_ROW_BOUND:
@@ -236,7 +235,7 @@ def request_over(source: RowSource, facts: PublicFacts, max_rows: int, place: ex
         )
     tables = dict.fromkeys((source.table, *(read.table for read in source.reads), *source.every_table))
     public = sorted({join.table for join in source.every_public_join}, key=lambda table: table.parts)
-    return Request(
+    return Rows(
         table=source.table,
         revision=policy.revision,
         epoch=policy.epoch,
@@ -251,6 +250,6 @@ def request_over(source: RowSource, facts: PublicFacts, max_rows: int, place: ex
         reads=source.reads,
         lookup=lookup,
         shapes=tuple((table, facts.columns(table), facts.has_collations(table)) for table in tables),
-        rows=source_of(source, parents=lookup is None),
+        source=source_of(source, parents=lookup is None),
         unit_type=unit_type(source),
     )

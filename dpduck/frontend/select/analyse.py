@@ -13,7 +13,7 @@ from dpduck.frontend.rows.facts import Policy, PublicFacts, SourceColumn
 from dpduck.frontend.rows.relation import PRIVATE_ALIAS
 from dpduck.frontend.rows.scope import resolve
 from dpduck.frontend.rows.source import read_row_source
-from dpduck.frontend.rows.sql import column_types, request_over
+from dpduck.frontend.rows.sql import column_types, rows_of
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.frontend.select.answers import AnswerReader, has_aggregate
@@ -33,7 +33,7 @@ from dpduck.frontend.select.outer import (
 )
 from dpduck.frontend.select.price import charge_of, least_rho, target_of
 from dpduck.frontend.select.private_keys import require_counts, require_selectable, selection_of
-from dpduck.frontend.select.request import Aggregate, Key, Request, Treatment
+from dpduck.frontend.select.request import Aggregate, Key, Price, Question, Request, Treatment
 from dpduck.frontend.select.summary import Summary
 from dpduck.frontend.select.summary_checks import summarised, with_summary_columns
 from dpduck.frontend.statements.kinds import Ask
@@ -306,23 +306,25 @@ def _request(
     if options.summary is None:
         _check_size(select, keys, sets, aggregates, options.selection is not None)
     policy = source.policy
-    request = request_over(source, facts, row_bound(options, source, place), select)
-    return replace(
-        request,
+    rows = rows_of(source, facts, row_bound(options, source, place), select)
+    question = Question(
         sources=columns,
         keys=keys,
         grouping_sets=sets,
         aggregates=aggregates,
-        charge=charge_of(options, policy, place),
-        stated_epsilon=options.epsilon,
-        stated_delta=options.delta,
         treatment=options.treatment,
-        refresh=options.refresh,
-        target=target_of(options, policy, place),
-        selection=selection_of(options, policy, request.unit_bound, place),
+        selection=selection_of(options, policy, rows.unit_bound, place),
         own=options.own,
-        least_rho=Fraction(0) if policy.min_epsilon is None else least_rho(policy.min_epsilon),
     )
+    price = Price(
+        charge_of(options, policy, place),
+        options.epsilon,
+        options.delta,
+        options.refresh,
+        target_of(options, policy, place),
+        Fraction(0) if policy.min_epsilon is None else least_rho(policy.min_epsilon),
+    )
+    return Request(rows, question, price)
 
 
 # count(*) FILTER (WHERE age BETWEEN a AND b), several of them: intervals of bins, planned together as one
@@ -338,13 +340,18 @@ def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, ex
     That takes at least two aggregates without GROUP BY, over one integer column with bins that every BETWEEN meets
     (age BETWEEN 10 AND 19, or age >= 10 AND age < 20, with edges at 10 and 20), and options that ranges can serve.
     """
-    treatment = request.treatment
+    treatment = request.question.treatment
     plain = treatment.consistency == "l2" and not treatment.nonnegative and treatment.strategy in _STRATEGIES
-    if request.keys or request.grouping_sets != ((),) or len(request.aggregates) < 2 or not plain:
+    if (
+        request.question.keys
+        or request.question.grouping_sets != ((),)
+        or len(request.question.aggregates) < 2
+        or not plain
+    ):
         return request
-    if any(aggregate.function != "count" or aggregate.operand is not None for aggregate in request.aggregates):
+    if any(aggregate.function != "count" or aggregate.operand is not None for aggregate in request.question.aggregates):
         return request
-    found = [_bounds(conditions.get(aggregate.condition)) for aggregate in request.aggregates]
+    found = [_bounds(conditions.get(aggregate.condition)) for aggregate in request.question.aggregates]
     known = [bounds for bounds in found if bounds is not None]
     if len(known) < len(found) or len({column.sql() for column, _, _ in known}) != 1:
         return request
@@ -356,7 +363,8 @@ def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, ex
     intervals = tuple((edges.get(low, -1), edges.get(high, -1)) for _, low, high in known)
     if any(not 0 <= start < stop for start, stop in intervals):
         return request
-    return replace(request, sources=(SourceColumn(column.sql(dialect="duckdb"), domain),), intervals=intervals)
+    sources = (SourceColumn(column.sql(dialect="duckdb"), domain),)
+    return replace(request, question=replace(request.question, sources=sources, intervals=intervals))
 
 
 def _bounds(condition: exp.Expr | None) -> tuple[exp.Column, int, int] | None:

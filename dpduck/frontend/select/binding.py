@@ -39,7 +39,7 @@ def check_rows(
     check_shadowing(select, facts)
     check_binding(request, source, reader.expressions, written, facts)
     kept = [node.this for node in (select.args.get("having"), select.args.get("qualify")) if node is not None]
-    check_kept(kept, request.keys, source.scope)
+    check_kept(kept, request.question.keys, source.scope)
     check_conditions(source, tuple(reader.conditions.values()), (*reader.expressions, *written), facts)
 
 
@@ -103,15 +103,19 @@ def _check_temporal(
 
 
 def _row_sql(request: Request) -> str:
-    expressions = [f"({column.sql})" for column in request.sources]
-    expressions += [f"({key.row_sql})" for key in request.keys if key.row_sql]
-    expressions += [f"({aggregate.condition}) IS TRUE" for aggregate in request.aggregates if aggregate.condition]
+    expressions = [f"({column.sql})" for column in request.question.sources]
+    expressions += [f"({key.row_sql})" for key in request.question.keys if key.row_sql]
     expressions += [
-        aggregate.operand.sql for aggregate in request.aggregates if aggregate.operand and aggregate.operand.sql
+        f"({aggregate.condition}) IS TRUE" for aggregate in request.question.aggregates if aggregate.condition
     ]
-    expressions += [aggregate.distinct.sql for aggregate in request.aggregates if aggregate.distinct]
-    where = " AND ".join(f"({condition})" for condition in request.filters) or "true"
-    return f"SELECT {', '.join(expressions) or '1'} FROM {request.from_sql} WHERE {where}"
+    expressions += [
+        aggregate.operand.sql
+        for aggregate in request.question.aggregates
+        if aggregate.operand and aggregate.operand.sql
+    ]
+    expressions += [aggregate.distinct.sql for aggregate in request.question.aggregates if aggregate.distinct]
+    where = " AND ".join(f"({condition})" for condition in request.rows.filters) or "true"
+    return f"SELECT {', '.join(expressions) or '1'} FROM {request.rows.from_sql} WHERE {where}"
 
 
 def _once_sql(expressions: Sequence[exp.Expr], source: RowSource, of_each: str = "") -> str:

@@ -73,10 +73,15 @@ def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
 
 def require_counts(request: Request, place: exp.Expr) -> None:
     """Selected keys come with counts of rows, and with the number of units, which is what selects them."""
-    units = [counts_units(aggregate, request.unit_sql) for aggregate in request.aggregates]
-    if any(aggregate.operand and not unit for aggregate, unit in zip(request.aggregates, units, strict=True)):
+    units = [counts_units(aggregate, request.rows.unit_sql) for aggregate in request.question.aggregates]
+    if any(aggregate.operand and not unit for aggregate, unit in zip(request.question.aggregates, units, strict=True)):
         raise refusal(place, *COUNTED)
-    if request.selection is not None and request.selection.other and any(units) and request.max_rows > 1:
+    if (
+        request.question.selection is not None
+        and request.question.selection.other
+        and any(units)
+        and request.rows.max_rows > 1
+    ):
         raise refusal(place, "units of several groups do not add up to units", "count(*) beside other = TRUE")
 
 

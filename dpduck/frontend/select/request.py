@@ -8,14 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from math import prod
 
-from dpduck.frontend.rows.facts import Column, PrivateTable, SourceColumn
-from dpduck.frontend.rows.parts import Source, UnitLookup
+from dpduck.frontend.rows.facts import Rows, SourceColumn
 from dpduck.frontend.select.summary import Summary
 from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.options import Value
 from dpduck.values.privacy import Charge
-
-NO_CHARGE = Charge(None, Fraction(0))
 
 
 @dataclass(frozen=True)
@@ -143,70 +140,37 @@ class KeySelection:
 
 
 @dataclass(frozen=True)
-class Request:
-    """One private release.
+class Question:
+    """What is asked of the rows.
 
-    from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see trusted.private.jobs).
-    unit_bound: the most rows of one privacy unit in the row source after bounding.
     grouping_sets: positions in keys, increasing within a set; no set twice.
     intervals: where every aggregate is an interval of bins of the one source: its first bin and the one after.
     summary: where a noisy summary is asked for in place of every cell.
     matrix: an analyst's own strategy, as (row, column, value), rows and columns from 0.
     selection: where groups are selected from the data; there is one grouping set then.
-    reads: every private table that is read, where there is more than `table` or a key is relied on.
-    lookup: from_sql in two parts, where its last joins do nothing but find the unit; no part of the digest.
-    shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
-        collation; no part of the digest.
-    rows: from_sql taken apart, without the joins that find the unit where there is a lookup; unit_type: DuckDB's type
-        of the unit; no part of the digest.
-    least_rho: what MIN EPSILON asks of every price in rho; no part of the digest.
     own: options that a mechanism added, with their values; no part of the digest where there are none.
-    target: where it is given, charge is empty until planning has found the price, and no part of the digest.
     """
 
-    table: TableName
-    revision: int
-    epoch: int
-    from_sql: str
-    filters: tuple[str, ...]
-    unit_key: str
-    unit_sql: str | None
-    max_rows: int
-    unit_bound: int
-    content_sql: tuple[str, ...]
-    public_digests: tuple[tuple[TableName, str], ...]
     sources: tuple[SourceColumn, ...] = ()
     keys: tuple[Key, ...] = ()
-    grouping_sets: tuple[tuple[int, ...], ...] = ()
-    aggregates: tuple[Aggregate, ...] = ()
-    charge: Charge = NO_CHARGE
-    stated_epsilon: Fraction | None = None
-    stated_delta: Fraction | None = None
+    grouping_sets: tuple[tuple[int, ...], ...] = ((),)
+    aggregates: tuple[Aggregate, ...] = (Aggregate("", "count(*)"),)
     treatment: Treatment = Treatment()
-    refresh: str = ""
-    target: Target | None = None
     matrix: tuple[tuple[int, int, int], ...] = ()
     intervals: tuple[tuple[int, int], ...] = ()
     selection: KeySelection | None = None
-    reads: tuple[PrivateTable, ...] = ()
     summary: Summary | None = None
-    lookup: UnitLookup | None = None
-    shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...] = ()
-    rows: Source | None = None
-    unit_type: str = ""
-    least_rho: Fraction = Fraction(0)
     own: tuple[tuple[str, Value], ...] = ()
-
-    @property
-    def asked_tables(self) -> tuple[TableName, ...]:
-        """The private tables that a statement names: whoever asks must be allowed to ask about each of them."""
-        named = (read.table for read in self.reads if not read.hidden)
-        return tuple(dict.fromkeys((self.table, *named)))
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes n_1..n_d of the released attributes."""
         return tuple(len(key.labels) for key in self.keys)
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """How many cells each grouping set has."""
+        return tuple(prod(self.sizes[key] for key in grouping_set) for grouping_set in self.grouping_sets)
 
     @property
     def released_sizes(self) -> tuple[int, ...]:
@@ -223,18 +187,54 @@ class Request:
         """Cells of the finest table that rows fall into, an upper bound of the groups that a unit is in."""
         return prod(source.domain.size for source in self.sources)
 
+
+@dataclass(frozen=True)
+class Price:
+    """What a statement pays. refresh: pays again for the same request, once for each text.
+
+    target: where it is given, charge is empty until planning has found it, and no part of the digest.
+    least_rho: what MIN EPSILON asks of every price in rho; no part of the digest.
+    """
+
+    charge: Charge
+    stated_epsilon: Fraction | None
+    stated_delta: Fraction | None
+    refresh: str
+    target: Target | None
+    least_rho: Fraction
+
+
+_ASIDE = ("lookup", "shapes", "source", "unit_type", "least_rho")
+"""What follows from the rest, or from the policy's revision: no part of a digest."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One private release: which rows it reads, what it asks of them, and what it pays."""
+
+    rows: Rows
+    question: Question
+    price: Price
+
+    @property
+    def asked_tables(self) -> tuple[TableName, ...]:
+        """The private tables that a statement names: whoever asks must be allowed to ask about each of them."""
+        named = (read.table for read in self.rows.reads if not read.hidden)
+        return tuple(dict.fromkeys((self.rows.table, *named)))
+
     def digest(self) -> str:
         """A name for this request: equal for statements that ask for the same release."""
-        fields = asdict(replace(self, rows=None))
-        for aside in ("lookup", "shapes", "rows", "unit_type", "least_rho"):
+        rows = asdict(replace(self.rows, source=None))
+        fields = {**rows, **asdict(self.question), **asdict(self.price)}
+        for aside in _ASIDE:
             del fields[aside]
-        if not self.own:
+        if not self.question.own:
             del fields["own"]
         for aggregate in fields["aggregates"]:
             del aggregate["text"]
-        if self.treatment.quantiles == Treatment.quantiles:
+        if self.question.treatment.quantiles == Treatment.quantiles:
             del fields["treatment"]["quantiles"]
-        if self.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
+        if self.price.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
             for found in ("charge", "stated_epsilon", "stated_delta"):
                 del fields[found]
             del fields["target"]["least"]

@@ -20,27 +20,29 @@ def summarised(request: Request, summary: Summary | None, expect_rows: int | Non
     """The request with its summary, or a refusal of what no summary holds."""
     if summary is None:
         return request
-    if request.selection is not None:
+    if request.question.selection is not None:
         raise refusal(place, "a summary is over public domains", "group_selection_strategy = PUBLIC_GROUPS")
-    if request.charge.epsilon is None and summary.method != "sketch":
+    if request.price.charge.epsilon is None and summary.method != "sketch":
         raise refusal(place, "a summary has geometric noise", "epsilon = .. without delta and rho")
-    for aggregate in request.aggregates:
+    for aggregate in request.question.aggregates:
         if aggregate.function != "count" or aggregate.operand is not None:
             raise refusal(place, f"{aggregate.text} is not of a summary", "count(*), count(*) FILTER (WHERE ..)")
-    if len(request.aggregates) != 1:
-        raise refusal(place, f"{len(request.aggregates)} aggregates in a summary", "one count in each statement")
-    if len(request.grouping_sets) != 1 or not request.keys:
+    if len(request.question.aggregates) != 1:
+        raise refusal(
+            place, f"{len(request.question.aggregates)} aggregates in a summary", "one count in each statement"
+        )
+    if len(request.question.grouping_sets) != 1 or not request.question.keys:
         raise refusal(place, "a summary has one list of columns", "GROUP BY a, b, ..")
-    prefixes = [key for key in request.keys if key.shape == "prefixes"]
+    prefixes = [key for key in request.question.keys if key.shape == "prefixes"]
     if prefixes:
         raise refusal(place, "PREFIXES is not of a summary", f"RANGES({prefixes[0].name})")
-    if summary.ranged and not any(key.shape for key in request.keys):
+    if summary.ranged and not any(key.shape for key in request.question.keys):
         raise refusal(place, "range_summary is of ranges, and no column has them", "RANGES(column) in GROUP BY")
-    if summary.total_epsilon is not None and summary.total_epsilon >= (request.charge.epsilon or 0):
+    if summary.total_epsilon is not None and summary.total_epsilon >= (request.price.charge.epsilon or 0):
         raise refusal(place, "total_epsilon leaves nothing for the summary", "less than epsilon, for example a tenth")
-    cells = prod(summarised_size(key, summary.shape) for key in request.keys)
+    cells = prod(summarised_size(key, summary.shape) for key in request.question.keys)
     _require_cells(summary, cells, place)
-    return replace(request, summary=replace(summary, expect_rows=expect_rows))
+    return replace(request, question=replace(request.question, summary=replace(summary, expect_rows=expect_rows)))
 
 
 def summarised_size(key: Key, shape: str) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import first_line, sandbox
 from dpduck.database.tables import rows_sql
@@ -41,13 +41,13 @@ Weights = dict[tuple[int, ...], FloatArray]
 _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUBLE"), ("interval_high", "DOUBLE"))
 
 
-def combined(releases: ReleaseStore, text: str, asker: Asker) -> str:
+def combined(releases: ReleaseStore, text: str, caller: Caller) -> str:
     """One row for a JSON list: release, confidence, aggregate, one expression of weights (a sum) or two (a ratio)."""
     name, confidence, aggregate, *expressions = json.loads(text)
     if not all(isinstance(item, str) for item in (name, *expressions)):
         raise Refusal("a name or an expression is missing", accepted="dp_stderr_of('ward_cube', 'expression')")
     level = _confidence(confidence)
-    release = base_release(releases, name, asker)
+    release = base_release(releases, name, caller)
     covariances = _covariances(releases, release)
     answers, weights = _evaluated(releases, release, aggregate, expressions)
     sums = [_total(answers, weight) for weight in weights]
@@ -81,10 +81,10 @@ def _confidence(value: object) -> Fraction:
     return Fraction(str(value))
 
 
-def base_release(releases: ReleaseStore, name: str, asker: Asker) -> StoredRelease:
-    """The release under a name, or behind a private view of that name, as far as the asker may see it."""
+def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRelease:
+    """The release under a name, or behind a private view of that name, as far as the caller may see it."""
     found = releases.named(name)
-    if found is not None and found.kind != "view" and not asker.owner and found.principal != asker.name:
+    if found is not None and found.kind != "view" and not caller.owner and found.principal != caller.name:
         found = None  # another's answers are not listed for this reader either
     base = None if found is None else releases.by_digest(found.digest)
     if base is None:

@@ -32,7 +32,7 @@ def _row(found: Planned, plan: AnyPlan, place: int) -> list[Value]:
     plans = [plan if number == 0 else _like(one, plan) for number, one in enumerate(found.measures)]
     sizes = [float(sum(weight * weight for weight in use.weights)) for use in found.uses]
     used = [(plans[use.measure], size) for use, size in zip(found.uses, sizes, strict=True)]
-    if request.intervals:
+    if request.question.intervals:
         used = used[:1]
     drawn = list(zip(plans, (one.measure.tables for one in found.measures), strict=True))
     notes = (plan.note, _note(found, plan) if chosen else "")
@@ -41,9 +41,9 @@ def _row(found: Planned, plan: AnyPlan, place: int) -> list[Value]:
         chosen,
         sum(one.total_variance * size for one, size in used),
         max((one.worst_stderr * size**0.5 for one, size in used), default=0.0),
-        request.stated_epsilon,
-        request.stated_delta,
-        request.charge.rho,
+        request.price.stated_epsilon,
+        request.price.stated_delta,
+        request.price.charge.rho,
         sum(_cells(one) for one, _ in used),
         sum(len(measured_plan(one).measurements) * tables for one, tables in drawn),
         "; ".join(note for note in notes if note),
@@ -67,8 +67,8 @@ def _cells(plan: AnyPlan) -> int:
 def _note(found: Planned, plan: AnyPlan) -> str:
     request = found.request
     bound = (
-        f", one row counts up to {request.unit_bound} times"
-        if request.unit_sql is None and request.unit_bound > 1
+        f", one row counts up to {request.rows.unit_bound} times"
+        if request.rows.unit_sql is None and request.rows.unit_bound > 1
         else ""
     )
     law = f"{plan.noise.value} noise" if found.measures[0].choice is None else "exponential mechanism"
@@ -77,21 +77,21 @@ def _note(found: Planned, plan: AnyPlan) -> str:
 
 def _hint(found: Planned) -> str:
     """What a statement may have instead of the interval of a quantile that needs no tree."""
-    aggregates, asked = found.request.aggregates, found.request.treatment.quantiles
+    aggregates, asked = found.request.question.aggregates, found.request.question.treatment.quantiles
     if asked == CHOICE or not any(is_chosen(one, aggregates) for one in aggregates):
         return ""
     return "; quantiles = 'choice' errs several times less and has no interval"
 
 
 def _unit(request: Request) -> str:
-    return "row" if request.unit_sql is None else f"{request.unit_key}, at most {request.max_rows} rows"
+    return "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
 
 
 def _bounds(found: Planned, number: int) -> str:
     """A measure in words: whose it is, what rows add, between which bounds, the sensitivity and price that follow."""
     measured = found.measures[number]
     measure = measured.measure
-    pairs = zip(found.request.aggregates, found.uses, strict=True)
+    pairs = zip(found.request.question.aggregates, found.uses, strict=True)
     served = ", ".join(dict.fromkeys(one.text for one, use in pairs if use.measure == number))
     rows = measure.condition or "all rows"
     said = f"{served}: {_what(measure)} over {rows}; one unit adds at most {measured.unit_bound}"

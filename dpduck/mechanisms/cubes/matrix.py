@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpduck.database.catalog import Catalog
 from dpduck.frontend.select.analyse import Analysis
-from dpduck.frontend.select.request import Request
+from dpduck.frontend.select.request import Question
 from dpduck.frontend.text.names import TableName
 from dpduck.values.errors import Refusal
 
@@ -22,10 +22,14 @@ _COLUMNS = ("row", "column", "value")
 def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
     """The analysis with the matrix that its option names; the table's content becomes part of the request."""
     request = analysis.request
-    named = request.treatment.strategy_table
+    named = request.question.treatment.strategy_table
     if not named:
         return analysis
-    if len(request.keys) != 1 or request.grouping_sets != ((0,),) or request.treatment.strategy != "auto":
+    if (
+        len(request.question.keys) != 1
+        or request.question.grouping_sets != ((0,),)
+        or request.question.treatment.strategy != "auto"
+    ):
         raise Refusal(
             "strategy_table serves one grouping column",
             accepted="GROUP BY column, PREFIXES(column) or RANGES(column), without the option strategy",
@@ -34,9 +38,10 @@ def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
     if table is None or not catalog.is_public(table):
         raise Refusal(f"{named!r} is no public table", accepted="a table after DECLARE PUBLIC TABLE")
     entries = catalog.integer_rows(table, _COLUMNS, MOST_ENTRIES)
-    matrix = _checked(entries, len(request.keys[0].labels), str(table))
-    digests = (*request.public_digests, (table, catalog.public_digest(table)))
-    return replace(analysis, request=replace(request, matrix=matrix, public_digests=digests))
+    matrix = _checked(entries, len(request.question.keys[0].labels), str(table))
+    digests = (*request.rows.public_digests, (table, catalog.public_digest(table)))
+    rows, question = replace(request.rows, public_digests=digests), replace(request.question, matrix=matrix)
+    return replace(analysis, request=replace(request, rows=rows, question=question))
 
 
 def _checked(entries: list[tuple[int, ...]], size: int, table: str) -> tuple[tuple[int, int, int], ...]:
@@ -54,9 +59,9 @@ def _checked(entries: list[tuple[int, ...]], size: int, table: str) -> tuple[tup
     return tuple((row - 1, column - 1, value) for row, column, value in entries)
 
 
-def matrix_of(request: Request) -> NDArray[np.int64]:
+def matrix_of(question: Question) -> NDArray[np.int64]:
     """The strategy as a matrix, shape (rows, n)."""
-    rows, columns, values = np.array(request.matrix, np.int64).T
-    matrix = np.zeros((int(rows.max()) + 1, len(request.keys[0].labels)), np.int64)
+    rows, columns, values = np.array(question.matrix, np.int64).T
+    matrix = np.zeros((int(rows.max()) + 1, len(question.keys[0].labels)), np.int64)
     matrix[rows, columns] = values
     return matrix

@@ -18,8 +18,8 @@ from dpduck.mechanisms.cubes.plan import (
     scans_of,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
-from dpduck.mechanisms.mechanism import Columns, Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Columns, Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
 from dpduck.planning.plan import marginal_query, noisy_queries
 from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table
@@ -58,12 +58,12 @@ def cube_asks(offer: CubeOffer) -> Sequence[Ask[Any]]:
     return [ask for group in offer.groups for ask in group.asks]
 
 
-def cube_terms(offer: CubeOffer) -> Terms:
+def cube_header(offer: CubeOffer) -> ReleaseHeader:
     """What is public before the count."""
     found = offer.found
-    sizes, sets = found.request.released_sizes, found.request.grouping_sets
+    sizes, sets = found.request.question.released_sizes, found.request.question.grouping_sets
     rows = sum(prod(sizes[key] for key in chosen) for chosen in sets)
-    return terms_of(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
+    return header_of(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
 
 
 def cube_columns(offer: CubeOffer) -> Columns:
@@ -79,7 +79,7 @@ def measure_cube(offer: CubeOffer, door: Door, tools: Tools) -> Noisy:
     ]
 
 
-def recover_cube(offer: CubeOffer, noisy: Noisy, tools: Tools) -> Product:
+def recover_cube(offer: CubeOffer, noisy: Noisy, tools: Tools) -> ReleasedTable:
     """The answers of every aggregate."""
     found = offer.found
     tables: dict[int, Tables] = {}
@@ -87,17 +87,17 @@ def recover_cube(offer: CubeOffer, noisy: Noisy, tools: Tools) -> Product:
     for group, answers_of_group in zip(offer.groups, noisy, strict=True):
         _recover(found, group, answers_of_group, tables, measured)
     everything = range(len(found.measures))
-    moved = [measured[number] for number in everything] if found.request.treatment.moves else None
+    moved = [measured[number] for number in everything] if found.request.question.treatment.moves else None
     answers = answers_of(found, [tables[number] for number in everything], moved)
     rows = released_rows(found.request, answers, wholes(found), tools.box)
-    return Product(cube_columns(offer), rows, covariances_text(found))
+    return ReleasedTable(cube_columns(offer), rows, covariances_text(found))
 
 
 def _recover(
     found: Planned, group: Group, noisy: Sequence[Any], tables: dict[int, Tables], measured: dict[int, Tables]
 ) -> None:
     """Enters the recovered tables of a measure, and those before options moved them."""
-    number, treatment = group.measure, found.request.treatment
+    number, treatment = group.measure, found.request.question.treatment
     if group.alone:
         tables[number] = measured[number] = [[answer.astype(float) for answer in noisy]]
         return
@@ -134,7 +134,7 @@ def asked(found: Planned) -> list[Group]:
                 known[id(one.plan)] = noisy_queries(measured_plan(one.plan))
             queries = known[id(one.plan)]
             if one.measure.distinct is not None:
-                scan, values = Scan(counted.job, found.request.unit_bound), one.measure.distinct.domain.size
+                scan, values = Scan(counted.job, found.request.rows.unit_bound), one.measure.distinct.domain.size
                 present = tuple(Ask(scan, Present(query, values), noise) for query, noise in queries)
                 groups.append(Group(number, alone=present))
             elif one.choice is not None:
@@ -152,5 +152,5 @@ def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[
     if one.choice is None:
         raise InternalError("a choice without its plan")
     scan, numbers = Scan(job, one.unit_bound), astuple(one.choice)
-    queries = [marginal_query(grouping_set, request.sizes) for grouping_set in request.grouping_sets]
+    queries = [marginal_query(grouping_set, request.question.sizes) for grouping_set in request.question.grouping_sets]
     return tuple(Ask(scan, Quantiles(query, *numbers)) for query in queries)

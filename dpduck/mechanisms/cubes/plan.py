@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, log10, prod
+from math import ceil, log10
 from typing import Protocol
 
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
-from dpduck.frontend.select.request import Request, Target, Treatment
+from dpduck.frontend.select.request import Question, Request, Target, Treatment
 from dpduck.mechanisms.cubes.matrix import matrix_of
 from dpduck.mechanisms.cubes.measures import (
     CHOICE,
@@ -105,69 +105,64 @@ class Planned:
 
 def planned(request: Request) -> Planned:
     """The request with its price, and plans for all that is to be measured."""
-    if request.target is not None:
-        return _priced(request, request.target)
-    charge = request.charge
+    if request.price.target is not None:
+        return _priced(request, request.price.target)
+    charge = request.price.charge
     return plans_at(request, noise_of(request), charge.rho if charge.epsilon is None else charge.epsilon)
 
 
 def noise_of(request: Request) -> NoiseKind:
     """Gaussian where rho is paid, Laplace where epsilon is."""
-    return NoiseKind.GAUSSIAN if request.charge.epsilon is None else NoiseKind.LAPLACE
+    return NoiseKind.GAUSSIAN if request.price.charge.epsilon is None else NoiseKind.LAPLACE
 
 
-def measures_of(request: Request, noise: NoiseKind) -> Measures:
+def measures_of(question: Question, noise: NoiseKind) -> Measures:
     """What is measured; intervals of one column are measured together."""
-    if request.intervals:
-        return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(request.aggregates))
-    choosing = request.treatment.quantiles == CHOICE and _all_cells(request) <= MOST_CHOSEN
-    return choose_measures(request.aggregates, request.treatment.aggregate_weights, noise, choosing=choosing)
+    if question.intervals:
+        return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
+    choosing = question.treatment.quantiles == CHOICE and sum(question.cells) <= MOST_CHOSEN
+    return choose_measures(question.aggregates, question.treatment.aggregate_weights, noise, choosing=choosing)
 
 
 def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
     """Plans of every measure that together may cost this epsilon or rho."""
-    found = measures_of(request, noise)
+    question = request.question
+    found = measures_of(question, noise)
     prices = [
-        (measure, amount * measure.share, measure.unit_bound(request.unit_bound, _cells_of(request, measure)))
+        (measure, amount * measure.share, measure.unit_bound(request.rows.unit_bound, _cells_of(question, measure)))
         for measure in found.measures
     ]
     different = len({(price, bound) for measure, price, bound in prices if measure.added})
-    seconds = float(request.treatment.planning_seconds) / max(1, different)
+    seconds = float(question.treatment.planning_seconds) / max(1, different)
     known: dict[tuple[Fraction, int, str, int], Plans] = {}
     measures = []
     for measure, price, bound in prices:
         if measure.form == CHOICE:
-            measures.append(_chosen(request, measure, noise, price, bound))
+            measures.append(_chosen(question, measure, noise, price, bound))
             continue
-        buckets = tree_buckets(request, measure).count if measure.form == "tree" else 0
+        buckets = tree_buckets(question, measure).count if measure.form == "tree" else 0
         alike = (price, bound, "" if measure.added else measure.form, buckets)
         if alike not in known:
             known[alike] = (
-                _candidates(request, noise, price, bound, measure.bound, seconds)
+                _candidates(question, noise, price, bound, measure.bound, seconds)
                 if measure.added
-                else _alone(request, measure, noise, price, bound)
+                else _alone(question, measure, noise, price, bound)
             )
         measures.append(MeasurePlan(measure, bound, known[alike]))
     return Planned(request, tuple(measures), found.uses)
 
 
-def _all_cells(request: Request) -> int:
-    return sum(prod(request.sizes[key] for key in grouping_set) for grouping_set in request.grouping_sets)
-
-
-def _cells_of(request: Request, measure: Measure) -> int:
+def _cells_of(question: Question, measure: Measure) -> int:
     """Cells that a unit's rows may fall into; of values present, which are measured set by set, in the largest set."""
-    if measure.distinct is None:
-        return request.base_cells
-    return max(prod(request.sizes[key] for key in grouping_set) for grouping_set in request.grouping_sets)
+    return question.base_cells if measure.distinct is None else max(question.cells)
 
 
 def _candidates(
-    request: Request, noise: NoiseKind, amount: Fraction, unit_bound: int, row_bound: int, seconds: float
+    question: Question, noise: NoiseKind, amount: Fraction, unit_bound: int, row_bound: int, seconds: float
 ) -> Plans:
     """Candidates for one measure whose margins are sums of cells."""
-    treatment, workload = request.treatment, _workload(request)
-    if not request.has_ranges:
+    treatment, workload = question.treatment, _workload(question)
+    if not question.has_ranges:
         return plan_workload(
             workload,
             noise,
@@ -180,12 +175,12 @@ def _candidates(
             row_bound=row_bound,
         )
     _require_plain(treatment)
-    if request.matrix:
-        asked = range_workload(request.keys[0])
-        return plan_own_matrix(asked, workload, matrix_of(request), noise, amount, unit_bound)
-    attributes = [range_workload(key) for key in request.keys]
-    if request.intervals:
-        attributes = [intervals(request.sources[0].domain.size, request.intervals)]
+    if question.matrix:
+        asked = range_workload(question.keys[0])
+        return plan_own_matrix(asked, workload, matrix_of(question), noise, amount, unit_bound)
+    attributes = [range_workload(key) for key in question.keys]
+    if question.intervals:
+        attributes = [intervals(question.sources[0].domain.size, question.intervals)]
         workload = MarginalWorkload((attributes[0].size,), ((0,),), (1.0,))
     return plan_range_sets(
         attributes,
@@ -200,26 +195,26 @@ def _candidates(
     )
 
 
-def _workload(request: Request) -> MarginalWorkload:
-    weights = tuple(float(weight) for weight in request.treatment.weights) or (1.0,) * len(request.grouping_sets)
-    return MarginalWorkload(request.sizes, request.grouping_sets, weights)
+def _workload(question: Question) -> MarginalWorkload:
+    weights = tuple(float(weight) for weight in question.treatment.weights) or (1.0,) * len(question.grouping_sets)
+    return MarginalWorkload(question.sizes, question.grouping_sets, weights)
 
 
-def _alone(request: Request, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plans:
+def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plans:
     """The plan of a measure whose grouping sets are measured one by one: values present, or a tree in every cell."""
-    workload = _workload(request)
+    workload = _workload(question)
     if measure.form == "distinct":
         return (plan_distinct(workload, noise, amount, unit_bound),)
-    buckets, last = tree_buckets(request, measure), len(request.keys)
+    buckets, last = tree_buckets(question, measure), len(question.keys)
     sets = tuple((*grouping_set, last) for grouping_set in workload.marginals)
-    attributes = [*(identity(size) for size in request.sizes), tree_workload(buckets.count)]
-    asked = MarginalWorkload((*request.sizes, buckets.count), sets, workload.weights)
+    attributes = [*(identity(size) for size in question.sizes), tree_workload(buckets.count)]
+    asked = MarginalWorkload((*question.sizes, buckets.count), sets, workload.weights)
     return plan_range_sets(attributes, asked, noise, amount, unit_bound, strategy="hierarchy")
 
 
-def _chosen(request: Request, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
+def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
     """A quantile of which nothing is known but what is chosen: no tables, no variances."""
-    workload, buckets = _workload(request), tree_buckets(request, measure).count
+    workload, buckets = _workload(question), tree_buckets(question, measure).count
     choice = bucket_choice(
         measure.fraction or Fraction(1, 2), buckets, noise, amount, unit_bound, len(workload.marginals)
     )
@@ -231,11 +226,11 @@ def _chosen(request: Request, measure: Measure, noise: NoiseKind, amount: Fracti
     return MeasurePlan(measure, unit_bound, (plan,), choice)
 
 
-def tree_buckets(request: Request, measure: Measure) -> Buckets:
+def tree_buckets(question: Question, measure: Measure) -> Buckets:
     """The buckets of the tree that answers quantiles, or of which one is chosen; fewer where there are many cells."""
     if measure.operand is None:
         raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
-    cells = _all_cells(request)
+    cells = sum(question.cells)
     most = MOST_CHOICES if measure.form == CHOICE else MOST_BUCKETS
     return buckets_for(measure.operand.low, measure.operand.high, measure.operand.step, cells, most)
 
@@ -251,8 +246,9 @@ def _require_plain(treatment: Treatment) -> None:
 def _priced(request: Request, target: Target) -> Planned:
     """The smallest price at which the plan reaches the target, and the very plans that do."""
     noise = noise_of(request)
-    wanted, parts = float(target.stderr), len(measures_of(request, noise).measures)
-    searched = request.has_ranges or len(request.grouping_sets) > (1 if noise is NoiseKind.LAPLACE else FEW_SETS)
+    wanted, parts = float(target.stderr), len(measures_of(request.question, noise).measures)
+    few = 1 if noise is NoiseKind.LAPLACE else FEW_SETS
+    searched = request.question.has_ranges or len(request.question.grouping_sets) > few
 
     def plan_at(price: Fraction) -> AnyPlan:
         return plans_at(request, noise, price * parts).measures[0].plan
@@ -265,10 +261,11 @@ def _priced(request: Request, target: Target) -> Planned:
         if worst <= wanted:
             break
         amount = raised(amount, worst / wanted, noise)
-    price = amount * parts
+    total = amount * parts
+    price = replace(request.price, charge=Charge.concentrated(total))
     if target.pure:
-        return replace(found, request=replace(request, charge=Charge.pure(price), stated_epsilon=price))
-    return replace(found, request=replace(request, charge=Charge.concentrated(price)))
+        price = replace(request.price, charge=Charge.pure(total), stated_epsilon=total)
+    return replace(found, request=replace(request, price=price))
 
 
 def _require_within(price: Fraction, target: Target) -> None:
@@ -335,7 +332,7 @@ def _last_key(found: Planned, measured: MeasurePlan) -> KeyColumn:
         return KeyColumn(measure.distinct.sql, measure.distinct.domain)
     if measure.operand is None:
         raise InternalError("a tree over nothing")
-    buckets = tree_buckets(found.request, measure)
+    buckets = tree_buckets(found.request.question, measure)
     edges = tuple(repr(float(edge)) for edge in buckets.edges)
     domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
     return KeyColumn(measure.operand.sql, domain)

@@ -43,11 +43,11 @@ def answers_of(found: Planned, tables: Sequence[Tables], raw: Sequence[Tables] |
             _moved(shown, measured) if use.weights else measured
             for use, shown, measured in zip(found.uses, answers_of(found, tables), answers_of(found, raw), strict=True)
         ]
-    if found.request.intervals:
+    if found.request.question.intervals:
         return _intervals(found, tables[0][0][0])
     return [
         _answer(found, one, use, tables[use.measure])
-        for one, use in zip(found.request.aggregates, found.uses, strict=True)
+        for one, use in zip(found.request.question.aggregates, found.uses, strict=True)
     ]
 
 
@@ -65,7 +65,7 @@ def _intervals(found: Planned, answers: FloatArray) -> list[Answer]:
     errors = np.sqrt(_variances(found.request, found.measures[0].plan)[0])
     return [
         Answer(answers[number : number + 1], errors[number : number + 1])
-        for number in range(len(found.request.aggregates))
+        for number in range(len(found.request.question.aggregates))
     ]
 
 
@@ -103,7 +103,7 @@ def _curved(
     if operand is None:
         raise InternalError("a curved aggregate without an operand")
     if one.function == "quantile":
-        buckets = tree_buckets(found.request, measure)
+        buckets = tree_buckets(found.request.question, measure)
         if measured.choice is not None:
             return chosen(tables[0], buckets)
         queries = 2 * buckets.count - 1
@@ -132,8 +132,8 @@ def _variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
         plan = replace(plan, variances=least_squares_variances(plan))
     if isinstance(plan, RangeSetsPlan):
         return [variances.ravel() for variances in plan.variances]
-    sizes = request.released_sizes
-    cells = [prod(sizes[key] for key in grouping_set) for grouping_set in request.grouping_sets]
+    sizes = request.question.released_sizes
+    cells = [prod(sizes[key] for key in grouping_set) for grouping_set in request.question.grouping_sets]
     return [np.full(count, variance) for count, variance in zip(cells, plan.variances, strict=True)]
 
 
@@ -145,14 +145,19 @@ def wholes(found: Planned) -> list[bool]:
 def is_whole(found: Planned, number: int) -> bool:
     """Whether every answer of an aggregate is one integer measurement or rounded: public facts of the plan."""
     request, use = found.request, found.uses[number]
-    if request.treatment.integer:
+    if request.question.treatment.integer:
         return True
     measured = found.measures[use.measure]
     plan = measured.plan
     counts = measured.measure.operand is None or not measured.measure.operand.sql or measured.measure.form == "count"
-    if use.weights != (Fraction(1),) or not counts or request.treatment.nonnegative or isinstance(plan, RangeSetsPlan):
+    if (
+        use.weights != (Fraction(1),)
+        or not counts
+        or request.question.treatment.nonnegative
+        or isinstance(plan, RangeSetsPlan)
+    ):
         return False
-    return all(single_spread(plan, set_number) is not None for set_number in range(len(request.grouping_sets)))
+    return all(single_spread(plan, set_number) is not None for set_number in range(len(request.question.grouping_sets)))
 
 
 def single_spread(plan: Plan, number: int) -> Fraction | None:
@@ -193,9 +198,9 @@ def covariances_text(found: Planned) -> str | None:
     Aggregates that are measured with different noise have no covariances in common.
     """
     request, plans = found.request, [measured.plan for measured in found.measures]
-    treatment, plan = request.treatment, plans[0]
+    treatment, plan = request.question.treatment, plans[0]
     programs = any(isinstance(one, Plan) and solves_program(one) for one in plans)
-    if treatment.integer or treatment.nonnegative or programs or len(request.grouping_sets) > MOST_COVARIANCES:
+    if treatment.integer or treatment.nonnegative or programs or len(request.question.grouping_sets) > MOST_COVARIANCES:
         return None
     alike = all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses)
     if isinstance(plan, RangeSetsPlan) or not alike or not found.measures[0].measure.added:

@@ -32,22 +32,22 @@ def explained_keys(request: Request, offer: KeyOffer) -> str:
 
 
 def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
-    worst = max(plan.variance_of(number) for number in range(plan.aggregates))
+    worst, price = max(plan.variance_of(number) for number in range(plan.aggregates)), request.price
     return [
-        plan.strategy, chosen, None, sqrt(worst), request.stated_epsilon, request.charge.delta, request.charge.rho,
+        plan.strategy, chosen, None, sqrt(worst), price.stated_epsilon, price.charge.delta, price.charge.rho,
         None, queries(plan.aggregates, plan.reused, plan.other), note, 0.0, plan.threshold,
         sqrt(noise_variance(plan.noise, plan.selection_spread)), *(plan.published(size) for size in SIZES),
     ]  # fmt: skip
 
 
 def _note(request: Request, plan: KeyPlan) -> str:
-    if request.selection is None:
+    if request.question.selection is None:
         raise InternalError("an explanation of keys without a selection")
-    unit = "row" if request.unit_sql is None else f"{request.unit_key}, at most {request.max_rows} rows"
-    counted = "rows" if request.unit_sql is None else "units"
+    unit = "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
+    counted = "rows" if request.rows.unit_sql is None else "units"
     left = "; rows of a unit in further groups are left out, and intervals are about the rest"
     return (
         f"{plan.noise.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are groups "
         f"of more than {plan.threshold} {counted} after noise"
-        f"{left if plan.bounds.groups < request.unit_bound else ''}"
+        f"{left if plan.bounds.groups < request.rows.unit_bound else ''}"
     )

@@ -15,8 +15,8 @@ from dpduck.frontend.select.request import KeySelection, Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
-from dpduck.mechanisms.mechanism import Columns, Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Columns, Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, released_columns
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, Scan, Threshold
@@ -46,15 +46,15 @@ def offer_keys(request: Request) -> KeyOffer:
     return KeyOffer(request, plan, key_ask(request, plan))
 
 
-def key_terms(offer: KeyOffer) -> Terms:
+def key_header(offer: KeyOffer) -> ReleaseHeader:
     """What is public before the count."""
     plan = offer.plan
-    return terms_of(offer.request, f"{plan.noise.value}, {plan.strategy}", plan.strategy, key_laws(plan))
+    return header_of(offer.request, f"{plan.noise.value}, {plan.strategy}", plan.strategy, key_laws(plan))
 
 
 def key_columns(offer: KeyOffer) -> Columns:
     """Of the released table; all answers are whole."""
-    return released_columns(offer.request, [True] * len(offer.request.aggregates))
+    return released_columns(offer.request, [True] * len(offer.request.question.aggregates))
 
 
 def publish(offer: KeyOffer, door: Door, tools: Tools) -> PublishedKeys:
@@ -62,21 +62,22 @@ def publish(offer: KeyOffer, door: Door, tools: Tools) -> PublishedKeys:
     return door.answer(offer.ask)
 
 
-def key_table(offer: KeyOffer, published: PublishedKeys, tools: Tools) -> Product:
+def key_table(offer: KeyOffer, published: PublishedKeys, tools: Tools) -> ReleasedTable:
     """Published groups with their answers; a table without rows where none is."""
-    return Product(key_columns(offer), _rows(offer.request, offer.plan, published))
+    return ReleasedTable(key_columns(offer), _rows(offer.request, offer.plan, published))
 
 
 def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
     """The plan of a request that selects its keys; noise: another than what is asked, at the same rho."""
-    selection, charge = _selection(request), request.charge
+    selection, charge = _selection(request), request.price.charge
     kind = noise or (NoiseKind.LAPLACE if selection.laplace else NoiseKind.GAUSSIAN)
     epsilon = charge.epsilon if charge.epsilon is not None else Fraction(sqrt(2 * float(charge.rho)))
-    rows = request.unit_sql is None or request.max_rows == 1
+    rows = request.rows.unit_sql is None or request.rows.max_rows == 1
     reused = tuple(
         number
-        for number, aggregate in enumerate(request.aggregates)
-        if counts_units(aggregate, request.unit_sql) or (rows and not aggregate.condition and not aggregate.operand)
+        for number, aggregate in enumerate(request.question.aggregates)
+        if counts_units(aggregate, request.rows.unit_sql)
+        or (rows and not aggregate.condition and not aggregate.operand)
     )
     return plan_keys(
         kind,
@@ -84,7 +85,7 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
         charge.delta,
         bounds_of_request(request),
         least=selection.least_units,
-        aggregates=len(request.aggregates),
+        aggregates=len(request.question.aggregates),
         reused=reused,
         other=selection.other,
     )
@@ -93,18 +94,18 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
 def bounds_of_request(request: Request) -> GroupBounds:
     """What one unit changes: with a unit's column, one in each group; else a row, as often as joins repeat it."""
     groups = _selection(request).groups
-    if request.unit_sql is None:
-        return GroupBounds(groups, request.unit_bound, request.unit_bound, request.unit_bound)
-    return GroupBounds(groups, 1, groups, request.unit_bound)
+    if request.rows.unit_sql is None:
+        return GroupBounds(groups, request.rows.unit_bound, request.rows.unit_bound, request.rows.unit_bound)
+    return GroupBounds(groups, 1, groups, request.rows.unit_bound)
 
 
 def keyed_job(request: Request) -> KeyedJob:
     """What trusted code is to count."""
     selection = _selection(request)
     return KeyedJob(
-        rows=counting_job(request, [Contribution(aggregate.condition) for aggregate in request.aggregates]),
-        texts=tuple(key.row_sql for key in request.keys if key.row_sql),
-        groups=selection.groups if request.unit_sql is not None else request.unit_bound,
+        rows=counting_job(request, [Contribution(aggregate.condition) for aggregate in request.question.aggregates]),
+        texts=tuple(key.row_sql for key in request.question.keys if key.row_sql),
+        groups=selection.groups if request.rows.unit_sql is not None else request.rows.unit_bound,
     )
 
 
@@ -125,19 +126,21 @@ def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
 
 
 def _selection(request: Request) -> KeySelection:
-    if request.selection is None:
+    if request.question.selection is None:
         raise InternalError("a release of selected keys without a selection")
-    return request.selection
+    return request.question.selection
 
 
 def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table:
     """One row per published group, and the one for the others last."""
-    ordered = [key for key in request.keys if not key.row_sql] + [key for key in request.keys if key.row_sql]
+    ordered = [key for key in request.question.keys if not key.row_sql] + [
+        key for key in request.question.keys if key.row_sql
+    ]
     arrays = dict(zip((key.name for key in ordered), published.keys, strict=True))
     others = 0 if published.other is None else 1
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}
     with sandbox() as connection:
-        for key in request.keys:
+        for key in request.question.keys:
             shown = arrays[key.name]
             if key.row_sql:
                 values = shown.cast(pa.large_binary()).cast(pa.large_string())
@@ -145,7 +148,7 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
                 values = label_array(connection, key.labels, key.type_name).take(shown)
             columns[key.name] = pa.chunked_array([values, pa.nulls(others, values.type)])
     count = len(published.answers[0])
-    columns[GROUPING_ID] = pa.array([0] * count + [(1 << len(request.keys)) - 1] * others, pa.int64())
+    columns[GROUPING_ID] = pa.array([0] * count + [(1 << len(request.question.keys)) - 1] * others, pa.int64())
     columns[GROUPING_SET] = pa.array([0] * count + [OTHER_SET] * others, pa.int32())
     for number, law in enumerate(key_laws(plan)):
         rest = np.array([] if published.other is None else [published.other[number]], np.int64)

@@ -52,7 +52,7 @@ class _Turn:
 
 
 class Sessions:
-    """Every open session of an engine; askers of one session come one after the other."""
+    """Every open session of an engine; callers of one session come one after the other."""
 
     def __init__(
         self,

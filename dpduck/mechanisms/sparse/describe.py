@@ -26,13 +26,15 @@ def explained(sparse: SparseRequest) -> str:
     request, options = sparse.request, sparse.options
     declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, None)
     moment = guessed_second_moment(sparse.expect_rows, options.heaviest)
-    found = ways(request.charge, request.unit_bound, declared, moment, projection_plan(sparse), _session(sparse))
-    charge = request.charge
-    stated = request.stated_epsilon if charge.epsilon is None else charge.epsilon
+    found = ways(
+        request.price.charge, request.rows.unit_bound, declared, moment, projection_plan(sparse), _session(sparse)
+    )
+    charge = request.price.charge
+    stated = request.price.stated_epsilon if charge.epsilon is None else charge.epsilon
     rows: list[list[Value]] = [
         [
             way.name, way.name == sparse.kind, None if way.stderr is None else way.stderr**2 * options.queries,
-            way.stderr, stated, request.stated_delta, charge.rho, way.cells, 1,
+            way.stderr, stated, request.price.stated_delta, charge.rho, way.cells, 1,
             (SMALLEST if number == 0 else "") + way.note, way.error,
         ]
         for number, way in enumerate(found)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dpduck.algebra.hashing import SIGNS, words_for
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.trusted.ask import Ask, Projection, Scan
 from dpduck.trusted.noise.law import Noise, NoiseKind
@@ -119,8 +119,8 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
     """The plan of a request, from public facts alone."""
     options = sparse.options
     return plan_projection(
-        sparse.request.charge,
-        sparse.request.unit_bound,
+        sparse.request.price.charge,
+        sparse.request.rows.unit_bound,
         options.sparsity,
         options.queries,
         options.beta,
@@ -136,7 +136,7 @@ def key_job(sparse: SparseRequest) -> KeyJob:
 
 def key_scan(sparse: SparseRequest) -> Scan:
     """The rows by key, and what one unit adds to them."""
-    bound = sparse.request.unit_bound
+    bound = sparse.request.rows.unit_bound
     return Scan(key_job(sparse), bound)
 
 
@@ -156,10 +156,10 @@ def offer_projection(sparse: SparseRequest) -> ProjectionOffer:
     return ProjectionOffer(sparse.request, plan, Ask(key_scan(sparse), query, Noise(plan.noise, plan.spread)))
 
 
-def projection_terms(offer: ProjectionOffer) -> Terms:
+def projection_header(offer: ProjectionOffer) -> ReleaseHeader:
     """What is public before the count."""
     plan = offer.plan
-    return terms_of(offer.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", rows=plan.rows)
+    return header_of(offer.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", rows=plan.rows)
 
 
 def project(offer: ProjectionOffer, door: Door, tools: Tools) -> Projected:
@@ -167,14 +167,14 @@ def project(offer: ProjectionOffer, door: Door, tools: Tools) -> Projected:
     return door.answer(offer.ask)
 
 
-def projection_table(offer: ProjectionOffer, projected: Projected, tools: Tools) -> Product:
+def projection_table(offer: ProjectionOffer, projected: Projected, tools: Tools) -> ReleasedTable:
     """The same in blocks."""
     plan, (coefficients, values) = offer.plan, projected
     blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
     rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
     whole = pa.list_(pa.int64())
     types = {"word": pa.int32(), "coefficients": whole, "released": whole}
-    return Product(COLUMNS, pa.table({name: pa.array(of_name, types[name]) for name, of_name in rows.items()}))
+    return ReleasedTable(COLUMNS, pa.table({name: pa.array(of_name, types[name]) for name, of_name in rows.items()}))
 
 
 def value_select(table_sql: str) -> str:

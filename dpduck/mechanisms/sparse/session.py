@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import HISTOGRAM, SESSION
-from dpduck.mechanisms.mechanism import Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan, plan_session, total_margin
@@ -52,7 +52,7 @@ def secret_name(digest: str) -> str:
 
 def histogram_law(sparse: SparseRequest) -> HistogramLaw:
     """The noise that the price buys for every key at once."""
-    charge, bound = sparse.request.charge, sparse.request.unit_bound
+    charge, bound = sparse.request.price.charge, sparse.request.rows.unit_bound
     if charge.epsilon is None:
         return HistogramLaw(NoiseKind.GAUSSIAN, sigma2_of(charge.rho, Fraction(bound**2)))
     return HistogramLaw(NoiseKind.LAPLACE, Fraction(bound) / charge.epsilon)
@@ -64,12 +64,12 @@ def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPl
     alpha = None if options.alpha is None else float(options.alpha)
     declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, alpha)
     rows = total if total is not None else float(sparse.expect_rows or USUAL_ROWS_OF_TABLE)
-    return plan_session(sparse.request.charge, sparse.request.unit_bound, declared, rows)
+    return plan_session(sparse.request.price.charge, sparse.request.rows.unit_bound, declared, rows)
 
 
-def _facts(values: dict[str, object]) -> Product:
+def _facts(values: dict[str, object]) -> ReleasedTable:
     text = json.dumps(values, default=str)
-    return Product(FACTS, pa.table({"facts": pa.array([text], pa.string())}))
+    return ReleasedTable(FACTS, pa.table({"facts": pa.array([text], pa.string())}))
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ def offer_histogram(sparse: SparseRequest) -> HistogramOffer:
     return HistogramOffer(sparse, law, Ask(key_scan(sparse), EveryKey(), law.law))
 
 
-def histogram_terms(offer: HistogramOffer) -> Terms:
+def histogram_header(offer: HistogramOffer) -> ReleaseHeader:
     """What is public before the count."""
-    return terms_of(offer.request, f"{offer.law.noise.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
+    return header_of(offer.request, f"{offer.law.noise.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
 
 
 def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
@@ -103,7 +103,7 @@ def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
     tools.steps("after the secret")
 
 
-def histogram_facts(offer: HistogramOffer, nothing: None, tools: Tools) -> Product:
+def histogram_facts(offer: HistogramOffer, nothing: None, tools: Tools) -> ReleasedTable:
     """What is public about it."""
     return _facts({"noise": offer.law.noise.name, "spread": offer.law.spread})
 
@@ -131,17 +131,19 @@ def offer_session(sparse: SparseRequest) -> SessionOffer:
     return SessionOffer(sparse, plan, total, gates_within(sparse, total))
 
 
-def session_terms(offer: SessionOffer) -> Terms:
+def session_header(offer: SessionOffer) -> ReleaseHeader:
     """What is public before the count."""
     noise = offer.plan.law.noise.value
-    return terms_of(offer.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
+    return header_of(offer.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
 
 
 def open_session(offer: SessionOffer, door: Door, tools: Tools) -> Opened:
     """The noisy number of rows, the plan for it, the noise of all thresholds."""
     request, beta = offer.request, float(offer.sparse.options.beta)
     noisy = door.answer(offer.total)
-    plan = session_plan(offer.sparse, max(1.0, noisy + total_margin(request.charge, request.unit_bound, beta)))
+    plan = session_plan(
+        offer.sparse, max(1.0, noisy + total_margin(request.price.charge, request.rows.unit_bound, beta))
+    )
     gate = plan.law.gate_ask(offer.total.scan)
     door.admit(gate, offer.gates)
     tools.secrets.put(secret_name(offer.sparse.digest()), door.answer(gate))
@@ -149,14 +151,14 @@ def open_session(offer: SessionOffer, door: Door, tools: Tools) -> Opened:
     return plan, noisy
 
 
-def session_facts(offer: SessionOffer, opened: Opened, tools: Tools) -> Product:
+def session_facts(offer: SessionOffer, opened: Opened, tools: Tools) -> ReleasedTable:
     """What is public about it."""
     return _facts(plan_to_facts(*opened))
 
 
 def gates_within(sparse: SparseRequest, total: Ask[int]) -> Ask[None]:
     """A gate that costs what the noisy number of rows leaves of the price."""
-    charge, paid = sparse.request.charge, total.cost
+    charge, paid = sparse.request.price.charge, total.cost
     if charge.epsilon is None or paid.epsilon is None:
         return Ask(total.scan, Within(charge.rho - paid.rho, pure=False, kinds=(Gate,)))
     return Ask(total.scan, Within(charge.epsilon - paid.epsilon, pure=True, kinds=(Gate,)))

@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
-from dpduck.database.cursors import Asker, OpenCursor
+from dpduck.database.cursors import Caller, NamedLocks, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import SEED, ReleaseStore, StoredRelease, require_view_name
 from dpduck.database.tables import Value, rows_sql
@@ -30,7 +30,7 @@ from dpduck.frontend.statements.kinds import (
 )
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import TableName, fold
-from dpduck.mechanisms.release import WAITING, Steps, Turns
+from dpduck.mechanisms.release import WAITING, Steps
 from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, Sessions
 from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
@@ -106,7 +106,7 @@ def histogram_margin(law: HistogramLaw, weight_squared: float, queries: int, bet
 
 
 OWNER_NAME = "owner"
-Release = Callable[[SparseRequest, Asker, str], StoredRelease]
+Release = Callable[[SparseRequest, Caller, str], StoredRelease]
 """Makes the release of a request, or finds it."""
 
 LISTED = (
@@ -142,57 +142,57 @@ class SparseQueries:
         self._sessions = Sessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
-        self._names = Turns()
+        self._names = NamedLocks()
         self._last_drop: tuple[str, str] | None = None
         store.create_tables()
 
-    def create(self, statement: CreateSparse, text: str, asker: Asker) -> str:
+    def create(self, statement: CreateSparse, text: str, caller: Caller) -> str:
         """Releases what the statement asks for, under its name."""
-        sparse = self.analysed(statement, asker)
-        asker.require_tables(sparse.request.asked_tables)
+        sparse = self.analysed(statement, caller)
+        caller.require_tables(sparse.request.asked_tables)
         if statement.kind == PROJECTION:
-            return listings.status(self._create_projection(sparse, statement, text, asker))
-        return listings.status(self._create_named(sparse, text, asker))
+            return listings.status(self._create_projection(sparse, statement, text, caller))
+        return listings.status(self._create_named(sparse, text, caller))
 
-    def drop(self, statement: DropSparse, text: str, asker: Asker) -> str:
+    def drop(self, statement: DropSparse, text: str, caller: Caller) -> str:
         """Takes a name away; what was released under it stays, so that asking again is free."""
         if statement.kind != PROJECTION:
-            return listings.status(self._drop_named(statement, text, asker))
+            return listings.status(self._drop_named(statement, text, caller))
         existing = self._releases.view(statement.name)
         if existing is not None and existing.strategy != PROJECTION:
             raise Refusal(f"{statement.name!r} is no projection", accepted="DROP PRIVATE VIEW")
-        return listings.status(self._views.drop(DropPrivateView(statement.name, statement.if_exists), text, asker))
+        return listings.status(self._views.drop(DropPrivateView(statement.name, statement.if_exists), text, caller))
 
-    def _create_projection(self, sparse: SparseRequest, statement: CreateSparse, text: str, asker: Asker) -> str:
+    def _create_projection(self, sparse: SparseRequest, statement: CreateSparse, text: str, caller: Caller) -> str:
         main = Ask(statement.query, text, 0, statement.name, False, ())
         seed = replace(main, view=statement.name + SEED)
         digest, existing = sparse.digest(), self._releases.view(statement.name)
         if existing is not None and (existing.digest, existing.statement, existing.principal) != (
-            digest, text, asker.name
+            digest, text, caller.name
         ):  # fmt: skip
             kind = "PROJECTION" if existing.strategy == PROJECTION else "VIEW"
             raise Refusal(f"the name {existing.name!r} is taken", accepted=f"DROP PRIVATE {kind}, or another name")
-        ready = [self._views.is_ready(view, text, asker, digest) for view in (main, seed)]
+        ready = [self._views.is_ready(view, text, caller, digest) for view in (main, seed)]
         if all(ready):
             return self._views.ready(statement.name)
-        release = self._release(sparse, asker, text)
+        release = self._release(sparse, caller, text)
         table = self._releases.table_sql(release.name)
         both = [(main, value_select(table)), (seed, seed_select(table, projection_plan(sparse)))]
-        return self._views.put_together(both, text, asker, release)
+        return self._views.put_together(both, text, caller, release)
 
-    def analysed(self, statement: CreateSparse, asker: Asker | None = None) -> SparseRequest:
+    def analysed(self, statement: CreateSparse, caller: Caller | None = None) -> SparseRequest:
         """The request of a statement, from one snapshot of public facts."""
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies, None, asker)), cursor)
+            return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies, None, caller)), cursor)
 
-    def ask(self, argument: str, asker: Asker) -> str:
+    def ask(self, argument: str, caller: Caller) -> str:
         """SQL with the answers of a histogram or session; equal questions have equal answers for ever."""
         name, keys, weights = read_argument(argument)
-        named = self._askable(name, asker)
+        named = self._askable(name, caller)
         with self._open_cursor() as cursor:
             if isinstance(keys, str):
-                asked = selected_questions(cursor, named.keys, keys, Catalog(cursor, self._policies, None, asker))
+                asked = selected_questions(cursor, named.keys, keys, Catalog(cursor, self._policies, None, caller))
             else:
                 asked = listed_questions(cursor, named.keys, keys, weights)
         if named.kind == HISTOGRAM:
@@ -200,17 +200,17 @@ class SparseQueries:
         answers = self._sessions.ask(named, asked, lambda: self._looked_up(named))
         return session_answers(named, self._sessions.plan(named), asked, answers)
 
-    def describe_ask(self, argument: str, asker: Asker) -> str:
+    def describe_ask(self, argument: str, caller: Caller) -> str:
         """SQL with the columns of an answer and no rows, for whom may ask."""
         name, _, _ = read_argument(argument)
-        self._askable(name, asker)
+        self._askable(name, caller)
         return listings.rows_sql(COLUMNS, [])
 
-    def list_sessions(self, asker: Asker) -> str:
-        """SQL that lists what an asker may ask."""
+    def list_sessions(self, caller: Caller) -> str:
+        """SQL that lists what an caller may ask."""
         rows: list[list[listings.Value]] = []
         for named in self._store.all():
-            if not may_ask(named, asker) or not self._permitted(named, asker):
+            if not may_ask(named, caller) or not self._permitted(named, caller):
                 continue
             used, answered = self._store.updates_used(named.digest)
             plan = self._sessions.plan(named) if named.kind == SESSION else None
@@ -235,7 +235,7 @@ class SparseQueries:
         self._steps("values stored")
         return histogram_answers(named, law, asked, released)
 
-    def _askable(self, name: str, asker: Asker) -> Named:
+    def _askable(self, name: str, caller: Caller) -> Named:
         named = self._store.named(name)
         if named is None:
             view = self._releases.view(name)
@@ -247,39 +247,39 @@ class SparseQueries:
             raise Refusal(
                 f"there is no private histogram or session {name[:100]!r}", accepted="a name of dp_sessions()"
             )
-        if not may_ask(named, asker):
+        if not may_ask(named, caller):
             raise PermissionRefusal(f"the {named.kind} {named.name!r} is another's", accepted="one of dp_sessions()")
-        asker.require_table(named.table)
-        if not self._permitted(named, asker):
+        caller.require_table(named.table)
+        if not self._permitted(named, caller):
             raise PermissionRefusal(
-                f"{asker.name} may not ask about every table of {named.name!r}", accepted="one of dp_sessions()"
+                f"{caller.name} may not ask about every table of {named.name!r}", accepted="one of dp_sessions()"
             )
         return named
 
-    def _permitted(self, named: Named, asker: Asker) -> bool:
-        """Whether every private table behind a name is this asker's to ask about; none where that cannot be told."""
-        if asker.tables is None:
+    def _permitted(self, named: Named, caller: Caller) -> bool:
+        """Whether every private table behind a name is this caller's to ask about; none where that cannot be told."""
+        if caller.tables is None:
             return True
         try:
-            asker.require_tables(self._analysed_again(named).request.asked_tables)
+            caller.require_tables(self._analysed_again(named).request.asked_tables)
         except DpduckError:
             return False
         return True
 
-    def _create_named(self, sparse: SparseRequest, text: str, asker: Asker) -> str:
+    def _create_named(self, sparse: SparseRequest, text: str, caller: Caller) -> str:
         require_view_name(sparse.name)
         # of one name alone: a release may wait for its point of time, which is no reason for others to wait
-        with self._names.turn(fold(sparse.name), lambda: self._steps(WAITING)):
+        with self._names.held(fold(sparse.name), lambda: self._steps(WAITING)):
             existing = self._store.named(sparse.name)
             if existing is not None:
-                if (existing.digest, existing.statement, existing.principal) == (sparse.digest(), text, asker.name):
+                if (existing.digest, existing.statement, existing.principal) == (sparse.digest(), text, caller.name):
                     return self._ready(existing)
                 raise Refusal(
                     f"the name {sparse.name!r} is taken",
                     accepted=f"DROP PRIVATE {existing.kind.upper()}, or another name",
                 )
-            release = self._release(sparse, asker, text)
-            self._store.put_name(sparse, text, asker.name, release.name)
+            release = self._release(sparse, caller, text)
+            self._store.put_name(sparse, text, caller.name, release.name)
             self._last_drop = None
             named = self._store.named(sparse.name)
             if named is None:
@@ -291,12 +291,12 @@ class SparseQueries:
         warning = self._sessions.plan(named).warning if named.kind == SESSION else ""
         return "; ".join(filter(None, (f"{named.name} is ready", warning)))
 
-    def _drop_named(self, statement: DropSparse, text: str, asker: Asker) -> str:
+    def _drop_named(self, statement: DropSparse, text: str, caller: Caller) -> str:
         done = f"{statement.name} is dropped; its budget stays spent"
-        with self._names.turn(fold(statement.name), lambda: self._steps(WAITING)):
+        with self._names.held(fold(statement.name), lambda: self._steps(WAITING)):
             existing = self._store.named(statement.name)
             if existing is None or existing.kind != statement.kind:
-                if self._last_drop == (text, asker.name):
+                if self._last_drop == (text, caller.name):
                     return done
                 if statement.if_exists:
                     return f"there was no such {statement.kind}"
@@ -304,12 +304,12 @@ class SparseQueries:
                     f"there is no private {statement.kind} {statement.name!r}",
                     accepted="a name of dp_sessions(), or IF EXISTS",
                 )
-            if not asker.owner and existing.principal != asker.name:
+            if not caller.owner and existing.principal != caller.name:
                 raise PermissionRefusal(
                     f"the {existing.kind} {existing.name!r} is another's", accepted="one of your own"
                 )
             self._store.drop_name(existing.name)
-            self._last_drop = (text, asker.name)
+            self._last_drop = (text, caller.name)
         return done
 
     def _analysed_again(self, named: Named) -> SparseRequest:
@@ -320,12 +320,12 @@ class SparseQueries:
 
     def _looked_up(self, named: Named) -> tuple[SparseRequest, Callable[[duckdb.DuckDBPyConnection], None]]:
         sparse = self._analysed_again(named)
-        return sparse, lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request)
+        return sparse, lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request.rows)
 
 
-def may_ask(named: Named, asker: Asker) -> bool:
+def may_ask(named: Named, caller: Caller) -> bool:
     """What the owner made is for every principal; what a principal made is for them and the owner."""
-    return asker.owner or named.principal in (asker.name, OWNER_NAME)
+    return caller.owner or named.principal in (caller.name, OWNER_NAME)
 
 
 def with_collations(sparse: SparseRequest, cursor: duckdb.DuckDBPyConnection) -> SparseRequest:

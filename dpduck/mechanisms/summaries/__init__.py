@@ -9,8 +9,8 @@ from dpduck.mechanisms.summaries.measure import (
     draw_layers,
     offer_summary,
     summary_asks,
+    summary_header,
     summary_table,
-    summary_terms,
 )
 from dpduck.mechanisms.summaries.recover import summary_columns
 from dpduck.mechanisms.summaries.sketch import (
@@ -19,13 +19,14 @@ from dpduck.mechanisms.summaries.sketch import (
     SketchOffer,
     draw_buckets,
     offer_sketch,
+    sketch_header,
     sketch_table,
-    sketch_terms,
 )
 
 
-def _method(question: object) -> str:
-    return "" if not isinstance(question, Request) or question.summary is None else question.summary.method
+def _method(request: object) -> str:
+    summary = request.question.summary if isinstance(request, Request) else None
+    return "" if summary is None else summary.method
 
 
 SUMMARIES = Mechanism[Request, SummaryOffer, Drawn](
@@ -33,7 +34,7 @@ SUMMARIES = Mechanism[Request, SummaryOffer, Drawn](
     serves=lambda question: _method(question) not in ("", "sketch"),
     plan=offer_summary,
     asks=summary_asks,
-    terms=summary_terms,
+    header=summary_header,
     measure=draw_layers,
     recover=summary_table,
     describe=summary_listing,
@@ -44,7 +45,7 @@ SKETCHES = Mechanism[Request, SketchOffer, Sketched](
     serves=lambda question: _method(question) == "sketch",
     plan=offer_sketch,
     asks=lambda offer: [offer.ask],
-    terms=sketch_terms,
+    header=sketch_header,
     measure=draw_buckets,
     recover=sketch_table,
     describe=summary_listing,

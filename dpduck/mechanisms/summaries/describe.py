@@ -23,10 +23,10 @@ def summary_listing(request: Request, offer: object = None) -> str:
         ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
         ("note", "VARCHAR"), ("seconds", "DOUBLE"), *((f"error_{subset}", "DOUBLE") for subset in SUBSETS),
     ]  # fmt: skip
-    sketch_asked = request.summary is not None and request.summary.method == "sketch"
-    designs = summary_candidates(request) if request.charge.epsilon is not None else []
+    sketch_asked = request.question.summary is not None and request.question.summary.method == "sketch"
+    designs = summary_candidates(request) if request.price.charge.epsilon is not None else []
     rows = [_row(request, design, chosen=number == 0 and not sketch_asked) for number, design in enumerate(designs)]
-    if not any(key.shape for key in request.keys):
+    if not any(key.shape for key in request.question.keys):
         rows.insert(0 if sketch_asked else len(rows), _sketch_row(request, sketch_asked))
     return rows_sql(columns, rows)
 
@@ -38,9 +38,9 @@ def _row(request: Request, design: SummaryDesign, *, chosen: bool) -> list[Value
         chosen,
         variance * float(design.cells),
         sqrt(variance),
-        request.stated_epsilon,
-        request.stated_delta,
-        request.charge.rho,
+        request.price.stated_epsilon,
+        request.price.stated_delta,
+        request.price.charge.rho,
         round(min(design.rows, 9e18)),
         1,
         _note(request, design),
@@ -52,7 +52,7 @@ def _row(request: Request, design: SummaryDesign, *, chosen: bool) -> list[Value
 def _sketch_row(request: Request, chosen: bool) -> list[Value]:
     design = sketch_design(request)
     buckets, variance = design.rows * design.width, design.predicted[0] ** 2 / SUBSETS[0]
-    price = (request.stated_epsilon, request.stated_delta, request.charge.rho)
+    price = (request.price.stated_epsilon, request.price.stated_delta, request.price.charge.rho)
     shape = f"{design.rows} rows of {design.width} buckets"
     note = f"{design.noise.kind.value} noise; {shape}; errors of sums of point queries"
     return [
@@ -67,11 +67,11 @@ def _note(request: Request, design: SummaryDesign) -> str:
         parts.append(f"theta = {design.theta}")
     if design.tau:
         parts.append(f"tau = {float(design.tau):.6g}")
-    if request.summary is not None and request.summary.expect_rows is None:
+    if request.question.summary is not None and request.question.summary.expect_rows is None:
         parts.append("errors over empty cells: EXPECT ROWS in the policy tells more")
     else:
         parts.append("EXPECT ROWS spread by Zipf's law")
-    if request.summary is not None and request.summary.total_epsilon is not None:
-        parts.append(f"after epsilon = {float(request.summary.total_epsilon):.6g} for the number of rows")
-    unit = "row" if request.unit_sql is None else f"{request.unit_key}, at most {request.max_rows} rows"
+    if request.question.summary is not None and request.question.summary.total_epsilon is not None:
+        parts.append(f"after epsilon = {float(request.question.summary.total_epsilon):.6g} for the number of rows")
+    unit = "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
     return "; ".join([*parts, f"privacy unit {unit}"])

@@ -11,8 +11,8 @@ from dpduck.algebra.dyadic import Axis, node_sensitivity
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.select.summary import Summary
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.summaries.plan import (
     SketchDesign,
     SummaryDesign,
@@ -49,29 +49,29 @@ Drawn = tuple[int | None, SummaryDesign, NoisySummary]
 
 def asked_summary(request: Request) -> Summary:
     """The summary of a request for one."""
-    if request.summary is None:
+    if request.question.summary is None:
         raise InternalError("no summary is asked for")
-    return request.summary
+    return request.question.summary
 
 
 def axes_of(request: Request) -> Axes:
     """What takes the place of each key in a summary: None for a plain one."""
     shape = asked_summary(request).shape
-    return tuple(Axis(shape, len(key.labels)) if key.shape else None for key in request.keys)
+    return tuple(Axis(shape, len(key.labels)) if key.shape else None for key in request.question.keys)
 
 
 def radix_of(request: Request, axes: Axes) -> MixedRadix:
     """Positions over the keys, or over the nodes that take their place."""
-    sizes = zip(request.sizes, axes, strict=True)
+    sizes = zip(request.question.sizes, axes, strict=True)
     return MixedRadix(tuple(size if axis is None else axis.nodes for size, axis in sizes))
 
 
 def noise_scale(request: Request, axes: Axes) -> Fraction:
     """Sensitivity over what a noisy total leaves of epsilon: the rows of a unit, each in so many nodes."""
-    if request.charge.epsilon is None:
+    if request.price.charge.epsilon is None:
         raise InternalError("a summary costs epsilon")
-    left = request.charge.epsilon - (asked_summary(request).total_epsilon or 0)
-    return request.unit_bound * node_sensitivity(axes) / left
+    left = request.price.charge.epsilon - (asked_summary(request).total_epsilon or 0)
+    return request.rows.unit_bound * node_sensitivity(axes) / left
 
 
 def summary_candidates(request: Request, total: int | None = None) -> list[SummaryDesign]:
@@ -88,7 +88,7 @@ def summary_candidates(request: Request, total: int | None = None) -> list[Summa
 def total_scale(request: Request) -> Fraction | None:
     """Of the noise of the number of rows, None where none is asked for."""
     share = asked_summary(request).total_epsilon
-    return None if share is None else request.unit_bound / share
+    return None if share is None else request.rows.unit_bound / share
 
 
 def has_parents(summary: Summary, axes: Axes) -> bool:
@@ -99,8 +99,8 @@ def has_parents(summary: Summary, axes: Axes) -> bool:
 def sketch_design(request: Request) -> SketchDesign:
     """The sketch that is asked for, or could be."""
     axes = axes_of(request)
-    if request.charge.epsilon is None:
-        once = Noise(NoiseKind.GAUSSIAN, sigma2_of(request.charge.rho, Fraction(request.unit_bound**2)))
+    if request.price.charge.epsilon is None:
+        once = Noise(NoiseKind.GAUSSIAN, sigma2_of(request.price.charge.rho, Fraction(request.rows.unit_bound**2)))
     else:
         once = Noise(NoiseKind.LAPLACE, noise_scale(request, axes))
     return designed_sketch(asked_summary(request), radix_of(request, axes).cells, once)
@@ -123,17 +123,20 @@ def offer_summary(request: Request) -> SummaryOffer:
     """The plan of a summary that is not a sketch."""
     axes = axes_of(request)
     radix, design, share = radix_of(request, axes), summary_candidates(request)[0], total_scale(request)
-    scan = Scan(counting_job(plain_keys(request), [Contribution(request.aggregates[0].condition)]), request.unit_bound)
+    scan = Scan(
+        counting_job(plain_keys(request), [Contribution(request.question.aggregates[0].condition)]),
+        request.rows.unit_bound,
+    )
     layers = Ask(scan, Layers(axes, radix), Noise(NoiseKind.LAPLACE, design.plan.scale))
     total = None if share is None else Ask(scan, Total(), Noise(NoiseKind.LAPLACE, share))
     return SummaryOffer(request, axes, radix, design, share, layers, total)
 
 
-def summary_terms(offer: SummaryOffer) -> Terms:
+def summary_header(offer: SummaryOffer) -> ReleaseHeader:
     """What is public before the count."""
     counted = "" if offer.total is None else ", noisy total"
     mechanism = f"{NoiseKind.LAPLACE.value}, {offer.design.method} summary{counted}"
-    return terms_of(offer.request, mechanism, offer.design.method, ((summary_law(offer.design),),))
+    return header_of(offer.request, mechanism, offer.design.method, ((summary_law(offer.design),),))
 
 
 def summary_asks(offer: SummaryOffer) -> Sequence[Ask[Any]]:
@@ -150,13 +153,13 @@ def draw_layers(offer: SummaryOffer, door: Door, tools: Tools) -> Drawn:
     return total, design, door.answer(offer.layers, design.plan)
 
 
-def summary_table(offer: SummaryOffer, noisy: Drawn, tools: Tools) -> Product:
+def summary_table(offer: SummaryOffer, noisy: Drawn, tools: Tools) -> ReleasedTable:
     """Estimates of the cells that were kept."""
     request, (total, design, drawn) = offer.request, noisy
     if has_parents(asked_summary(request), offer.axes) and design.method in CHECKED:
         drawn = with_parents(drawn, offer.radix, offer.axes)
     estimates = _with_loss(offer, _estimated(design, drawn), design, total)
-    return Product(summary_columns(request), summary_rows(request, estimates, offer.radix, offer.axes))
+    return ReleasedTable(summary_columns(request), summary_rows(request, estimates, offer.radix, offer.axes))
 
 
 def _with_loss(
@@ -170,8 +173,8 @@ def _with_loss(
     gained = design.cells * empty_moments(design.scale, design.theta, estimates.tau, design.sides).mean
     if total is not None and offer.total_scale is not None:
         return with_loss(estimates, total * nodes, noise_variance(float(offer.total_scale)) * nodes**2, gained)
-    narrowed = request.filters or request.aggregates[0].condition or request.public_digests
-    everything = not narrowed and len(request.reads) <= 1
+    narrowed = request.rows.filters or request.question.aggregates[0].condition or request.rows.public_digests
+    everything = not narrowed and len(request.rows.reads) <= 1
     guess = summary.expect_rows if everything else None
     return with_loss(estimates, None if guess is None else guess * nodes, 0.0, gained)
 
@@ -192,7 +195,9 @@ def _estimated(design: SummaryDesign, drawn: NoisySummary) -> EstimatedSummary:
 
 def plain_keys(request: Request) -> Request:
     """The request with its summary's keys counted label by label."""
-    return replace(request, keys=tuple(replace(key, shape="") for key in request.keys))
+    return replace(
+        request, question=replace(request.question, keys=tuple(replace(key, shape="") for key in request.question.keys))
+    )
 
 
 def summary_law(design: SummaryDesign) -> ErrorLaw:

@@ -220,8 +220,8 @@ def ends_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, Int
 
 def summary_columns(request: Request) -> tuple[tuple[str, str], ...]:
     """Names and DuckDB types of the released table."""
-    keys = [(key.name, key.type_name) for key in request.keys]
-    ranges = [key for key in request.keys if key.shape]
+    keys = [(key.name, key.type_name) for key in request.question.keys]
+    ranges = [key for key in request.question.keys if key.shape]
     keys += [(key.end_name, key.type_name) for key in ranges]
     for key in ranges:
         level, node = node_columns(key)
@@ -240,7 +240,7 @@ def summary_rows(
     ends: dict[str, pa.Array] = {}
     places: dict[str, pa.Array] = {}
     with sandbox() as connection:
-        for key, axis, code in zip(request.keys, axes, codes, strict=True):
+        for key, axis, code in zip(request.question.keys, axes, codes, strict=True):
             labels = label_array(connection, key.labels, key.type_name)
             if axis is None:
                 firsts[key.name] = labels.take(pa.array(code))

@@ -10,8 +10,8 @@ import pyarrow as pa
 from dpduck.database.sandbox import sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.summaries.measure import sketch_design
 from dpduck.mechanisms.summaries.plan import SketchDesign
@@ -42,16 +42,18 @@ class SketchOffer:
 def offer_sketch(request: Request) -> SketchOffer:
     """The plan of a sketch."""
     design = sketch_design(request)
-    if any(key.shape for key in request.keys):
+    if any(key.shape for key in request.question.keys):
         raise Refusal("a sketch has no ranges", accepted="columns, or another summary")
     return SketchOffer(request, design, sketch_ask(request, design))
 
 
-def sketch_terms(offer: SketchOffer) -> Terms:
+def sketch_header(offer: SketchOffer) -> ReleaseHeader:
     """What is public before the count."""
     design, noise = offer.design, offer.design.noise
     law = ErrorLaw(noise.kind, noise.parameter, noise.variance)
-    return terms_of(offer.request, f"{noise.kind.value}, count sketch", "sketch", ((law,),), design.rows * design.width)
+    return header_of(
+        offer.request, f"{noise.kind.value}, count sketch", "sketch", ((law,),), design.rows * design.width
+    )
 
 
 def draw_buckets(offer: SketchOffer, door: Door, tools: Tools) -> Sketched:
@@ -59,16 +61,16 @@ def draw_buckets(offer: SketchOffer, door: Door, tools: Tools) -> Sketched:
     return door.answer(offer.ask)
 
 
-def sketch_table(offer: SketchOffer, sketched: Sketched, tools: Tools) -> Product:
+def sketch_table(offer: SketchOffer, sketched: Sketched, tools: Tools) -> ReleasedTable:
     """The buckets with their hashes."""
     hashes, table = sketched
-    return Product(SKETCH_COLUMNS, _rows(table, hashes))
+    return ReleasedTable(SKETCH_COLUMNS, _rows(table, hashes))
 
 
 def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:
     """What will leave; refuses noise that cannot be drawn."""
-    bound = request.unit_bound
-    scan = Scan(counting_job(request, [Contribution(request.aggregates[0].condition)]), bound)
+    bound = request.rows.unit_bound
+    scan = Scan(counting_job(request, [Contribution(request.question.aggregates[0].condition)]), bound)
     return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), design.noise)
 
 
@@ -76,7 +78,7 @@ def label_numbers(request: Request) -> list[np.ndarray[tuple[int], np.dtype[np.i
     """A number below P for each label, as the macro dp_label_number has it: 0 for NULL, else from MD5 of its text."""
     numbers = []
     with sandbox() as connection:
-        for key in request.keys:
+        for key in request.question.keys:
             labels = label_array(connection, key.labels, key.type_name)
             connection.register("labels", pa.table({"place": np.arange(len(labels)), "label": labels}))
             found = connection.execute(

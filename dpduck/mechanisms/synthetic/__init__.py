@@ -9,7 +9,7 @@ from dpduck.mechanisms.synthetic.measure import (
     model_table,
     offer_synthetic,
     synthetic_asks,
-    synthetic_terms,
+    synthetic_header,
 )
 from dpduck.mechanisms.synthetic.plan import explained_synthetic
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
@@ -19,7 +19,7 @@ SYNTHETIC = Mechanism[SyntheticRequest, SyntheticOffer, Model](
     serves=lambda question: isinstance(question, SyntheticRequest),
     plan=offer_synthetic,
     asks=synthetic_asks,
-    terms=synthetic_terms,
+    header=synthetic_header,
     measure=fitted,
     recover=model_table,
     describe=lambda question, offer: explained_synthetic(question, offer.fits),

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, terms_of
-from dpduck.mechanisms.release import Product, Terms
+from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, fit_tables
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.mwem import Pool, synthesise
@@ -64,7 +64,7 @@ class SyntheticOffer:
 def offer_synthetic(question: SyntheticRequest) -> SyntheticOffer:
     """The plan of a synthetic table."""
     fits = fits_of(question)
-    chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(""),)), question.base.unit_bound)
+    chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(""),)), question.base.rows.unit_bound)
     if chosen.pool is not None and chosen.schedule is not None:
         return SyntheticOffer(question, fits, Interview(chosen.pool, chosen.schedule, scan), ())
     queries = [] if chosen.plan is None else noisy_queries(chosen.plan)
@@ -76,12 +76,12 @@ def synthetic_asks(offer: SyntheticOffer) -> Sequence[Ask[Any]]:
     return offer.tables if offer.interview is None else offer.interview.asks
 
 
-def synthetic_terms(offer: SyntheticOffer) -> Terms:
+def synthetic_header(offer: SyntheticOffer) -> ReleaseHeader:
     """What is public before the count."""
-    noise = "discrete Gaussian" if offer.request.charge.epsilon is None else "discrete Laplace"
+    noise = "discrete Gaussian" if offer.request.price.charge.epsilon is None else "discrete Laplace"
     choices, name = "" if offer.interview is None else "exact exponential mechanism and ", offer.fits[0].name
     rows = offer.question.options.rows or 0
-    return terms_of(offer.request, f"{choices}{noise}, {name}", name, rows=rows)
+    return header_of(offer.request, f"{choices}{noise}, {name}", name, rows=rows)
 
 
 def fitted(offer: SyntheticOffer, door: Door, tools: Tools) -> Model:
@@ -107,9 +107,9 @@ def _measured(chosen: Fit, noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
     return Model(*fit_tables(plan.workload.sizes, observations))
 
 
-def model_table(offer: SyntheticOffer, model: Model, tools: Tools) -> Product:
+def model_table(offer: SyntheticOffer, model: Model, tools: Tools) -> ReleasedTable:
     """The distribution, component by component."""
-    return Product(COLUMNS, model_rows(model), model_text(model))
+    return ReleasedTable(COLUMNS, model_rows(model), model_text(model))
 
 
 def model_rows(model: Model) -> pa.Table:

@@ -85,7 +85,7 @@ def _records(request: SyntheticRequest) -> int:
 def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
     """The cube and Barak et al., where one table holds what the marginals connect."""
     base = request.base
-    cells = largest_table(base.sizes, base.grouping_sets)
+    cells = largest_table(base.question.sizes, base.question.grouping_sets)
     if cells > LARGEST_TABLE:
         if asked == "auto":
             return []
@@ -94,14 +94,22 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
             accepted=f"at most {LARGEST_TABLE} cells, or mechanism = 'mwem'",
         )
     found = []
-    noise = NoiseKind.GAUSSIAN if base.charge.epsilon is None else NoiseKind.LAPLACE
-    amount = base.charge.rho if base.charge.epsilon is None else base.charge.epsilon
-    workload = MarginalWorkload(base.sizes, base.grouping_sets, (1.0,) * len(base.grouping_sets))
+    noise = NoiseKind.GAUSSIAN if base.price.charge.epsilon is None else NoiseKind.LAPLACE
+    amount = base.price.charge.rho if base.price.charge.epsilon is None else base.price.charge.epsilon
+    workload = MarginalWorkload(
+        base.question.sizes, base.question.grouping_sets, (1.0,) * len(base.question.grouping_sets)
+    )
     for name, strategy, budgets in (("cube", "auto", "optimal"), ("barak", "F", "uniform")):
         if asked in ("auto", name):
-            seconds = float(base.treatment.planning_seconds)
+            seconds = float(base.question.treatment.planning_seconds)
             plan = plan_workload(
-                workload, noise, amount, base.unit_bound, strategy=strategy, budgets=budgets, planning_seconds=seconds
+                workload,
+                noise,
+                amount,
+                base.rows.unit_bound,
+                strategy=strategy,
+                budgets=budgets,
+                planning_seconds=seconds,
             )[0]
             _require_drawable(plan.noise is NoiseKind.LAPLACE, [one.spread for one in plan.measurements])
             found.append(Fit(name, _tables_error(plan, _records(request)), f"strategy {plan.strategy}", plan))
@@ -123,7 +131,7 @@ def _mwem(request: SyntheticRequest) -> Fit:
     pool = pool_of(request)
     largest = max(prod(family.shape) for family in pool.workload)
     dense = options.keep == "average" or options.first == "histogram"
-    universe = prod(base.sizes)
+    universe = prod(base.question.sizes)
     limit = LARGEST_HISTOGRAM if options.first == "histogram" else LARGEST_TABLE
     if largest > LARGEST_TABLE or (dense and universe > limit):
         cells = universe if dense else largest
@@ -132,17 +140,24 @@ def _mwem(request: SyntheticRequest) -> Fit:
             accepted=f"at most {limit if dense else LARGEST_TABLE} cells: fewer columns at a time, "
             "without keep = 'average' and first = 'histogram'",
         )
-    pure = base.charge.epsilon is not None
-    amount = base.charge.epsilon if base.charge.epsilon is not None else base.charge.rho
+    pure = base.price.charge.epsilon is not None
+    amount = base.price.charge.epsilon if base.price.charge.epsilon is not None else base.price.charge.rho
     share = options.choice_share or (Fraction(1, 2) if not pool.whole else Fraction(1, 4) if pure else Fraction(1, 10))
     first = len(pool.first)
     schedule = Schedule(
-        pure, amount, base.unit_bound, 1, share, first, options.first_share if first else Fraction(0), options.adaptive
+        pure,
+        amount,
+        base.rows.unit_bound,
+        1,
+        share,
+        first,
+        options.first_share if first else Fraction(0),
+        options.adaptive,
     )
     records, shapes = _records(request), [family.shape for family in pool.workload]
     rounds = options.rounds
     if rounds is None and pool.whole:
-        rounds = rounds_of(schedule, shapes, len(base.sizes), records)
+        rounds = rounds_of(schedule, shapes, len(base.question.sizes), records)
     elif rounds is None:
         rounds = queries_rounds(schedule, universe, sum(family.rows for family in pool.workload), records, MOST_ROUNDS)
     schedule = replace(schedule, rounds=rounds)
@@ -152,7 +167,7 @@ def _mwem(request: SyntheticRequest) -> Fit:
     asked = "marginals" if pool.whole else "queries"
     note = f"{rounds} rounds, {'more where noise is small, ' if options.adaptive else ''}each asks one of the {asked}"
     method = Method(options.update == "fit", options.replays, options.keep == "average", dense, request.expect_rows)
-    error = predicted_error(schedule, shapes, len(base.sizes), records)
+    error = predicted_error(schedule, shapes, len(base.question.sizes), records)
     return Fit("mwem", error, note, pool=pool, schedule=schedule, method=method)
 
 
@@ -172,21 +187,21 @@ def explained_synthetic(request: SyntheticRequest, found: tuple[Fit, ...]) -> st
         note = one.note
         if number == 0:
             note = f"{note}; {_note(base, request, found)}"
-        cells = sum(prod(base.sizes[a] for a in chosen) for chosen in base.grouping_sets)
+        cells = sum(base.question.cells)
         asked = one.schedule.rounds if one.schedule is not None else len(one.plan.measurements) if one.plan else 0
         total, worst = (one.plan.total_variance, one.plan.worst_stderr) if one.plan is not None else (None, None)
         rows.append([
-            one.name, number == 0, total, worst, base.stated_epsilon, base.stated_delta, base.charge.rho, cells, asked,
-            note, None, one.error,
+            one.name, number == 0, total, worst, base.price.stated_epsilon, base.price.stated_delta,
+            base.price.charge.rho, cells, asked, note, None, one.error,
         ])  # fmt: skip
     return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
 
 
 def _note(base: Request, request: SyntheticRequest, found: tuple[Fit, ...]) -> str:
-    unit = "row" if base.unit_sql is None else f"{base.unit_key}, at most {base.max_rows} rows"
+    unit = "row" if base.rows.unit_sql is None else f"{base.rows.unit_key}, at most {base.rows.max_rows} rows"
     rows = f"EXPECT ROWS {request.expect_rows}" if request.expect_rows else f"no EXPECT ROWS, taken as {RECORDS}"
     better = f"; {found[0].name} is predicted to be better than {found[1].name}" if len(found) > 1 else ""
-    noise = NoiseKind.GAUSSIAN if base.charge.epsilon is None else NoiseKind.LAPLACE
+    noise = NoiseKind.GAUSSIAN if base.price.charge.epsilon is None else NoiseKind.LAPLACE
     return f"{noise.value} noise; privacy unit {unit}; {rows}{better}"
 
 
@@ -198,7 +213,7 @@ MOST_QUERIES = 20_000_000
 
 def pool_of(request: SyntheticRequest) -> Pool:
     """The workload's families, and those asked before the rounds."""
-    sizes, kind, sets = request.base.sizes, request.kind, request.base.grouping_sets
+    sizes, kind, sets = request.base.question.sizes, request.kind, request.base.question.grouping_sets
     shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in sets]
     marginal = kind in ("marginals", "sets")
     ask = request.options.ask or ("marginals" if marginal else "queries")
@@ -233,10 +248,10 @@ def _require_few(kind: str, shapes: list[tuple[int, ...]]) -> None:
 
 def _condition(request: SyntheticRequest, key: Key) -> Family:
     """One condition: the cells of the marginal on its columns for which it is true."""
-    places = {column.sources[0]: place for place, column in enumerate(request.base.keys)}
+    places = {column.sources[0]: place for place, column in enumerate(request.base.question.keys)}
     order = np.argsort([places[source] for source in key.sources])
     attributes = tuple(places[key.sources[axis]] for axis in order)
-    shape = tuple(request.base.sources[source].domain.size for source in key.sources)
+    shape = tuple(request.base.question.sources[source].domain.size for source in key.sources)
     true = [number for number, label in enumerate(key.labels) if label == "true"]
     codes = np.array(key.codes, np.int64).reshape(shape)
     mask = np.isin(codes, true).astype(np.int64).transpose(order)

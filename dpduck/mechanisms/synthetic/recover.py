@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import sandbox
 from dpduck.database.views import PrivateViews
@@ -36,26 +36,26 @@ class SyntheticTables:
     def __init__(self, releases: ReleaseStore, views: PrivateViews, entropy: Entropy) -> None:
         self._releases, self._views, self._entropy = releases, views, entropy
 
-    def is_ready(self, statement: CreateSynthetic, text: str, asker: Asker, request: SyntheticRequest) -> bool:
+    def is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
         """Whether this very statement made its tables already; Refusal where a name is not free for them.
 
         Asked before the charge, so that a table of weights that cannot be made is refused here.
         """
-        cells = prod(request.base.sizes)
+        cells = prod(request.base.question.sizes)
         if request.options.weights and cells > LARGEST_TABLE:
             raise Refusal(
                 f"the table of weights would have {cells} cells",
                 accepted=f"at most {LARGEST_TABLE}, or the same statement without weights = TRUE",
             )
         names = [statement.name, *([statement.name + WEIGHTS] if request.options.weights else [])]
-        made = [self._views.is_made(name, statement.replace, text, asker, request.digest()) for name in names]
+        made = [self._views.is_made(name, statement.replace, text, caller, request.digest()) for name in names]
         return all(made)
 
     def put(
         self,
         statement: CreateSynthetic,
         text: str,
-        asker: Asker,
+        caller: Caller,
         request: SyntheticRequest,
         release: StoredRelease,
     ) -> str:
@@ -67,26 +67,26 @@ class SyntheticTables:
         with sandbox() as connection:
             columns = [
                 (key.name, key.type_name, label_array(connection, key.labels, key.type_name))
-                for key in request.base.keys
+                for key in request.base.question.keys
             ]
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
-        _require_room(asker, wanted, columns)
+        _require_room(caller, wanted, columns)
         tables = {statement.name: self._rows(columns, model, wanted)}  # before the lock: others need not wait for that
         if request.options.weights:
             tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
         with self._views.naming():
-            if not self.is_ready(statement, text, asker, request):
+            if not self.is_ready(statement, text, caller, request):
                 for name, made in tables.items():
-                    if not self._views.is_made(name, statement.replace, text, asker, request.digest()):
-                        named = replace(release, name=name, statement=text, principal=asker.name, kind="view")
+                    if not self._views.is_made(name, statement.replace, text, caller, request.digest()):
+                        named = replace(release, name=name, statement=text, principal=caller.name, kind="view")
                         self._put(named, made, statement.replace)
         return self._views.ready(statement.name)
 
-    def sample(self, statement: SampleRelease, text: str, asker: Asker) -> str:
+    def sample(self, statement: SampleRelease, text: str, caller: Caller) -> str:
         """Rows drawn from a distribution that is fitted to a released cube, or from a released distribution."""
         name = statement.source.table
-        base = base_release(self._releases, name, asker)
-        if self._views.is_made(statement.name, statement.replace, text, asker, base.digest):
+        base = base_release(self._releases, name, caller)
+        if self._views.is_made(statement.name, statement.replace, text, caller, base.digest):
             return self._views.ready(statement.name)
         if not base.laws:
             raise Refusal(
@@ -94,11 +94,11 @@ class SyntheticTables:
                 accepted="the statement that made it, with another number of rows, which is free",
             )
         columns, model = _of_cube(self._releases.rows(base.name), base, name)
-        _require_room(asker, statement.rows, columns)
+        _require_room(caller, statement.rows, columns)
         rows = self._rows(columns, model, statement.rows)
         with self._views.naming():
-            if not self._views.is_made(statement.name, statement.replace, text, asker, base.digest):
-                named = replace(base, name=statement.name, statement=text, principal=asker.name, kind="view")
+            if not self._views.is_made(statement.name, statement.replace, text, caller, base.digest):
+                named = replace(base, name=statement.name, statement=text, principal=caller.name, kind="view")
                 self._put(named, rows, statement.replace)
         return self._views.ready(statement.name)
 
@@ -111,14 +111,14 @@ class SyntheticTables:
         return _taken(columns, codes)
 
 
-def _require_room(asker: Asker, rows: int, columns: Columns) -> None:
-    left = rows if asker.room is None else asker.room(None)
+def _require_room(caller: Caller, rows: int, columns: Columns) -> None:
+    left = rows if caller.room is None else caller.room(None)
     if rows > left:
         raise Refusal(
             f"{rows} rows have no room in the store", accepted=f"at most {left}; DROP PRIVATE VIEW makes room"
         )
     texts = [labels for _, _, labels in columns if pa.types.is_string(labels.type)]
-    asker.require_texts(rows, sum(pc.max(pc.utf8_length(labels)).as_py() or 0 for labels in texts))
+    caller.require_texts(rows, sum(pc.max(pc.utf8_length(labels)).as_py() or 0 for labels in texts))
 
 
 def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:

@@ -91,18 +91,18 @@ def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
 
 def _split(request: Request, workload: WorkloadClause, columns: list[exp.Column]) -> tuple[Request, tuple[Key, ...]]:
     """The request over its columns alone, in the order of the SELECT, and the keys of conditions."""
-    known = {fold(key.name): place for place, key in enumerate(request.keys)}
+    known = {fold(key.name): place for place, key in enumerate(request.question.keys)}
     order = [known.get(fold(column.name), -1) for column in columns]
-    keys = tuple(request.keys[place] for place in order if place >= 0)
+    keys = tuple(request.question.keys[place] for place in order if place >= 0)
     plain = all(len(key.sources) == 1 and not key.shape and not key.row_sql for key in keys)
     if not plain or len(set(order)) < len(columns) or -1 in order:
         raise Refusal("a column is in no grouping set, or twice", accepted="each column once, and in some grouping set")
-    predicates = tuple(key for place, key in enumerate(request.keys) if place not in order)
+    predicates = tuple(key for place, key in enumerate(request.question.keys) if place not in order)
     if predicates and workload.kind != "predicates":
         raise Refusal("a grouping set has something else than columns of the table", accepted="columns of the SELECT")
     sets = tuple(
         tuple(sorted(order.index(place) for place in found))
-        for found in request.grouping_sets
+        for found in request.question.grouping_sets
         if found and not predicates
     )
     if workload.kind == "parities":
@@ -114,4 +114,4 @@ def _split(request: Request, workload: WorkloadClause, columns: list[exp.Column]
         sets = tuple(dict.fromkeys(tuple(sorted(places[source] for source in key.sources)) for key in predicates))
     if not sets:
         raise Refusal("the workload is empty", accepted="at least one marginal or condition")
-    return replace(request, keys=keys, grouping_sets=sets), predicates
+    return replace(request, question=replace(request.question, keys=keys, grouping_sets=sets)), predicates

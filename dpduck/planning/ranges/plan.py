@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dpduck.algebra.ranges import RangeWorkload
 from dpduck.planning.budgets import safe_spreads
 from dpduck.planning.plan import Measurement
-from dpduck.planning.ranges.candidates import BITS, RangeProblem, build_strategies
 from dpduck.planning.ranges.hierarchy import LARGEST_DENSE
 from dpduck.planning.ranges.strategy import RangeStrategy, one_thread
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
@@ -189,30 +188,6 @@ class RangePlan:
         return float(self.variances.max() ** 0.5)
 
 
-def plan_ranges(
-    workload: RangeWorkload,
-    noise: NoiseKind,
-    amount: Fraction,
-    unit_bound: int,
-    strategy: str = "auto",
-    planning_seconds: float = 2.0,
-) -> tuple[RangePlan, ...]:
-    """Every candidate's plan, the chosen one first, then by predicted total variance.
-
-    amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
-    strategy: 'auto' or the name of one. planning_seconds: about the time that the optimised strategy may take.
-    """
-    problem = RangeProblem(workload, norm_of(noise), planning_seconds)
-    with one_thread():
-        plans = [
-            plan_strategy(built, noise, Fraction(amount), unit_bound) for built in build_strategies(problem, strategy)
-        ]
-    least = min(plan.total_variance for plan in plans)
-    chosen = next(plan for plan in plans if plan.total_variance <= least * (1 + TIE))
-    others = sorted((plan for plan in plans if plan is not chosen), key=lambda plan: plan.total_variance)
-    return (chosen, *others)
-
-
 def plan_matrix(
     workload: RangeWorkload, entries: NDArray[np.int64], noise: NoiseKind, amount: Fraction, unit_bound: int
 ) -> RangePlan:
@@ -247,6 +222,7 @@ def plan_strategy(groups: RangeStrategy, noise: NoiseKind, amount: Fraction, uni
 # Every combination of groups, one per attribute, is one measurement; its unit spread is the product of the
 # attributes' unit spreads, so privacy costs multiply to 1, and covariances multiply: Var(q_1 x .. x q_d) =
 # prod Var(q_i).
+
 
 LARGEST_NORM_BITS = 21
 """Norms of a product's columns multiply and must leave room for 2^40 rows in 64 bits."""
@@ -299,29 +275,6 @@ class ProductPlan:
     def worst_stderr(self) -> float:
         """Largest predicted standard error of an answer."""
         return float((self.scale * prod(float(variances.max()) for variances in self.attribute_variances)) ** 0.5)
-
-
-def plan_product(
-    workloads: Sequence[RangeWorkload],
-    noise: NoiseKind,
-    amount: Fraction,
-    unit_bound: int,
-    strategy: str = "auto",
-    planning_seconds: float = 2.0,
-) -> ProductPlan:
-    """The best strategy for each attribute on its own, combined.
-
-    workloads: one per attribute, their `attribute` increasing. amount, unit_bound, strategy: as for plan_ranges.
-    """
-    norm = norm_of(noise)
-    chosen = []
-    bits = min(BITS, LARGEST_NORM_BITS // max(1, sum(workload.reduced()[0].size > 1 for workload in workloads)))
-    with one_thread():
-        for workload in workloads:
-            problem = RangeProblem(workload, norm, planning_seconds / len(workloads), bits)
-            built = list(build_strategies(problem, strategy))
-            chosen.append(min(built, key=lambda candidate: candidate.unit_total(norm)))
-    return combine(chosen, noise, Fraction(amount), unit_bound)
 
 
 def combine(strategies: Sequence[RangeStrategy], noise: NoiseKind, amount: Fraction, unit_bound: int) -> ProductPlan:

@@ -112,7 +112,7 @@ def plan_range_sets(
 
     attributes: what is asked of every attribute, identity for a plain key. strategy: that of every attribute with
     ranges. budgets: how sets share the price, 'optimal' or 'uniform'. row_bound: the most that one row adds to
-    a cell, which leaves fewer bits for weights. The other arguments as for plan_ranges.
+    a cell, which leaves fewer bits for weights. amount: epsilon for Laplace, rho for Gaussian.
     """
     if len(workload.marginals) > MOST_SETS:
         raise Refusal(

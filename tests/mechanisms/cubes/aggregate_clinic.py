@@ -79,7 +79,7 @@ def exact_tables(connection: duckdb.DuckDBPyConnection, found: Planned) -> list[
         for number in scan.measures:
             measure = found.measures[number].measure
             if measure.form == "distinct":
-                sets = found.request.grouping_sets
+                sets = found.request.question.grouping_sets
                 tables[number] = np.concatenate([_present(counts, one).ravel() for one in sets])
                 continue
             rows = range(first, first + measure.tables)

@@ -70,7 +70,9 @@ def largest_moves(connection: duckdb.DuckDBPyConnection, statement: str, units: 
     for _ in neighbours(connection, units):
         for number, table in enumerate(exact_tables(connection, found)):
             moves[number] = max(moves[number], int(np.abs(whole[number] - table).sum()))
-    sets = len(found.request.grouping_sets)  # distinct values are measured, and paid for, once for each of them
+    sets = len(
+        found.request.question.grouping_sets
+    )  # distinct values are measured, and paid for, once for each of them
     times = [sets if one.measure.form == "distinct" else 1 for one in found.measures]
     return [(move, one.unit_bound * n) for move, one, n in zip(moves, found.measures, times, strict=True)]
 

@@ -113,22 +113,24 @@ class Trips:
         """The exact bounded table of every aggregate."""
         with self.connection.cursor() as cursor:
             counts = count_exactly(
-                cursor, counting_job(request, [Contribution(one.condition) for one in request.aggregates]), b"key"
+                cursor,
+                counting_job(request, [Contribution(one.condition) for one in request.question.aggregates]),
+                b"key",
             )
-        table = np.zeros((len(request.aggregates), *counts._sizes), dtype=np.int64)
-        for number in range(len(request.aggregates)):
+        table = np.zeros((len(request.question.aggregates), *counts._sizes), dtype=np.int64)
+        for number in range(len(request.question.aggregates)):
             np.add.at(table[number], counts._exact_coordinates, counts._exact_counts[number])
         return table
 
     def require_bounded(self, name: str, rows: Rows, unit: int, max_rows: int | None = None) -> int:
         """Compares with the neighbour without a unit; returns by how many rows they differ."""
         request = self.requests[name]
-        request = request if max_rows is None else replace(request, max_rows=max_rows, unit_bound=max_rows)
+        request = request if max_rows is None else bounded_to(request, max_rows)
         self.put(rows)
         table = self.table(request)
         self.put(rows.without(unit))
         smaller = self.table(request)
-        assert_bounded(table, smaller, request.unit_bound)
+        assert_bounded(table, smaller, request.rows.unit_bound)
         return int((table - smaller)[0].sum())
 
 
@@ -173,7 +175,7 @@ def test_random_neighbours(
     """The claimed sensitivity, through every join: units that are NULL, rows without a parent, doubled units."""
     numbered = tuple((number, *journey) for number, journey in enumerate(journeys))
     differ = trips.require_bounded(name, Rows(tuple(people), numbered, tuple(legs)), unit, max_rows)
-    assert 0 <= differ <= (trips.requests[name].unit_bound if max_rows is None else max_rows)
+    assert 0 <= differ <= (trips.requests[name].rows.unit_bound if max_rows is None else max_rows)
 
 
 OTHERS = Rows(((2, "F"), (3, "M")), ((10, 2, "a"), (11, 3, "b")), ((10, "bus", 2), (11, "tram", 1), (99, "bus", 2)))
@@ -199,9 +201,13 @@ def test_exhaustive_neighbours(trips: Trips, name: str) -> None:
     for unit in small_units():
         trips.put(Rows(OTHERS.people + unit.people, OTHERS.trips + unit.trips, OTHERS.legs + unit.legs))
         table = trips.table(request)
-        assert_bounded(table, smaller, request.unit_bound)
+        assert_bounded(table, smaller, request.rows.unit_bound)
         most = max(most, int((table - smaller)[0].sum()))
-    assert most >= min(request.unit_bound, 1 if name in ("anti", "per unit") else 2)
+    assert most >= min(request.rows.unit_bound, 1 if name in ("anti", "per unit") else 2)
+
+
+def bounded_to(request: Request, max_rows: int) -> Request:
+    return replace(request, rows=replace(request.rows, max_rows=max_rows, unit_bound=max_rows))
 
 
 def instead(source: Source | None) -> Source:
@@ -217,7 +223,7 @@ def instead(source: Source | None) -> Source:
 def test_a_key_that_is_shared_would_break_the_claim(trips: Trips) -> None:
     """Why a parent's column must be a key: two units that claim one trip make each other's rows appear."""
     request = trips.requests["semi"]
-    shared = replace(request, rows=instead(request.rows))
+    shared = replace(request, rows=replace(request.rows, source=instead(request.rows.source)))
     both: Sequence[tuple[int, int, str]] = [(0, 1, "a"), (0, 2, "b")]
     found = []
     for rows in (both, both[1:]):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.hashing import evaluate
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.functions import engine_of, shipped_names, shipped_texts
 from dpduck.mechanisms.release import Releaser
 from dpduck.publish.publish import publish
@@ -129,7 +129,7 @@ def test_a_projection_is_put_with_its_seed_or_not_at_all(visits: Clinic, monkeyp
     def overtaken(self: Releaser, *arguments: object) -> object:
         made = release(self, *arguments)  # type: ignore[arg-type]
         monkeypatch.undo()
-        engine.run(view, Asker("owner", owner=True))
+        engine.run(view, Caller("owner", owner=True))
         return made
 
     monkeypatch.setattr(Releaser, "release", overtaken)
@@ -201,7 +201,7 @@ def test_names_and_permission(visits: Clinic, tmp_path: Path) -> None:
     visits.con.execute("CREATE TABLE others AS SELECT 1 AS x")
     engine = engine_of(visits.con)
     assert engine is not None
-    alice = Asker("alice", owner=False, tables=("others",))
+    alice = Caller("alice", owner=False, tables=("others",))
     with pytest.raises(PermissionRefusal):
         engine.run("DROP PRIVATE PROJECTION p", alice)
     with pytest.raises(PermissionRefusal):

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.functions import engine_of
 from dpduck.values.errors import PermissionRefusal
 from tests.mechanisms.sparse.sparse import PRICE, ask, fill, refused_ask, session
@@ -110,7 +110,7 @@ def test_a_changed_policy_ends_new_questions(visits: Clinic) -> None:
     assert "changed since" in refused_ask(visits, "s", "['K2']")
 
 
-def test_askers_come_one_after_the_other(visits: Clinic) -> None:
+def test_callers_come_one_after_the_other(visits: Clinic) -> None:
     """Eight threads ask at once: every question is answered once, numbered without gaps, updates within bounds."""
     dear(visits, options="sparsity = 8, queries = 100, updates = 20")
     failures: list[BaseException] = []
@@ -140,14 +140,14 @@ def test_who_may_ask(visits: Clinic) -> None:
     engine = engine_of(visits.con)
     assert engine is not None
     dear(visits)
-    alice, bob = (Asker(name, owner=False) for name in ("alice", "bob"))
-    outsider = Asker("carol", owner=False, tables=("others",))
+    alice, bob = (Caller(name, owner=False) for name in ("alice", "bob"))
+    outsider = Caller("carol", owner=False, tables=("others",))
     engine.run(f"CREATE PRIVATE SESSION mine OPTIONS ({PRICE}, queries = 100, updates = 2) ON visits (code)", alice)
     engine.ask('["s", ["K0"], null]', bob)
     engine.ask('["mine", ["K0"], null]', alice)
-    for asker, question in ((bob, "mine"), (outsider, "s")):
+    for caller, question in ((bob, "mine"), (outsider, "s")):
         with pytest.raises(PermissionRefusal):
-            engine.ask(f'["{question}", ["K1"], null]', asker)
+            engine.ask(f'["{question}", ["K1"], null]', caller)
     with pytest.raises(PermissionRefusal):
         engine.run("DROP PRIVATE SESSION mine", bob)
     assert "mine" not in engine.list_sessions(bob)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore
 from dpduck.engine import functions
 from dpduck.engine.engine import Engine
@@ -15,7 +15,7 @@ from dpduck.mechanisms.release import Releaser
 from dpduck.values.errors import PermissionRefusal
 from tests.support.clinics import Clinic
 
-ALICE, BOB = Asker("alice", owner=False), Asker("bob", owner=False)
+ALICE, BOB = Caller("alice", owner=False), Caller("bob", owner=False)
 POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, {budget},
     DOMAIN sex IN (0, 1), DOMAIN age RANGE 0 TO 100 STEP 20, DOMAIN ward FROM wards.name, EXPECT ROWS 1000)"""
 PURE = "BUDGET (epsilon = 1000)"

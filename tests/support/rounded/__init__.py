@@ -10,8 +10,8 @@ from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Columns, Mechanism, Tools, terms_of
-from dpduck.mechanisms.release import Product
+from dpduck.mechanisms.mechanism import Columns, Mechanism, Tools, header_of
+from dpduck.mechanisms.release import ReleasedTable
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, Scan, Total
 from dpduck.trusted.noise.law import Noise, NoiseKind
@@ -37,9 +37,9 @@ class Rounded:
 
 def plan(request: Request) -> Rounded:
     """Laplace noise for the whole price."""
-    scan = Scan(counting_job(request, [Contribution("")]), request.unit_bound)
-    noise = Noise(NoiseKind.LAPLACE, request.unit_bound / (request.charge.epsilon or Fraction(1)))
-    return Rounded(request, Ask(scan, Total(), noise), int(str(dict(request.own)["round_to"])))
+    scan = Scan(counting_job(request, [Contribution("")]), request.rows.unit_bound)
+    noise = Noise(NoiseKind.LAPLACE, request.rows.unit_bound / (request.price.charge.epsilon or Fraction(1)))
+    return Rounded(request, Ask(scan, Total(), noise), int(str(dict(request.question.own)["round_to"])))
 
 
 def columns(offer: Rounded) -> Columns:
@@ -48,27 +48,29 @@ def columns(offer: Rounded) -> Columns:
     return [(GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answer]
 
 
-def recover(offer: Rounded, noisy: int, tools: Tools) -> Product:
+def recover(offer: Rounded, noisy: int, tools: Tools) -> ReleasedTable:
     """The noisy count, rounded."""
     rounded, stderr = offer.to * round(noisy / offer.to), offer.variance**0.5
     values = ([0], [0], [rounded], [stderr])
-    return Product(columns(offer), pa.table({name: of for (name, _), of in zip(columns(offer), values, strict=True)}))
+    return ReleasedTable(
+        columns(offer), pa.table({name: of for (name, _), of in zip(columns(offer), values, strict=True)})
+    )
 
 
 def describe(request: Request, offer: Rounded) -> str:
     """One row of dp_explain."""
-    charge, variance = request.charge, offer.variance
-    price = (request.stated_epsilon, request.stated_delta, charge.rho)
+    charge, variance = request.price.charge, offer.variance
+    price = (request.price.stated_epsilon, request.price.stated_delta, charge.rho)
     return rows_sql(EXPLAINED, [["rounded", True, variance, variance**0.5, *price, 1, 1, f"to {offer.to}", 0.0]])
 
 
 ROUNDED = Mechanism[Request, Rounded, int](
     name="rounded",
     options=(ROUND_TO,),
-    serves=lambda question: isinstance(question, Request) and "round_to" in dict(question.own),
+    serves=lambda request: isinstance(request, Request) and "round_to" in dict(request.question.own),
     plan=plan,
     asks=lambda offer: [offer.ask],
-    terms=lambda offer: terms_of(
+    header=lambda offer: header_of(
         offer.request, "rounded count", "rounded", ((ErrorLaw(NoiseKind.LAPLACE, None, offer.variance),),)
     ),
     measure=lambda offer, door, tools: door.answer(offer.ask),

@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.errors import BudgetRefusal, PermissionRefusal, Refusal
 from tests.support.clinics import Clinic, by
 
-ALICE = Asker("alice", owner=False)
+ALICE = Caller("alice", owner=False)
 OWNER_STATEMENTS = (
     "DECLARE PUBLIC TABLE wards",
     "UNDECLARE PUBLIC TABLE wards",
@@ -51,7 +51,7 @@ def test_the_owners_exact_facts_are_refused_by_role(engine: Engine) -> None:
 
 
 def test_a_typo_is_met_with_names_of_ones_own_alone(engine: Engine, clinic: Clinic) -> None:
-    """The nearest name is one that the asker may know of: a table that is theirs to ask about, or a public one."""
+    """The nearest name is one that the caller may know of: a table that is theirs to ask about, or a public one."""
     asked = by("sex").replace("visits", "visist")
     for tables, told in (
         (None, "accepted: visits (did you mean that?), or a table"),
@@ -59,73 +59,73 @@ def test_a_typo_is_met_with_names_of_ones_own_alone(engine: Engine, clinic: Clin
         (("wards",), "'visist'; accepted: a table with"), ((), "'visist'; accepted: a table with"),
     ):  # fmt: skip
         with pytest.raises(Refusal) as caught:
-            engine.run(asked, Asker("bob", owner=False, tables=tables))
+            engine.run(asked, Caller("bob", owner=False, tables=tables))
         assert told in str(caught.value)
 
 
 @pytest.mark.parametrize("tables", [("wards",), (), ("other.visits",)])
-def test_a_table_that_is_not_the_askers_is_refused(engine: Engine, clinic: Clinic, tables: tuple[str, ...]) -> None:
+def test_a_table_that_is_not_the_callers_is_refused(engine: Engine, clinic: Clinic, tables: tuple[str, ...]) -> None:
     """Asking is refused before anything is charged, and before the cache: a release by someone else opens nothing."""
-    asker = Asker("bob", owner=False, tables=tables)
+    caller = Caller("bob", owner=False, tables=tables)
     for released in (False, True):
         if released:
             engine.run(by("sex"), ALICE)
         before = clinic.charges()
         for statement in (by("sex"), f"CREATE PRIVATE VIEW mine OPTIONS (epsilon = 1) AS {plain('sex')}"):
             with pytest.raises(PermissionRefusal, match="bob may not ask about 'visits'"):
-                engine.run(statement, asker)
+                engine.run(statement, caller)
         assert clinic.charges() == before
 
 
 @pytest.mark.parametrize("tables", [("visits",), ("VISITS",), ("main.visits",), ("memory.main.visits",), None])
-def test_a_table_that_is_the_askers_is_answered(engine: Engine, tables: tuple[str, ...] | None) -> None:
+def test_a_table_that_is_the_callers_is_answered(engine: Engine, tables: tuple[str, ...] | None) -> None:
     """The table may be named with its schema and database; the answer of another is free."""
     engine.run(by("sex"), ALICE)
-    assert "SELECT" in engine.run(by("sex"), Asker("bob", owner=False, tables=tables))
+    assert "SELECT" in engine.run(by("sex"), Caller("bob", owner=False, tables=tables))
 
 
 def test_the_releaser_asks_too(
     engine: Engine, clinic: Clinic, monkeypatch: pytest.MonkeyPatch, open_clinic: Callable[..., Clinic]
 ) -> None:
     """A kind of statement that forgot to ask is caught where releases are made and found."""
-    asker = Asker("bob", owner=False, tables=("wards",))
-    refuse = Asker.require_table
+    caller = Caller("bob", owner=False, tables=("wards",))
+    refuse = Caller.require_table
     asked: list[str] = []
 
-    def forgetful(self: Asker, table: str) -> None:
+    def forgetful(self: Caller, table: str) -> None:
         asked.append(table)
         if len(asked) > 1:  # the first to ask is the engine
             refuse(self, table)
 
-    monkeypatch.setattr(Asker, "require_table", forgetful)
+    monkeypatch.setattr(Caller, "require_table", forgetful)
     with pytest.raises(PermissionRefusal):
-        engine.run(by("sex"), asker)
+        engine.run(by("sex"), caller)
     asked.clear()
     engine.run(by("sex"), ALICE)
     asked.clear()
     with pytest.raises(PermissionRefusal):
-        engine.run(by("sex"), asker)
+        engine.run(by("sex"), caller)
     assert asked == ["memory.main.visits", "memory.main.visits"]
     assert clinic.charges() == 1
 
 
 def test_a_share_is_enforced_by_the_ledger(engine: Engine) -> None:
     """A share bounds what one name spends in all; others go on."""
-    half = Asker("alice", owner=False, share=Fraction(1, 5))
+    half = Caller("alice", owner=False, share=Fraction(1, 5))
     engine.run(by("sex", "1.5"), half)
     with pytest.raises(BudgetRefusal, match="share of alice"):
         engine.run(by("age", "1"), half)
     engine.run(by("age", "0.5"), half)
     with pytest.raises(BudgetRefusal, match=r"share of alice in the budget of .* has 0 of 2 left"):
         engine.run(by("ward", "0.001"), half)
-    engine.run(by("ward", "0.001"), Asker("bob", owner=False, share=Fraction(1, 5)))
+    engine.run(by("ward", "0.001"), Caller("bob", owner=False, share=Fraction(1, 5)))
 
 
 def test_a_share_is_enforced_by_the_charge_itself(
     engine: Engine, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two statements at once may both pass the look at what is left: the charge looks again, and nothing is counted."""
-    half = Asker("alice", owner=False, share=Fraction(1, 5))
+    half = Caller("alice", owner=False, share=Fraction(1, 5))
     engine.run(by("sex", "1.5"), half)
     monkeypatch.setattr(Ledger, "check", lambda *given, **named: None)
     with pytest.raises(BudgetRefusal, match=r"share of alice in the budget of .* has 0\.5 of 2 left"):
@@ -134,14 +134,14 @@ def test_a_share_is_enforced_by_the_charge_itself(
 
 
 def test_another_s_answers_are_not_read_by_name(engine: Engine) -> None:
-    """Sums over a release that is no view are its asker's, and the owner's."""
+    """Sums over a release that is no view are its caller's, and the owner's."""
     engine.run(by("sex"), ALICE)
     ask = '["release_2", 0.95, 1, "1"]'
     names = [row.name for row, _ in engine._releases.all()]
     ask = ask.replace("release_2", names[0])
     assert engine.stderr_of(ask, ALICE)
     with pytest.raises(Refusal, match="there is no release"):
-        engine.stderr_of(ask, Asker("bob", owner=False))
+        engine.stderr_of(ask, Caller("bob", owner=False))
 
 
 def plain(column: str) -> str:

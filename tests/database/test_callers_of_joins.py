@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpduck
-from dpduck.database.cursors import Asker
+from dpduck.database.cursors import Caller
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
 from dpduck.values.errors import PermissionRefusal
@@ -47,25 +47,25 @@ def entries(engine: Engine) -> int:
 
 @pytest.mark.parametrize("body", BOTH)
 def test_a_join_is_no_way_to_another_table(engine: Engine, body: str) -> None:
-    """Every table that a statement names must be the asker's; refused before the charge, and before the cache."""
-    allowed = Asker("ann", owner=False, tables=("visits", "patients"))
+    """Every table that a statement names must be the caller's; refused before the charge, and before the cache."""
+    allowed = Caller("ann", owner=False, tables=("visits", "patients"))
     for released in (False, True):
         if released:
             engine.run(ASK + body, allowed)
         before = entries(engine)
         for tables, missing in ((("visits",), "patients"), (("patients",), "visits")):
-            asker = Asker("bob", owner=False, tables=tables)
+            caller = Caller("bob", owner=False, tables=tables)
             for call in (engine.run, engine.explain, engine.describe):
                 with pytest.raises(PermissionRefusal, match=f"bob may not ask about '{missing}'"):
-                    call(ASK + body, asker)
+                    call(ASK + body, caller)
         assert entries(engine) == before
 
 
 def test_the_table_that_only_tells_the_unit_needs_no_permission(engine: Engine) -> None:
     """Visits find their unit in patients, of whom nothing else is read: who may ask about visits is answered."""
-    engine.run(ASK + "count(*) FROM visits", Asker("bob", owner=False, tables=("visits",)))
+    engine.run(ASK + "count(*) FROM visits", Caller("bob", owner=False, tables=("visits",)))
     with pytest.raises(PermissionRefusal):
-        engine.run(ASK + "count(*) FROM patients", Asker("bob", owner=False, tables=("visits",)))
+        engine.run(ASK + "count(*) FROM patients", Caller("bob", owner=False, tables=("visits",)))
 
 
 OTHER_KINDS = (
@@ -86,20 +86,22 @@ def test_no_kind_of_release_is_a_way_to_another_table(engine: Engine, statement:
     before = entries(engine)
     text = statement.format(name="made", joined=joined)
     for tables, missing in ((("visits",), "patients"), (("patients",), "visits")):
-        asker = Asker("bob", owner=False, tables=tables)
+        caller = Caller("bob", owner=False, tables=tables)
         for call in (engine.run, engine.explain):
             with pytest.raises(PermissionRefusal, match=f"bob may not ask about '{missing}'"):
-                call(text, asker)
+                call(text, caller)
     assert entries(engine) == before
 
 
 @pytest.mark.parametrize("statement", OTHER_KINDS[1:3], ids=lambda text: text.split()[2])
 def test_what_the_owner_made_of_a_join_answers_who_may_ask_about_all_of_it(engine: Engine, statement: str) -> None:
     """dp_ask looks at every table behind a name, and dp_sessions lists what may be asked alone."""
-    engine.run(statement.format(name="made", joined="visits JOIN patients ON patient = id"), Asker("owner", owner=True))
+    engine.run(
+        statement.format(name="made", joined="visits JOIN patients ON patient = id"), Caller("owner", owner=True)
+    )
     question = '["made", ["F"], null]'
     with pytest.raises(PermissionRefusal, match="bob may not ask about every table of 'made'"):
-        engine.ask(question, Asker("bob", owner=False, tables=("visits",)))
-    assert "made" not in engine.list_sessions(Asker("bob", owner=False, tables=("visits",)))
-    both = Asker("ann", owner=False, tables=("visits", "patients"))
+        engine.ask(question, Caller("bob", owner=False, tables=("visits",)))
+    assert "made" not in engine.list_sessions(Caller("bob", owner=False, tables=("visits",)))
+    both = Caller("ann", owner=False, tables=("visits", "patients"))
     assert engine.ask(question, both) and "made" in engine.list_sessions(both)
