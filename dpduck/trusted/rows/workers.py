@@ -224,6 +224,8 @@ def _end_all(workers: list[Worker]) -> None:
 class StrictWorkers(Workers):
     """The same processes for rows that are made up: a batch that fails ends the job, and what DuckDB says is kept."""
 
+    complaints: list[str]
+
     def __init__(self, pool: Workers) -> None:
         self._pool = pool
         self.complaints = []
