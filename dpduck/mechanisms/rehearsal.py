@@ -1,7 +1,9 @@
 """Rehearses a release before its charge: the same job over tables of the same columns with rows that are made up.
 
-No row, one row of NULLs, and rows of awkward values. It is public and free; what fails there is refused with its
-reason. It is no proof: an expression may fail on rows that nobody made up, and the worker process is what that is for.
+No row, one row of NULLs, and rows of awkward values; then each condition by itself, over every made-up value of its
+own columns, because one that none of those rows meets hides whatever stands beside it. It is public and free; what
+fails there is refused with its reason. It is no proof: an expression may fail on rows that nobody made up, and the
+worker process is what that is for.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ import duckdb
 
 from dpduck.database.sandbox import Answered, Sandbox
 from dpduck.frontend.rows.facts import Column
+from dpduck.frontend.rows.parts import Source, Stored, Units
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.private.door import rehearse
 from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
-from dpduck.trusted.rows.workers import Workers
+from dpduck.trusted.rows.plain import columns_of, is_plain, plain_number, plain_text, renamed
+from dpduck.trusted.rows.program import Division, Output
+from dpduck.trusted.rows.workers import StrictWorkers, Workers
+from dpduck.values.errors import InternalError, Refusal
 
 Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
 MADE_UP_ROWS = 6
@@ -52,12 +58,24 @@ def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: Answered, work
     if answered.get(question) is not None:
         return
     tables = {table: columns for table, columns, _ in shapes}
-    with Sandbox() as box, box.cursor() as cursor:
-        box.copy(cursor, tables)
-        for fill in (_as_copied, _without_rows, _with_awkward_rows):
-            fill(cursor, tables)
-            rehearse(cursor, scans, workers)
-    answered.put(question, True)
+    strict = StrictWorkers(workers)
+    try:
+        with Sandbox() as box, box.cursor() as cursor:
+            box.copy(cursor, tables)
+            for fill in (_as_copied, _without_rows, _with_awkward_rows):
+                fill(cursor, tables)
+                rehearse(cursor, scans, strict)
+            _each_alone(cursor, [one.scan.job for one in scans], strict)
+    except InternalError:
+        said = next((text for text in strict.complaints or [] if text), "")
+    else:
+        answered.put(question, True)
+        return
+    words = said.strip().split("\n", 1)[0][:200]
+    raise Refusal(
+        "this fails on rows that were made up of its columns' types" + (f": {words}" if words else ""),
+        accepted="other expressions; nothing was charged",
+    )
 
 
 def told(job: object) -> Hashable:
@@ -98,8 +116,95 @@ def _made_up(type_name: str) -> tuple[str, ...]:
     return _VALUES.get(type_name, ())
 
 
-def _one_of(type_name: str) -> str:
+def _one_of(type_name: str, which: str = "i") -> str:
     """A value of the type for row i; NULL for types that nothing is computed with."""
     values = _made_up(type_name)
     listed = ", ".join(quote_text(text) for text in values)
-    return f"CAST(list_extract([{listed}], 1 + i % {len(values)}) AS {type_name})" if values else "NULL"
+    return f"CAST(list_extract([{listed}], 1 + {which} % {len(values)}) AS {type_name})" if values else "NULL"
+
+
+# Each condition by itself.
+
+Pairs = tuple[tuple[str, str], ...]
+Written = dict[str, Pairs]
+"""Expressions, each with the columns that it may read and their types."""
+
+_PRIME = 7
+"""A column has at most six made-up values, and NULL: rows number a, b, c in this base, and column k has value number
+a + b k + c k^2 modulo it, so that any three of seven columns have all combinations of their values."""
+
+
+def _each_alone(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[object], workers: StrictWorkers) -> None:
+    """Evaluates every expression of the jobs alone: what the database would compute there, the rest in a worker."""
+    written: Written = {}
+    for job in jobs:
+        _of_job(job, written)
+    plain = {text: dict(types) for text, types in written.items() if is_plain(text, dict(types))}
+    try:
+        cursor.execute(f"SELECT {', '.join(_alone_sql(*one) for one in plain.items()) or 1}").fetchall()
+    except duckdb.Error as error:
+        workers.complaints.append(str(error))
+        raise InternalError("a condition fails") from None
+    for pairs in dict.fromkeys(written.values()):
+        types = dict(pairs)
+        texts = [
+            text for text, own in written.items() if own == pairs and text not in plain and not _is_read(text, types)
+        ]
+        division = Division({f"y{n}": Output("flag", text, "{} IS NULL") for n, text in enumerate(texts)}, (), types)
+        if not division.columns:
+            continue
+        names = {name: f"c{number}" for number, name in enumerate(division.columns)}
+        inputs = ", ".join(f"{renamed(sql, names)} AS {x}" for x, sql in division.inputs().items())
+        made = cursor.sql(f"SELECT {inputs} FROM {_made_up_sql([types[name] for name in names])}")
+        with workers.runner(division.program()) as runner:
+            runner.compute(made.to_arrow_table())
+
+
+def _is_read(text: str, types: dict[str, str]) -> bool:
+    """Whether the database reads a value itself: a stored number or text as such."""
+    return text in types or plain_number(text, types) or plain_text(text, types) is not None
+
+
+def _of_job(job: object, written: Written) -> None:
+    """All that an analyst may have written of a job."""
+    rows = job if isinstance(job, CountingJob) else job.rows if isinstance(job, (KeyedJob, KeyJob)) else None
+    if rows is None or rows.source is None:
+        return
+    types = rows.source.types
+    texts = [*rows.filters, *(key.sql for key in rows.keys), *(job.texts if isinstance(job, KeyedJob) else ())]
+    texts += [text for one in rows.aggregates for text in (one.condition, one.value_sql)]
+    written.update({text: types for text in texts if text})
+    _of_source(rows.source, types, written)
+
+
+def _of_source(source: Source, types: Pairs, written: Written) -> None:
+    """Of a source of rows, and of those inside it. types: of its level."""
+    on = [one if isinstance(one, str) else one.value_sql for join in source.joins for one in join.on]
+    written.update(dict.fromkeys((*source.filters, *on), types))
+    for join in source.joins:
+        _of_source(join.right, types, written)
+    inner = source.first
+    if isinstance(inner, Stored):
+        return
+    inside = [inner.source] if isinstance(inner, Units) else [branch.source for branch in inner.branches]
+    for one in inside:
+        _of_source(one, one.types, written)
+        if isinstance(inner, Units):
+            written.update({text: one.types for text, _ in inner.counts if text})
+
+
+def _alone_sql(condition: str, types: dict[str, str]) -> str:
+    names = {name: f"c{number}" for number, name in enumerate(columns_of(condition, types))}
+    made = _made_up_sql([types[name] for name in names])
+    return f"(SELECT count(*) FROM {made} WHERE {renamed(condition, names)})"
+
+
+def _made_up_sql(types: Sequence[str]) -> str:
+    """Rows of columns c0, c1, .. with the made-up values of these types, and NULL."""
+    a, b, c = "i", f"i // {_PRIME}", f"i // {_PRIME**2}"
+    columns = [
+        f"CAST(CASE WHEN {which} < {_PRIME - 1} THEN {_one_of(type_name, which)} END AS {type_name}) AS c{k}"
+        for k, type_name in enumerate(types)
+        for which in [f"(({a} + {b} * {k % _PRIME} + {c} * {k * k % _PRIME}) % {_PRIME})"]
+    ]
+    return f"(SELECT {', '.join(columns) or '1'} FROM range({_PRIME ** min(len(types), 3)}) AS r(i))"

@@ -14,13 +14,18 @@ from sqlglot.errors import SqlglotError
 
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.functions import check_row_local, temporal_arguments
+from dpduck.frontend.rows.parts import Source, Stored
 from dpduck.frontend.text.dialect import PrivateDuckDB
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.jobs import CountingJob
+from dpduck.trusted.rows.plain import is_plain, keep_plans_plain
+from dpduck.trusted.rows.program import Division, Output
+from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import Refusal
 from tests.frontend.nasty_rows import TYPES, Writer, create
 
+POOL = Workers()
 COLUMN_TYPES = {f'"r0"."{name}"': type_name for name, type_name in TYPES.items()}
 
 
@@ -28,21 +33,35 @@ COLUMN_TYPES = {f'"r0"."{name}"': type_name for name, type_name in TYPES.items()
 def tables() -> Iterator[duckdb.DuckDBPyConnection]:
     """Extreme rows, the same columns without rows, and with one row of NULLs."""
     with duckdb.connect(config={"threads": 1}) as connection:
+        keep_plans_plain(connection)
         create(connection)
         for name in ("empty", "nulls"):
             connection.execute(f"CREATE TABLE {name} AS FROM nasty LIMIT 0")
         connection.execute("INSERT INTO nulls DEFAULT VALUES")
         yield connection
+    POOL.close()
 
 
 def parsed(text: str) -> exp.Expr:
     """The condition over columns as the frontend resolves them."""
     query = PrivateDuckDB().parse(f"SELECT 1 WHERE {text}")[0]
     assert query is not None
-    condition: exp.Expr = query.args["where"].this
-    for column in list(condition.find_all(exp.Column)):
-        column.replace(exp.column(exp.to_identifier(column.name, quoted=True), exp.to_identifier("r0", quoted=True)))
+    condition: exp.Expr = query.args["where"].this.transform(
+        lambda node: (
+            exp.column(exp.to_identifier(node.name, True), exp.to_identifier("r0", True))
+            if isinstance(node, exp.Column)
+            else node
+        )
+    )
     return condition
+
+
+def require_computable(condition: str) -> None:
+    """Refuses what a worker does not compute."""
+    if not is_plain(condition, COLUMN_TYPES):
+        division = Division({"y": Output("flag", condition)}, (), COLUMN_TYPES)
+        division.inputs()
+        division.program()
 
 
 def accepted(tables: duckdb.DuckDBPyConnection, text: str) -> str | None:
@@ -55,6 +74,7 @@ def accepted(tables: duckdb.DuckDBPyConnection, text: str) -> str | None:
             if described[0][1] in ("INTERVAL", "TIME"):
                 return None
         safe = safe_sql(condition, COLUMN_TYPES)
+        require_computable(safe)
         tables.execute(f"SELECT count(*) FROM empty AS r0 WHERE {safe}")
         tables.execute("PRAGMA disable_optimizer")
         tables.execute(f"SELECT ({sql_of(condition)}) IS NULL FROM nulls AS r0").fetchall()
@@ -66,11 +86,13 @@ def accepted(tables: duckdb.DuckDBPyConnection, text: str) -> str | None:
 
 
 def count(tables: duckdb.DuckDBPyConnection, filters: list[str], conditions: list[str], unit: str | None) -> list[int]:
-    """For each condition the rows, as trusted code counts them; raises where DuckDB does."""
+    """For each condition the rows, as trusted code counts them: plain ones in the database, the rest in a worker."""
+    source = Source(Stored("nasty", "r0"), (), (), tuple(COLUMN_TYPES.items()))
     job = CountingJob(
-        "nasty AS r0", tuple(filters), unit, 3, tuple(COLUMN_TYPES), (), (), tuple(map(Contribution, conditions))
-    )
-    found: list[int] = count_exactly(tables, job, b"key")._exact_counts.sum(axis=1).tolist()
+        "nasty AS r0", tuple(filters), unit, 3, tuple(COLUMN_TYPES), (), (), tuple(map(Contribution, conditions)),
+        source=source, unit_type="" if unit is None else COLUMN_TYPES[unit],
+    )  # fmt: skip
+    found: list[int] = count_exactly(tables, job, b"key", POOL)._exact_counts.sum(axis=1).tolist()
     return found
 
 

@@ -32,27 +32,15 @@ def _double(number: Fraction) -> str:
     return f"CAST({float(number)!r} AS DOUBLE)"
 
 
-def row_columns(aggregates: Sequence[Contribution], shield: str) -> dict[str, str]:
-    """Columns of the rows: what conditions and values are, by name.
-
-    shield: begins a CASE whose first branch is never taken. DuckDB computes an expression that occurs twice in a
-    projection once, below it, and takes it out of TRY for that: there it raises. It leaves alone what only a later
-    branch of CASE computes.
-    """
+def row_columns(aggregates: Sequence[Contribution]) -> dict[str, str]:
+    """Columns of the rows: what conditions and values are, by name."""
     columns: dict[str, str] = {}
     for number, aggregate in enumerate(aggregates):
         condition, value_sql = aggregate.condition, aggregate.value_sql
-        shielded = "try(" in condition or "try(" in value_sql
         if condition:
-            columns[flag(number)] = (
-                f"{shield} FALSE WHEN {condition} THEN TRUE ELSE FALSE END" if shielded else condition
-            )
+            columns[flag(number)] = condition
         if value_sql:
-            branches = f"WHEN {condition} THEN {value_sql} END" if condition else f"ELSE {value_sql} END"
-            if shielded:
-                columns[value(number)] = f"{shield} NULL {branches}"
-            else:
-                columns[value(number)] = f"CASE {branches}" if condition else value_sql
+            columns[value(number)] = f"CASE WHEN {condition} THEN {value_sql} END" if condition else value_sql
     return columns
 
 

@@ -190,7 +190,7 @@ def _rows(reading: _Reading) -> str:
     cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
     own = own_aggregates(job, division)
     conditions = _inside([key for key, here in zip(reading.keys, reading.here, strict=True) if here], True)
-    columns = row_columns(own, shield(job))
+    columns = row_columns(own)
     rows = rows_sql(reading.scan, {**cells, **columns}, conditions, division)
     bounded = [UNIT, ORDER] if job.unit_sql is not None else []
     return steps_sql(own, rows, [*cells, *bounded, *division.inputs()])
@@ -216,18 +216,13 @@ def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
         raise InternalError("contributions by group need a privacy unit")
     exactly = prod(reading.slots for reading in readings) > FEW_GROUPS
     groups = {_cell(number): reading.group_sql for number, reading in enumerate(readings)}
-    columns = {**groups, **row_columns(job.aggregates, shield(job))}
+    columns = {**groups, **row_columns(job.aggregates)}
     rows = rows_sql(scan_of(job), columns, _inside(readings, exactly), Division({}, (), {}))
     return cells_sql(steps_sql(job.aggregates, rows, list(groups)), list(groups), job.aggregates)
 
 
 def _cell(number: int) -> str:
     return f"dpduck_cell_{number}"
-
-
-def shield(job: CountingJob) -> str:
-    """No hash is NULL, which DuckDB cannot know."""
-    return f"CASE WHEN hash({job.content_sql[0] if job.content_sql else 0}) IS NULL THEN"
 
 
 def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:

@@ -29,7 +29,7 @@ from dpduck.trusted.private.sessions import GateLaw, SessionGate
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.arrays import IntegerArray
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
 
 Answer = TypeVar("Answer")
@@ -174,29 +174,16 @@ def opened(
             door.close()
 
 
-def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: Workers) -> None:
-    """Counts what the asks are about over rows that are made up, and lets the counts go; Refusal where that fails.
+def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:
+    """Counts what the asks are about over rows that are made up, and lets the counts go: the very job that will run.
 
-    It is the very job that will run over private rows, so that what cannot be counted is refused before its charge.
     cursor: of a database that holds nothing else.
     """
-    strict = StrictWorkers(workers)
-    count = counting(cursor, bytes(32), strict)
-    failed = False
-    try:
-        for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
-            counts = count(job)
-            if isinstance(counts, KeyStream):
-                counts.read()
-    except InternalError:
-        failed = True
-    if failed:
-        said = next((text for text in strict.complaints or [] if text), "")
-        words = said.strip().split("\n", 1)[0][:200]
-        raise Refusal(
-            "this fails on rows that were made up of its columns' types" + (f": {words}" if words else ""),
-            accepted="other expressions; nothing was charged",
-        )
+    count = counting(cursor, bytes(32), workers)
+    for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
+        counts = count(job)
+        if isinstance(counts, KeyStream):
+            counts.read()
 
 
 def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:

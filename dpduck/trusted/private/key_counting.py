@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpduck.frontend.rows.parts import text_sql
 from dpduck.trusted.private.contribution_sql import row_columns
 from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, key_integer
-from dpduck.trusted.private.counting import own_aggregates, shield, worker_outputs
+from dpduck.trusted.private.counting import own_aggregates, worker_outputs
 from dpduck.trusted.private.counting_stage import stage_sql
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyedJob
 from dpduck.trusted.rows import reader
@@ -65,9 +65,9 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
         codes[f"dpduck_code_{position}"] = code.sql
     named = {group_name(number): text for number, text in enumerate(job.texts, start=len(rows.attributes))}
     texts = {name: _total_text(text, scan) for name, text in named.items() if name not in division.outputs}
-    encoded = {name: f"encode({_shielded(text, rows) if 'try(' in text else text})" for name, text in texts.items()}
-    flags = row_columns(own_aggregates(rows, division), shield(rows))
-    short = [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts.values() if "try(" not in text]
+    encoded = {name: f"encode({text})" for name, text in texts.items()}
+    flags = row_columns(own_aggregates(rows, division))
+    short = [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts.values()]
     read = rows_sql(scan, {**codes, **encoded, **flags}, short, division)
     if not rows.attributes:
         return read, parameters
@@ -77,10 +77,6 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
     ]
     kept = [*texts, *flags, *([UNIT, ORDER] if rows.unit_sql is not None else []), *division.inputs()]
     return f"SELECT {', '.join([*attributes, *kept])} FROM ({read})", parameters
-
-
-def _shielded(text: str, rows: CountingJob) -> str:
-    return f"{shield(rows)} NULL WHEN strlen({text}) <= {LONGEST_TEXT} THEN {text} END"
 
 
 def _total_text(text: str, scan: Scan) -> str:

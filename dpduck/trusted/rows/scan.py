@@ -73,7 +73,8 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     outputs = {**outputs, **division.inputs()}
     if scan.unit_sql is None:
         return _select(outputs, scan.from_sql, conditions)
-    unit = _unit_sql(scan, scan.unit_sql, division)
+    as_it_is = not division.needed or travels(scan.unit_type)  # through Arrow; else equal units have equal texts
+    unit = scan.unit_sql if as_it_is else text_sql(scan.unit_sql, scan.unit_type)
     outputs = {**outputs, ORDER: order_sql(scan.content_sql)}
     there = f"{scan.unit_sql} IS NOT NULL"
     if division.needed and not of_fixed_size(scan.unit_type):
@@ -85,11 +86,6 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
         f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {unit} AS {UNIT} FROM ({rows}) AS {ROWS} "
         f"{scan.lookup.joins_sql} WHERE {there} OR {ROWS}.{REFERENCE} IS NULL"
     )
-
-
-def _unit_sql(scan: Scan, unit_sql: str, division: Division) -> str:
-    """The unit, as a text where values of its type do not go through Arrow unchanged: equal units have equal texts."""
-    return unit_sql if not division.needed or travels(scan.unit_type) else text_sql(unit_sql, scan.unit_type)
 
 
 def _select(outputs: Mapping[str, str], from_sql: str, conditions: Sequence[str]) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,12 +32,14 @@ ADDRESS_SPACE = 4 << 30
 """What the operating system lets a worker map, its libraries included."""
 
 ROW_SECONDS = 1.0
-"""How long one row may take; a row that takes longer contributes nothing."""
+"""How much of the processor one row may use; a row that uses more contributes nothing. The worker's system ends it."""
 
-BATCH_SECONDS_A_ROW = 50e-6
-"""What is added for each row of a batch, before it is halved for being slow."""
+PATIENCE = 300.0
+"""Seconds after which a process is given up that neither reads nor says anything: nothing allowed in it sleeps."""
 
-START_SECONDS = 60.0
+LEAST_ROWS = 4096
+"""Batches are made no smaller than this beforehand, however slow the ones before were."""
+
 MOST_IDLE = 2
 
 
@@ -79,21 +81,21 @@ class Worker:
     def prepare(self, program: Program) -> None:
         """Sends a program, where it is not the last one."""
         if not self._ready:
-            if self._frame(time.monotonic() + START_SECONDS)[0] != b"S":
+            if self._frame()[0] != b"S":
                 raise WorkerFailed
             self._ready = True
         if program != self._program:
-            text = json.dumps({"sql": program.sql, "parameters": program.parameters, "tells": program.tells})
-            self._write(b"P", text.encode(), time.monotonic() + START_SECONDS)
+            sent = {name: getattr(program, name) for name in ("sql", "parameters", "tells")} | {"seconds": ROW_SECONDS}
+            self._write(b"P", json.dumps(sent).encode())
             self._program = program
 
     def send(self, batch: pa.Table) -> None:
         """Sends a batch; its answer is waited for by `receive`."""
-        self._write(b"B", self._room.stream(batch), time.monotonic() + _seconds(batch))
+        self._write(b"B", self._room.stream(batch))
 
     def receive(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
         """The answer to the batch that was sent last; None where it failed and the process lives on."""
-        kind, body = self._frame(time.monotonic() + _seconds(batch))
+        kind, body = self._frame()
         if kind == b"F":
             self.said = body.to_pybytes().decode(errors="replace")
             return None
@@ -107,61 +109,56 @@ class Worker:
             raise WorkerFailed
         return found
 
-    def end(self) -> None:
-        """Ends the process."""
+    def end(self) -> bool:
+        """Ends the process; whether it had been ended for using too much of the processor."""
         self._process.kill()
-        self._process.wait()
+        slow = self._process.wait() == -signal.SIGPROF
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
+        return slow
 
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._process.poll() is None
 
-    def _write(self, kind: bytes, body: bytes | memoryview, deadline: float) -> None:
+    def _write(self, kind: bytes, body: bytes | memoryview) -> None:
         for part in (HEAD.pack(kind, len(body)), body):
             view = memoryview(part)
             while view:
                 try:
                     view = view[os.write(self._input, view) :]
                 except BlockingIOError:
-                    self._wait(self._input, select.POLLOUT, deadline)
+                    self._wait(self._input, select.POLLOUT)
                 except OSError:
                     raise WorkerFailed from None
 
-    def _frame(self, deadline: float) -> tuple[bytes, pa.Buffer]:
-        kind, length = HEAD.unpack(self._read(HEAD.size, deadline))
+    def _frame(self) -> tuple[bytes, pa.Buffer]:
+        kind, length = HEAD.unpack(self._read(HEAD.size))
         if length > ADDRESS_SPACE:
             raise WorkerFailed
-        return kind, self._read(length, deadline)
+        return kind, self._read(length)
 
-    def _read(self, count: int, deadline: float) -> pa.Buffer:
+    def _read(self, count: int) -> pa.Buffer:
         found = pa.allocate_buffer(count)
         view, filled = memoryview(found), 0
         while filled < count:
             try:
                 read = os.readv(self._output, [view[filled:]])
             except BlockingIOError:
-                self._wait(self._output, select.POLLIN, deadline)
+                self._wait(self._output, select.POLLIN)
                 continue
             if not read:
                 raise WorkerFailed
             filled += read
         return found
 
-    def _wait(self, descriptor: int, event: int, deadline: float) -> None:
+    def _wait(self, descriptor: int, event: int) -> None:
         poll = select.poll()
         poll.register(descriptor, event)
-        left = deadline - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
+        if not poll.poll(PATIENCE * 1000):
             raise WorkerFailed
-
-
-def _seconds(batch: pa.Table) -> float:
-    """How long a batch may take; one without rows, which no row decides about, as long as a start."""
-    return ROW_SECONDS + int(batch.num_rows) * BATCH_SECONDS_A_ROW if batch.num_rows else START_SECONDS
 
 
 class Workers:
@@ -227,6 +224,8 @@ def _end_all(workers: list[Worker]) -> None:
 class StrictWorkers(Workers):
     """The same processes for rows that are made up: a batch that fails ends the job, and what DuckDB says is kept."""
 
+    complaints: list[str]
+
     def __init__(self, pool: Workers) -> None:
         self._pool = pool
         self.complaints = []
@@ -246,10 +245,13 @@ class Runner:
         self._program = program if workers.complaints is None else replace(program, tells=True)
         self._worker: Worker | None = None
         self._sent: pa.Table | None = None
+        self._most = sys.maxsize
 
     def begin(self, batch: pa.Table) -> None:
-        """Sends a batch; a failure shows when its answer is asked for."""
+        """Sends a batch, unless it will be halved anyway; a failure shows when its answer is asked for."""
         self._sent = None
+        if batch.num_rows > self._most:
+            return
         try:
             self._current().send(batch)
             self._sent = batch
@@ -258,25 +260,21 @@ class Runner:
 
     def finish(self, batch: pa.Table) -> pa.Table:
         """The answer to the batch that was begun last, NULL for rows that cannot be computed."""
-        found = self._received(batch) if self._sent is batch else None
-        self._sent = None
+        found = self._received(batch)
         if found is None and batch.num_rows == 1 and self._worker is None:
             # the process is gone, perhaps for what an earlier row did: a row is given up by a fresh one alone
             self.begin(batch)
-            found = self._received(batch) if self._sent is batch else None
-            self._sent = None
+            found = self._received(batch)
         return found if found is not None else self._halved(batch)
 
     def check(self, batch: pa.Table) -> pa.Table:
         """The answer to a batch without rows; a program that fails on it is a defect, of which no row is the reason."""
         self.begin(batch)
-        found = self._received(batch) if self._sent is batch else None
-        self._sent = None
-        if found is None and self._workers.complaints is not None:
-            self._workers.complaints.append("" if self._worker is None else self._worker.said)
-        if found is None or batch.num_rows:
-            raise InternalError("a worker does not run this program")
-        return found
+        found = self._received(batch)
+        if found is not None and not batch.num_rows:
+            return found
+        self._complain()
+        raise InternalError("a worker does not run this program")
 
     def compute(self, batch: pa.Table) -> pa.Table:
         """Both at once."""
@@ -284,24 +282,29 @@ class Runner:
         return self.finish(batch)
 
     def _halved(self, batch: pa.Table) -> pa.Table:
-        if self._workers.complaints is not None:
-            self._workers.complaints.append("" if self._worker is None else self._worker.said)
+        if self._complain():
             raise InternalError("a row that was made up cannot be computed")
         if batch.num_rows <= 1:
-            return pa.Table.from_arrays(
-                [pa.nulls(batch.num_rows, part.type) for part in self._program.schema], schema=self._program.schema
-            )
+            return pa.Table.from_pylist([{}] * batch.num_rows, self._program.schema)
         middle = batch.num_rows // 2
-        halves = [self.compute(batch.slice(0, middle)), self.compute(batch.slice(middle))]
-        return pa.concat_tables(halves)
+        return pa.concat_tables([self.compute(batch.slice(0, middle)), self.compute(batch.slice(middle))])
+
+    def _complain(self) -> bool:
+        """Keeps what DuckDB said of rows that are made up; False where they are not."""
+        if self._workers.complaints is None:
+            return False
+        self._workers.complaints.append("" if self._worker is None else self._worker.said)
+        return True
 
     def _received(self, batch: pa.Table) -> pa.Table | None:
-        if self._worker is None:
+        was_sent, self._sent = self._sent is batch, None
+        if self._worker is None or not was_sent:
             return None
         try:
             return self._worker.receive(batch, self._program.schema)
         except WorkerFailed:
-            self.abandon()
+            if self.abandon():
+                self._most = max(LEAST_ROWS, batch.num_rows // 2)
             return None
 
     def _current(self) -> Worker:
@@ -324,8 +327,7 @@ class Runner:
             worker, self._worker = self._worker, None
             self._workers.give_back(worker)
 
-    def abandon(self) -> None:
-        """Ends the process."""
-        if self._worker is not None:
-            worker, self._worker = self._worker, None
-            worker.end()
+    def abandon(self) -> bool:
+        """Ends the process; whether it was slow."""
+        worker, self._worker = self._worker, None
+        return worker is not None and worker.end()

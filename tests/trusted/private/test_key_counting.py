@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trusted.private.keyed import PLAIN, Group, Row, grouped, groups_in, job_of, load
+from tests.trusted.private.keyed import Group, Row, grouped, groups_in, job_of, load
 
 REASONS = st.sampled_from(["a", "A", "b", "", "ä", "a\u0308", None, "x" * 5000, "nul\x00l", "nul"])
 ROWS = st.lists(st.tuples(st.integers(0, 4), REASONS, st.sampled_from(["F", "M", "?", None])), max_size=24)
@@ -104,14 +104,3 @@ def test_rows_are_units() -> None:
     """Without a unit's column every row counts, NULL or not, and nothing is bounded."""
     rows: list[Row] = [(None, "a", "F"), (1, "a", "M"), (1, None, "M")]
     assert grouped(rows, job_of(1, 1, unit_sql=None)) == {(b"a",): (2, 2, 1), (None,): (1, 1, 0)}
-
-
-def test_a_text_that_fails_is_null() -> None:
-    """An expression that raises for a row gives NULL there, even where DuckDB could compute it once for two uses."""
-    integer = "CAST(t.reason AS INTEGER)"
-    job = job_of(
-        9, 9, texts=(f"try(CAST({integer} AS VARCHAR))", PLAIN), conditions=("", f"try({integer} > 1)"),
-        filters=(f"try({integer} < 5) IS NOT FALSE",),
-    )  # fmt: skip
-    rows: list[Row] = [(1, "1", "F"), (2, "2", "F"), (3, "two", "F"), (4, "7", "F")]
-    assert grouped(rows, job) == {(b"1", b"1"): (1, 1, 0), (b"2", b"2"): (1, 1, 1), (None, b"two"): (1, 1, 0)}

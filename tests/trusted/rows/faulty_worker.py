@@ -1,7 +1,7 @@
 """A worker whose DuckDB has functions that no allowlist would let through: run by its path in the place of worker.py.
 
-faulty(mode, text) is text = 'bad', but on a bad text it raises, ends the process, allocates without end, never returns
-or makes DuckDB invalid.
+faulty(mode, text) is text = 'bad', but on a bad text it raises, ends the process, allocates without end, computes or
+sleeps without end, or makes DuckDB invalid.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import BOOLEAN, VARCHAR
 
-MODES = ("raise", "kill", "allocate", "hang", "internal")
+MODES = ("raise", "kill", "allocate", "hang", "sleep", "internal")
 
 
 def faulty(mode: str, text: str | None) -> bool:
@@ -29,9 +29,19 @@ def faulty(mode: str, text: str | None) -> bool:
         held = []
         while True:
             held.append(bytearray(1 << 26))
-    if mode == "hang":
+    while mode == "hang":
+        pass
+    if mode == "sleep":
         time.sleep(3600)
     raise ValueError("a patient's own words")
+
+
+def busy(text: str) -> bool:
+    """Uses the processor for so many seconds."""
+    end = time.process_time() + float(text)
+    while time.process_time() < end:
+        pass
+    return True
 
 
 def main() -> None:
@@ -47,6 +57,7 @@ def main() -> None:
     def opened(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
         connection: duckdb.DuckDBPyConnection = own(threads, memory)
         connection.create_function("faulty", faulty, [VARCHAR, VARCHAR], BOOLEAN, null_handling=SPECIAL)
+        connection.create_function("busy", busy, [VARCHAR], BOOLEAN)
         return connection
 
     setattr(worker, "opened", opened)  # noqa: B010

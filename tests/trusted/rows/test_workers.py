@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpduck.trusted.rows import workers as module
+from dpduck.trusted.rows.worker import allowed
 from dpduck.trusted.rows.workers import COMMAND, Program, Runner, Workers
 from dpduck.values.errors import InternalError
 
@@ -45,10 +49,73 @@ def test_a_row_that_fails_is_null_and_all_others_are_computed(
     faulty: Workers, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """An exception, a dead process, memory without end, no end: one NULL, and the answers of all other rows."""
-    monkeypatch.setattr(module, "ROW_SECONDS", 0.3)
+    monkeypatch.setattr(module, "ROW_SECONDS", 0.2)
     with faulty.runner(program(mode)) as runner:
         found = runner.compute(texts(5, count=16))["y"].to_pylist()
     assert found == [None if place == 5 else False for place in range(16)]
+
+
+def test_a_row_that_sleeps_is_null_in_the_end(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What neither works nor answers is given up by the clock: nothing that is allowed sleeps, and a defect may."""
+    monkeypatch.setattr(module, "PATIENCE", 2.0)
+    with faulty.runner(program("sleep")) as runner:
+        assert runner.compute(texts(1, count=2))["y"].to_pylist() == [False, None]
+
+
+def test_no_row_is_lost_where_the_machine_gives_no_time(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that stands still for ten times what a row may use of the processor answers every row of its batch.
+
+    Its limit is of the processor's time: with one of wall-clock time both rows were NULL, and nobody was told.
+    """
+    monkeypatch.setattr(module, "ROW_SECONDS", 0.2)
+    with faulty.runner(program("raise")) as runner:
+        runner.check(texts(count=0))
+        assert runner._worker is not None
+        process = runner._worker._process.pid
+        os.kill(process, signal.SIGSTOP)
+        later = threading.Timer(2.0, os.kill, (process, signal.SIGCONT))
+        later.start()
+        assert runner.compute(texts(count=2))["y"].to_pylist() == [False, False]
+        assert runner._worker._process.pid == process
+        later.join()
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_what_a_row_may_use_does_not_depend_on_those_beside_it(
+    faulty: Workers, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Rows that use two thirds of the limit are computed, however many there are; twice the limit never is."""
+    monkeypatch.setattr(module, "ROW_SECONDS", 0.3)
+    with faulty.runner(Program("SELECT busy(x) AS y FROM dpduck_batch", TEXT)) as runner:
+        assert runner.compute(pa.table({"x": ["0.2"] * count}))["y"].to_pylist() == [True] * count
+        assert runner.compute(pa.table({"x": ["0.6"] + ["0.1"] * (count - 1)}))["y"][0].as_py() is None
+
+
+def test_what_passes_in_a_batch_passes_alone() -> None:
+    """With room to spare for what one run differs from another, and for the row's being computed twice when alone."""
+    assert all(allowed(1.0, rows) <= allowed(1.0, 1) / 2 / 2 for rows in (2, 3, 122_880))
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_planning_is_not_taken_for_work_on_a_row(plain: Workers, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """A program that takes ten times a row's limit to plan answers every row; before, it would have lost them all."""
+    monkeypatch.setattr(module, "ROW_SECONDS", 0.05)
+    listed = ", ".join(map(str, range(100_000)))
+    with plain.runner(Program(f"SELECT x <> '' AND len([{listed}]) > 0 AS y FROM dpduck_batch", TEXT)) as runner:
+        assert runner.compute(texts(count=count))["y"].to_pylist() == [True] * count
+        assert runner._most == sys.maxsize
+
+
+def test_after_a_slow_batch_smaller_ones_are_sent(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One slow row in each of many batches costs its own halving, not that of full batches each time."""
+    monkeypatch.setattr(module, "ROW_SECONDS", 0.1)
+    monkeypatch.setattr(module, "LEAST_ROWS", 16)
+    with faulty.runner(program("hang")) as runner:
+        runner.compute(texts(7, count=64))
+        assert runner._most == 16
+        runner.begin(texts(count=32))
+        assert runner._sent is None
+        assert runner.finish(texts(count=32))["y"].to_pylist() == [False] * 32
 
 
 def test_rows_that_fail_are_found_wherever_they_are(faulty: Workers) -> None:
