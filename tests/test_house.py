@@ -16,12 +16,12 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 220,
-    "lines": 40_370,
+    "lines": 40_350,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 580,
-    "modules of a plain count": 96,
-    "functions of a stored answer": 76,
-    "modules of a stored answer": 19,
+    "functions of a plain count": 579,
+    "modules of a plain count": 95,
+    "functions of a stored answer": 73,
+    "modules of a stored answer": 18,
 }
 """What `python -m benchmarks.house` may print at most: lower a figure whenever the house has become smaller."""
 

@@ -211,12 +211,8 @@ class Engine:
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
             return listings.check(check_table(cursor, policy, from_sql(source), unit_sql(source)))
 
-    def stderr_of(self, text: str, caller: Caller) -> str:
-        """SQL with a weighted sum of released cells, its standard error and its interval."""
-        return combined(self._releases, text, caller)
-
-    def ratio_of(self, text: str, caller: Caller) -> str:
-        """SQL with the ratio of two such sums."""
+    def combined(self, text: str, caller: Caller) -> str:
+        """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
         return combined(self._releases, text, caller)
 
     def ask(self, argument: str, caller: Caller) -> str:

@@ -155,8 +155,8 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "check": engine.check,
         "ask": engine.ask,
         "describe_ask": engine.describe_ask,
-        "stderr_of": engine.stderr_of,
-        "ratio_of": engine.ratio_of,
+        "stderr_of": engine.combined,
+        "ratio_of": engine.combined,
     }
     without: dict[str, Callable[[Caller], str]] = {
         "budget": engine.budget,

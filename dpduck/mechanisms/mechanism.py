@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import duckdb
 
 from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.select.request import Key, Request
+from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.release import Recipe, ReleasedTable, ReleaseHeader, Steps
 from dpduck.planning.recovery.intervals import ErrorLaw
@@ -77,25 +77,3 @@ class Mechanism(Generic[Q, P, N]):
             lambda cursor: recheck(cursor, plan),
             lambda door: self.recover(plan, self.measure(plan, door, tools), tools),
         )
-
-
-def header_of(request: Request, mechanism: str, strategy: str, laws: Laws = (), rows: int = 0) -> ReleaseHeader:
-    """The header of a release of these rows at this price."""
-    return ReleaseHeader(
-        unit_key=request.rows.unit_key,
-        table=str(request.rows.table),
-        charge=request.price.charge,
-        mechanism=mechanism,
-        strategy=strategy,
-        laws=laws,
-        shapes=request.rows.shapes,
-        least_rho=request.price.least_rho,
-        rows=rows,
-        characters=characters_of(request.question.keys),
-    )
-
-
-def characters_of(keys: Iterable[Key]) -> int:
-    """The most characters that the texts of one row have: each key's longest label."""
-    texts = (key.labels for key in keys if key.type_name == "VARCHAR" or key.type_name.startswith("ENUM"))
-    return sum(max((len(label) for label in labels if label is not None), default=0) for labels in texts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -14,8 +13,9 @@ import pyarrow as pa
 from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Answered
+from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.prices import in_both_forms, priced_entry
-from dpduck.mechanisms.rehearsal import Shapes, rehearsed
+from dpduck.mechanisms.rehearsal import rehearsed
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.ledger import Ledger
@@ -23,7 +23,6 @@ from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.private.door import Bill, Door, charged, opened
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed, StoreError
-from dpduck.values.privacy import ZERO, Charge
 
 Steps = Callable[[str], None]
 QUERY_INTERRUPTED = "Query interrupted"
@@ -49,20 +48,14 @@ class ReleasedTable:
 class ReleaseHeader:
     """The public description of a release, known before anything is counted.
 
-    unit_key, table: whose ledger is charged, and for what. laws: see StoredRelease. shapes: the columns of its tables.
-    least_rho: of any charge. rows: most that its table can have, 0 where answers decide; characters: of a row's texts.
+    laws: see StoredRelease. most_rows: that its table can have, 0 where answers decide.
     """
 
-    unit_key: str
-    table: str
-    charge: Charge
+    request: Request
     mechanism: str
     strategy: str
     laws: tuple[tuple[ErrorLaw, ...], ...] = ()
-    shapes: Shapes = ()
-    least_rho: Fraction = ZERO
-    rows: int = 0
-    characters: int = 0
+    most_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -136,15 +129,14 @@ class Releaser:
     def _new(self, digest: str, recipe: Recipe, caller: Caller, statement: str, paid: int | None) -> StoredRelease:
         """paid: the entry that paid for it before its process ended."""
         asks = recipe.asks
-        header = replace(recipe.header, charge=charged(recipe.header.charge, asks, recipe.header.least_rho))
-        caller.require_table(header.table)
+        header, rows, price = recipe.header, recipe.header.request.rows, recipe.header.request.price
+        charge, table = charged(price.charge, asks, price.least_rho), str(rows.table)
+        caller.require_table(table)
         if not caller.owner:
-            caller.require_price(header.charge, self._ledger.budget(header.unit_key))
-        caller.take_room(header.rows, header.characters)
-        bill = Bill(
-            header.unit_key, header.table, header.charge, caller.name, statement, header.mechanism, caller.share
-        )
-        rehearsed(asks, header.shapes, self._answered, self._workers)
+            caller.require_price(charge, self._ledger.budget(rows.unit_key))
+        caller.take_room(header.most_rows, header.request.question.characters)
+        bill = Bill(rows.unit_key, table, charge, caller.name, statement, header.mechanism, caller.share)
+        rehearsed(asks, rows.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:
             self._note_failed(digest, paid)
             raise ReleaseFailed(paid)
@@ -163,11 +155,9 @@ class Releaser:
             ) as door:
                 if caller.charged is not None:
                     caller.charged(door.entry)
-                release = self._produced(door, recipe, _described(header, digest, caller, statement, door.entry))
+                release = self._produced(door, recipe, _described(header, digest, bill, door.entry))
         except BudgetRefusal as refused:
-            raise in_both_forms(
-                refused, self._ledger, header.unit_key, header.charge, caller.name, caller.share
-            ) from None
+            raise in_both_forms(refused, self._ledger, rows.unit_key, charge, caller.name, caller.share) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._note_failed(digest, door.entry)
             raise ReleaseFailed(door.entry)
@@ -228,17 +218,17 @@ class Releaser:
         return Interrupted(f"interrupted; {priced_entry(self._ledger.entry(door.entry))} stays charged; {rest}")
 
 
-def _described(header: ReleaseHeader, digest: str, caller: Caller, statement: str, ledger_id: int) -> StoredRelease:
+def _described(header: ReleaseHeader, digest: str, bill: Bill, ledger_id: int) -> StoredRelease:
     return StoredRelease(
         name=f"release_{ledger_id}",
         digest=digest,
-        statement=statement,
+        statement=bill.statement,
         strategy=header.strategy,
-        epsilon=header.charge.epsilon,
-        delta=header.charge.delta,
-        rho=header.charge.rho,
+        epsilon=bill.charge.epsilon,
+        delta=bill.charge.delta,
+        rho=bill.charge.rho,
         rows=0,
-        principal=caller.name,
+        principal=bill.principal,
         ledger_id=ledger_id,
         laws=header.laws,
         kind="answer",

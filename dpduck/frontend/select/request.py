@@ -173,6 +173,12 @@ class Question:
         return tuple(prod(self.sizes[key] for key in grouping_set) for grouping_set in self.grouping_sets)
 
     @property
+    def characters(self) -> int:
+        """The most characters that the texts of one row have: each key's longest label."""
+        texts = (key.labels for key in self.keys if key.type_name == "VARCHAR" or key.type_name.startswith("ENUM"))
+        return sum(max((len(label) for label in labels if label is not None), default=0) for labels in texts)
+
+    @property
     def released_sizes(self) -> tuple[int, ...]:
         """The same after keys over ranges have become their intervals."""
         return tuple(key.released_size for key in self.keys)

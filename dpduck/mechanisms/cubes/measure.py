@@ -18,7 +18,7 @@ from dpduck.mechanisms.cubes.plan import (
     scans_of,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
-from dpduck.mechanisms.mechanism import Columns, Tools, header_of
+from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
 from dpduck.planning.plan import marginal_query, noisy_queries
@@ -62,7 +62,7 @@ def cube_header(offer: CubeOffer) -> ReleaseHeader:
     found = offer.found
     sizes, sets = found.request.question.released_sizes, found.request.question.grouping_sets
     rows = sum(prod(sizes[key] for key in chosen) for chosen in sets)
-    return header_of(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
+    return ReleaseHeader(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
 
 
 def cube_columns(offer: CubeOffer) -> Columns:

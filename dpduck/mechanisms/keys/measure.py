@@ -15,7 +15,7 @@ from dpduck.frontend.select.request import KeySelection, Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, lows_column, stderr_column
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
-from dpduck.mechanisms.mechanism import Columns, Tools, header_of
+from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, listed, released_columns
 from dpduck.planning.recovery.curved import LEVELS
@@ -50,7 +50,7 @@ def offer_keys(request: Request) -> KeyOffer:
 def key_header(offer: KeyOffer) -> ReleaseHeader:
     """What is public before the count."""
     plan = offer.plan
-    return header_of(offer.request, f"{plan.noise.value}, {plan.strategy}", plan.strategy, key_laws(plan))
+    return ReleaseHeader(offer.request, f"{plan.noise.value}, {plan.strategy}", plan.strategy, key_laws(plan))
 
 
 def key_columns(offer: KeyOffer) -> Columns:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpduck.algebra.hashing import SIGNS, words_for
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.trusted.ask import Ask, Projection, Scan
@@ -159,7 +159,9 @@ def offer_projection(sparse: SparseRequest) -> ProjectionOffer:
 def projection_header(offer: ProjectionOffer) -> ReleaseHeader:
     """What is public before the count."""
     plan = offer.plan
-    return header_of(offer.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", rows=plan.rows)
+    return ReleaseHeader(
+        offer.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", most_rows=plan.rows
+    )
 
 
 def project(offer: ProjectionOffer, door: Door, tools: Tools) -> Projected:

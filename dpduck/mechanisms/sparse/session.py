@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import HISTOGRAM, SESSION
-from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
@@ -94,7 +94,7 @@ def offer_histogram(sparse: SparseRequest) -> HistogramOffer:
 
 def histogram_header(offer: HistogramOffer) -> ReleaseHeader:
     """What is public before the count."""
-    return header_of(offer.request, f"{offer.law.noise.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
+    return ReleaseHeader(offer.request, f"{offer.law.noise.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
 
 
 def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
@@ -134,7 +134,7 @@ def offer_session(sparse: SparseRequest) -> SessionOffer:
 def session_header(offer: SessionOffer) -> ReleaseHeader:
     """What is public before the count."""
     noise = offer.plan.law.noise.value
-    return header_of(offer.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
+    return ReleaseHeader(offer.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
 
 
 def open_session(offer: SessionOffer, door: Door, tools: Tools) -> Opened:

@@ -11,7 +11,7 @@ from dpduck.algebra.dyadic import Axis, node_sensitivity
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.select.summary import Summary
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.summaries.plan import (
     SketchDesign,
@@ -136,7 +136,7 @@ def summary_header(offer: SummaryOffer) -> ReleaseHeader:
     """What is public before the count."""
     counted = "" if offer.total is None else ", noisy total"
     mechanism = f"{NoiseKind.LAPLACE.value}, {offer.design.method} summary{counted}"
-    return header_of(offer.request, mechanism, offer.design.method, ((summary_law(offer.design),),))
+    return ReleaseHeader(offer.request, mechanism, offer.design.method, ((summary_law(offer.design),),))
 
 
 def summary_asks(offer: SummaryOffer) -> Sequence[Ask[Any]]:

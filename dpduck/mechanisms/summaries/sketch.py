@@ -10,7 +10,7 @@ import pyarrow as pa
 from dpduck.database.sandbox import sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.summaries.measure import sketch_design
@@ -51,7 +51,7 @@ def sketch_header(offer: SketchOffer) -> ReleaseHeader:
     """What is public before the count."""
     design, noise = offer.design, offer.design.noise
     law = ErrorLaw(noise.kind, noise.parameter, noise.variance)
-    return header_of(
+    return ReleaseHeader(
         offer.request, f"{noise.kind.value}, count sketch", "sketch", ((law,),), design.rows * design.width
     )
 

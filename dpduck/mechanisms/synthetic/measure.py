@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools, header_of
+from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, fit_tables
 from dpduck.mechanisms.synthetic.fit import Observation
@@ -81,7 +81,7 @@ def synthetic_header(offer: SyntheticOffer) -> ReleaseHeader:
     noise = "discrete Gaussian" if offer.request.price.charge.epsilon is None else "discrete Laplace"
     choices, name = "" if offer.interview is None else "exact exponential mechanism and ", offer.fits[0].name
     rows = offer.question.options.rows or 0
-    return header_of(offer.request, f"{choices}{noise}, {name}", name, rows=rows)
+    return ReleaseHeader(offer.request, f"{choices}{noise}, {name}", name, most_rows=rows)
 
 
 def fitted(offer: SyntheticOffer, door: Door, tools: Tools) -> Model:

@@ -10,8 +10,8 @@ from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Columns, Mechanism, Tools, header_of
-from dpduck.mechanisms.release import ReleasedTable
+from dpduck.mechanisms.mechanism import Columns, Mechanism, Tools
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, Scan, Total
 from dpduck.trusted.noise.law import Noise, NoiseKind
@@ -70,7 +70,7 @@ ROUNDED = Mechanism[Request, Rounded, int](
     serves=lambda request: isinstance(request, Request) and "round_to" in dict(request.question.own),
     plan=plan,
     asks=lambda offer: [offer.ask],
-    header=lambda offer: header_of(
+    header=lambda offer: ReleaseHeader(
         offer.request, "rounded count", "rounded", ((ErrorLaw(NoiseKind.LAPLACE, None, offer.variance),),)
     ),
     measure=lambda offer, door, tools: door.answer(offer.ask),
