@@ -21,9 +21,9 @@ import pyarrow as pa
 import dpduck
 from dpduck.server.audit import AuditFile
 from dpduck.server.flight.listener import FlightListener
-from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
+from dpduck.server.service import open_service
 from dpduck.trusted.ledger.secrets import SecretsFile
 
 ROWS = 1_000_000
@@ -69,8 +69,8 @@ def main() -> int:
         os.environ["DPDUCK_STATE_DIR"] = str(folder / "state")
         database = make_store(folder)
         token = PrincipalBook(SecretsFile.open(folder / "clinic_private_secrets", create=False)).add("reader")
-        house = open_house(database, None, AuditFile(folder / "audit.jsonl"), Limits())
-        listener = FlightListener("localhost:0", house, Limits())
+        service = open_service(database, None, AuditFile(folder / "audit.jsonl"), Limits())
+        listener = FlightListener("localhost:0", service, Limits())
         options = {"username": "reader", "password": token}
         uri = listener.address.replace("grpc+tcp", "grpc")
         with flight_sql.connect(uri, db_kwargs=options, autocommit=True) as client, client.cursor() as cursor:
@@ -80,10 +80,10 @@ def main() -> int:
                 return cursor.fetch_arrow_table()
 
             served = rate(over_flight_sql)
-        with house.window.cursor() as window:
+        with service.window.cursor() as window:
             local = rate(lambda: window.execute(STATEMENT).to_arrow_table())
         listener.close()
-        house.close()
+        service.close()
     print(f"gate     {ROWS:,} rows over Flight SQL: {served / 1e6:.1f} million rows a second, bar {BAR / 1e6:.0f}")
     print(f"informs  the same without a network: {local / 1e6:.1f} million rows a second")
     return 0 if served >= BAR else 1

@@ -28,10 +28,10 @@ import dpduck
 from dpduck.engine.connection import verify_store
 from dpduck.publish.postgres import extension_file, load_extension
 from dpduck.server.audit import AuditFile
-from dpduck.server.house import House, open_house
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.quack import QuackListener
+from dpduck.server.service import Service, open_service
 from dpduck.server.sizes import Size
 from dpduck.trusted.ledger.secrets import SecretsFile
 
@@ -186,12 +186,12 @@ class Served:
 
 def gate_cost(database: Path, tokens: list[str]) -> list[str]:
     """What admitting a statement takes: one that was seen before, and one that was not."""
-    with Opened(database) as house:
-        principal = house.book.authenticate(tokens[0])
+    with Opened(database) as service:
+        principal = service.book.authenticate(tokens[0])
         assert principal is not None
-        seen = median_ms(lambda _: house.gate.admit(principal, "SELECT ward, n FROM by_ward WHERE n > 0"), SEEN)
+        seen = median_ms(lambda _: service.gate.admit(principal, "SELECT ward, n FROM by_ward WHERE n > 0"), SEEN)
         new = median_ms(
-            lambda number: house.gate.admit(principal, f"SELECT ward, n FROM by_ward WHERE n > {number}"), NEW
+            lambda number: service.gate.admit(principal, f"SELECT ward, n FROM by_ward WHERE n > {number}"), NEW
         )
     print(f"gate: {seen:.3f} ms a statement that was seen, {new:.3f} ms a new one (gate: {GATE_MS} ms)")
     return [] if max(seen, new) <= GATE_MS else ["gate cost"]
@@ -207,30 +207,30 @@ def median_ms(call: Callable[[int], object], times: int) -> float:
 
 
 class Opened:
-    """A house in this process, with its listener where one is given."""
+    """A service in this process, with its listener where one is given."""
 
     def __init__(self, database: Path, listener: QuackListener | None = None) -> None:
         self._database, self._listener = database, listener
 
-    def __enter__(self) -> House:
+    def __enter__(self) -> Service:
         prepare = None if self._listener is None else self._listener.prepare
         log = AuditFile(self._database.with_name("audit.jsonl"))
-        self.house = open_house(self._database, None, log, Limits(), prepare=prepare)
-        return self.house
+        self.service = open_service(self._database, None, log, Limits(), prepare=prepare)
+        return self.service
 
     def __exit__(self, *_: object) -> None:
-        self.house.close()
+        self.service.close()
 
 
 def big_read(database: Path, tokens: list[str]) -> list[str]:
     """A million rows through the gate and through Quack alone, in turns: one server of each kind, one client."""
     listener = QuackListener("quack:localhost:9742", AuditFile(database.with_name("big.jsonl")), Limits())
-    with Opened(database, listener) as house, duckdb.connect() as plain, duckdb.connect() as client:
+    with Opened(database, listener) as service, duckdb.connect() as plain, duckdb.connect() as client:
         table = f"CREATE TABLE memory.main.big AS SELECT range AS id, range * 0.5 AS n FROM range({BIG})"
-        with house.window.cursor() as cursor:
+        with service.window.cursor() as cursor:
             cursor.execute(table)
-        house.window._sizes["big"] = Size(BIG, 2, 16 * BIG)
-        listener.open(house.window, house.gate, house.book)
+        service.window._sizes["big"] = Size(BIG, 2, 16 * BIG)
+        listener.open(service.window, service.gate, service.book)
         for connection in (plain, client):
             for name in ("httpfs", "quack"):
                 load_extension(connection, name, "the wheel")

@@ -18,9 +18,9 @@ from dpduck.commands.arguments import DATABASE, STORE, one_line_errors
 from dpduck.database.store import store_files
 from dpduck.server.audit import Audit, AuditFile
 from dpduck.server.flight.listener import FlightListener, Tls
-from dpduck.server.house import House, open_house
 from dpduck.server.limits import SWITCH_SECONDS, Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
+from dpduck.server.service import Service, open_service
 from dpduck.server.time_grid import FLOOR
 from dpduck.server.vault import SECONDS
 from dpduck.server.vault_client import Keeping
@@ -127,7 +127,7 @@ def _serve(
         raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, or --flight-sql")
     try:
         prepare = None if quack is None else quack.prepare
-        house = open_house(database, store, log, limits, prepare=prepare, keeping=keeping)
+        service = open_service(database, store, log, limits, prepare=prepare, keeping=keeping)
     except DpduckError:
         log.close()
         if ended.is_set():  # whoever told this process to end may have told the vault's, which was starting, too
@@ -137,13 +137,13 @@ def _serve(
     closing: list[Callable[[], None]] = []
     try:
         if quack is not None and not ended.is_set():
-            click.echo(quack.open(house.window, house.gate, house.book))
+            click.echo(quack.open(service.window, service.gate, service.book))
             closing.append(quack.close)
         if listening.flight is not None and not ended.is_set():
-            flight = FlightListener(listening.flight, house, limits, listening.tls)
+            flight = FlightListener(listening.flight, service, limits, listening.tls)
             click.echo(flight.address)
             closing.append(flight.close)
-        _say_what_is_served(house, path)
+        _say_what_is_served(service, path)
         while not ended.wait(1.0):
             if again.is_set():
                 again.clear()
@@ -151,9 +151,9 @@ def _serve(
             with suppress(
                 DpduckError
             ):  # what the owner makes or drops meanwhile; the next statement says what is wrong
-                house.gate.sync()
+                service.gate.sync()
     finally:
-        _end(house, closing)
+        _end(service, closing)
 
 
 def _on_signals(ended: threading.Event, again: threading.Event) -> None:
@@ -170,30 +170,30 @@ def _on_signals(ended: threading.Event, again: threading.Event) -> None:
     signal.signal(signal.SIGHUP, reopen)
 
 
-def _say_what_is_served(house: House, path: Path) -> None:
-    names = [principal.name for principal in house.book.all()]
+def _say_what_is_served(service: Service, path: Path) -> None:
+    names = [principal.name for principal in service.book.all()]
     shown = ", ".join(names) if names else "nobody yet: dpduck principal add DATABASE NAME prints a token"
     click.echo(f"principals: {shown}")
     click.echo(f"audit log: {path}")
-    for view in house.gate.left_out():
+    for view in service.gate.left_out():
         click.echo(f"left out, for want of memory: {view}")
     sys.stdout.flush()
 
 
-def _end(house: House, closing: list[Callable[[], None]]) -> None:
+def _end(service: Service, closing: list[Callable[[], None]]) -> None:
     """Ends what is at work, in a bounded time; the process ends with status 0 whatever clients do meanwhile."""
-    idle = house.gate.end(LAST_STATEMENTS)
+    idle = service.gate.end(LAST_STATEMENTS)
     threads = [threading.Thread(target=close, daemon=True) for close in closing]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(LAST_CONNECTIONS)
     if idle and not any(thread.is_alive() for thread in threads):
-        house.close()
+        service.close()
         return
     # threads of connections are still inside DuckDB, which cannot be closed around them
-    house.vault.close()
-    house.audit.close()
+    service.vault.close()
+    service.audit.close()
     sys.stdout.flush()
     os._exit(0)
 

@@ -228,7 +228,7 @@ def test_told_to_end_while_it_starts(clinic: Path, monkeypatch: pytest.MonkeyPat
         signal.raise_signal(signal.SIGTERM)
         raise StoreError("the vault's process could not start")
 
-    monkeypatch.setattr(serving, "open_house", told)
+    monkeypatch.setattr(serving, "open_service", told)
     try:
         result = run("serve", clinic, "--listen", "none", "--flight-sql")
     finally:

@@ -23,4 +23,4 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def served(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> Iterator[Served]:
     opened = open_served(tmp_path_factory.mktemp("served"))
     yield opened
-    opened.house.close()
+    opened.service.close()

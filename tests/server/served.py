@@ -19,9 +19,9 @@ import pyarrow as pa
 
 import dpduck
 from dpduck.server.audit import AuditFile
-from dpduck.server.house import House, open_house
 from dpduck.server.limits import Limits, Quota
 from dpduck.server.principals import PrincipalBook
+from dpduck.server.service import Service, open_service
 from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault
 from dpduck.trusted.ledger.secrets import SecretsFile
@@ -44,21 +44,21 @@ def count(column: str = "sex", epsilon: str = "0.1") -> str:
 
 @dataclass
 class Served:
-    """A house with its files."""
+    """A service with its files."""
 
     database: Path
-    house: House
+    service: Service
     tokens: dict[str, str]
     log: Path
 
     def sql(self, who: str, text: str) -> str:
-        principal = self.house.book.authenticate(self.tokens[who])
+        principal = self.service.book.authenticate(self.tokens[who])
         assert principal is not None
-        return self.house.gate.admit(principal, text)
+        return self.service.gate.admit(principal, text)
 
     def rows(self, who: str, text: str) -> list[tuple[Any, ...]]:
         sql = self.sql(who, text)
-        with self.house.window.cursor() as cursor:
+        with self.service.window.cursor() as cursor:
             return cursor.execute(sql).fetchall()
 
     def refused(self, who: str, text: str) -> str:
@@ -76,7 +76,7 @@ class Served:
 
     def spent(self) -> list[tuple[Any, ...]]:
         """Everything that was spent, as the owner sees it."""
-        vault = self.house.vault
+        vault = self.service.vault
         assert isinstance(vault, LocalVault)
         return [(entry.id, entry.principal, entry.epsilon) for entry in vault._engine.ledger.entries()]
 
@@ -123,8 +123,8 @@ def open_served(
     database = make_clinic(folder, policy)
     tokens, log = add_principals(database), folder / "audit.jsonl"
     limits = limits or Limits(seconds=600.0, rows=100_000)
-    house = open_house(database, None, AuditFile(log), limits, vault=LocalVault(database, None, quota, grid))
-    return Served(database, house, tokens, log)
+    service = open_service(database, None, AuditFile(log), limits, vault=LocalVault(database, None, quota, grid))
+    return Served(database, service, tokens, log)
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def serving_flight(database: Path, *words: str) -> Iterator[str]:
 
 
 def table_of(served: Served, sql: str) -> pa.Table:
-    with served.house.window.cursor() as cursor:
+    with served.service.window.cursor() as cursor:
         return cursor.sql(sql).to_arrow_table()
 
 

@@ -88,7 +88,7 @@ INSIDE = (
 @pytest.fixture
 def hurried(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attacks on time end after a second: whoever is slower than that is refused as well."""
-    monkeypatch.setattr(served.house.window, "_limits", replace(served.house.window._limits, seconds=1.0))
+    monkeypatch.setattr(served.service.window, "_limits", replace(served.service.window._limits, seconds=1.0))
 
 
 _LOOK_ALIKES = (
@@ -217,11 +217,11 @@ def around(served: Served, form: str, thing: str) -> bool:
 def refused_all(served: Served, who: str, texts: list[str]) -> None:
     """All are refused in a line that says what is accepted, nothing is charged and nothing changed."""
     before = window_state(served), served.spent()
-    principal = served.house.book.authenticate(served.tokens[who])
+    principal = served.service.book.authenticate(served.tokens[who])
     assert principal is not None
     for text in texts:
         try:
-            sql = served.house.gate.admit(principal, text)
+            sql = served.service.gate.admit(principal, text)
         except DpduckError as error:
             message = str(error)
         else:
@@ -286,7 +286,7 @@ def explore(served: Served, seed: int, number: int) -> int:
             assert "\n" not in str(error) and CANARY not in str(error), text
             continue
         admitted += 1
-        with served.house.window.cursor() as cursor:
+        with served.service.window.cursor() as cursor:
             assert len(cursor.extract_statements(sql)) == 1, text
             assert cursor.extract_statements(sql)[0].type == duckdb.StatementType.SELECT, text
             try:
@@ -314,7 +314,7 @@ def test_many_mutations_of_honest_statements_stay_inside(served: Served) -> None
 
 def window_state(served: Served) -> object:
     """What a client could have changed: the catalog but for answers, the settings, the attached databases."""
-    with served.house.window.cursor() as cursor:
+    with served.service.window.cursor() as cursor:
         tables = sorted(pair for pair in catalog(cursor) if pair[0] != "answers")
         settings = cursor.execute("SELECT name, value FROM duckdb_settings() ORDER BY name").fetchall()
         databases = cursor.execute("SELECT database_name FROM duckdb_databases() ORDER BY 1").fetchall()

@@ -62,7 +62,7 @@ def test_nothing_is_charged_that_cannot_be_noted(
             opened.rows("bob", count("ward", "0.01"))
         assert len(opened.spent()) == len(spent) + 1 and opened.audited()[-1]["event"] == "asked"
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 def test_a_line_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.quack import QuackListener
+from dpduck.server.service import open_service
 from dpduck.server.vault_client import VaultProcess
 from tests.server.served import CANARY, NoAudit, Served, make_clinic
 from tests.server.shell import attach, needs_quack, shell
@@ -32,7 +32,7 @@ def test_without_the_gate_nothing_private_is_read(served: Served, monkeypatch: p
     for file in (served.database, *served.database.parent.glob("clinic_private*"), Path(__file__)):
         for pattern in READS:
             statement = pattern.format(file=file, folder=served.database.parent)
-            with served.house.window.cursor() as cursor, pytest.raises(duckdb.Error) as caught:
+            with served.service.window.cursor() as cursor, pytest.raises(duckdb.Error) as caught:
                 pytest.fail(f"{statement} gives {cursor.execute(statement).fetchall()}")
             assert CANARY not in str(caught.value)
     assert not (served.database.parent / "out.csv").exists()
@@ -43,7 +43,7 @@ def test_without_the_gate_no_statement_shows_a_private_value(served: Served) -> 
     texts = [text for text in statements("attacks.sql") if not CHANGES.match(text) and not HEAVY.search(text)]
     ran = 0
     for text in (*LISTS, *texts):
-        with served.house.window.cursor() as cursor:
+        with served.service.window.cursor() as cursor:
             try:
                 cursor.execute("BEGIN")
                 found = cursor.execute(text).fetchmany(1_000)
@@ -65,9 +65,9 @@ def test_a_server_whose_gate_lets_everything_pass(
     listener = QuackListener(f"quack:localhost:{free_port()}", NoAudit(), Limits())
     monkeypatch.setattr(QuackListener, "_authorize", lambda self, session, text: text)
     monkeypatch.setattr(QuackListener, "_authenticate", lambda self, session, token, server: True)
-    house = open_house(database, None, NoAudit(), Limits(), prepare=listener.prepare)
+    service = open_service(database, None, NoAudit(), Limits(), prepare=listener.prepare)
     try:
-        listener.open(house.window, house.gate, house.book)
+        listener.open(service.window, service.gate, service.book)
         script = attach(listener.address, "anybody") + "".join(
             f"FROM clinic.query($q$ {text} $q$);\n"
             for text in (f"FROM read_blob('{database}')", f"ATTACH '{database}' AS v", "FROM visits", "FROM secret")
@@ -75,13 +75,13 @@ def test_a_server_whose_gate_lets_everything_pass(
         for statement in script.splitlines()[1:]:
             out, err = shell(script.splitlines()[0] + "\n" + statement)
             assert out == "" and err != "" and CANARY not in err
-        assert isinstance(house.vault, VaultProcess)
-        ours, theirs = open_files(os.getpid()), open_files(house.vault.process_id)
+        assert isinstance(service.vault, VaultProcess)
+        ours, theirs = open_files(os.getpid()), open_files(service.vault.process_id)
         assert str(database) in theirs and str(database.with_name("clinic_private.duckdb")) in theirs
         assert not {path for path in ours if path.startswith(str(tmp_path))}
         listener.close()
     finally:
-        house.close()
+        service.close()
 
 
 def open_files(process: int) -> set[str]:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import dpduck
 from dpduck.engine.connection import verify_store
-from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
+from dpduck.server.service import open_service
 from dpduck.server.vault_client import Keeping, VaultProcess
 from dpduck.trusted.ledger.copies import POSITION
 from dpduck.values.errors import DpduckError
@@ -55,16 +55,16 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path
     database = make_clinic(tmp_path)
     add_principals(database)
     before = verify_store(database)
-    house = open_house(database, None, NoAudit(), Limits())
+    service = open_service(database, None, NoAudit(), Limits())
     try:
-        bob, vault = house.book.named("bob"), house.vault
+        bob, vault = service.book.named("bob"), service.vault
         assert isinstance(vault, VaultProcess)
         answers: dict[str, list[tuple[object, ...]]] = {}
         told: list[str] = []
 
         def ask(text: str) -> list[tuple[object, ...]]:
-            sql = house.gate.admit(bob, text)
-            with house.window.cursor() as cursor:
+            sql = service.gate.admit(bob, text)
+            with service.window.cursor() as cursor:
                 return cursor.execute(sql).fetchall()
 
         for number in range(1, 5):
@@ -78,7 +78,7 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path
         assert all("ended" in line for line in told)
         assert {text: ask(text) for text in answers} == answers
     finally:
-        house.close()
+        service.close()
     assert len(answers) >= 1
     assert verify_store(database) >= before + len(answers)
 
@@ -99,16 +99,16 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, state_directory
     """
     database = make_clinic(tmp_path)
     add_principals(database)
-    house = open_house(database, None, NoAudit(), Limits(), keeping=Keeping(floor=6.0))
+    service = open_service(database, None, NoAudit(), Limits(), keeping=Keeping(floor=6.0))
     try:
-        vault = house.vault
+        vault = service.vault
         assert isinstance(vault, VaultProcess)
         first, before = vault.process_id, counter(tmp_path)
         rows: dict[str, int] = {}
 
         def ask(name: str, text: str) -> None:
-            sql = house.gate.admit(house.book.named(name), text)
-            with house.window.cursor() as cursor:
+            sql = service.gate.admit(service.book.named(name), text)
+            with service.window.cursor() as cursor:
                 rows[name] = len(cursor.execute(sql).fetchall())
 
         texts = {"bob": count("age", "0.01"), "alice": count("sex", "0.01")}
@@ -124,7 +124,7 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, state_directory
         for name, text in texts.items():
             ask(name, text)
     finally:
-        house.close()
+        service.close()
     with dpduck.connect(database) as connection:
         charged = connection.execute("SELECT principal, count(*) FROM dp_ledger() GROUP BY 1 ORDER BY 1").fetchall()
         left = connection.execute("SELECT count(*) FROM private.dpduck.unanswered").fetchall()

@@ -54,7 +54,7 @@ def test_a_thousand_statements_at_once(tmp_path: Path, state_directory: Path) ->
         assert len(opened.spent()) == before + len(questions)
         assert opened.rows("bob", READ) == [(10,)]
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC drive
 
 @pytest.fixture(scope="module")
 def listener(served: Served) -> Iterator[FlightListener]:
-    opened = FlightListener("localhost:0", served.house, Limits())
+    opened = FlightListener("localhost:0", served.service, Limits())
     yield opened
     opened.close()
 
@@ -189,9 +189,9 @@ def test_tokens_are_needed(served: Served, listener: FlightListener, raw: flight
 
 def test_a_revoked_token_ends_at_once(served: Served, raw: flight.FlightClient) -> None:
     """A revocation counts for the next call, also for a result that waits to be fetched."""
-    token = served.house.book.add("dave")
+    token = served.service.book.add("dave")
     info = raw.get_flight_info(command("CommandStatementQuery", {1: b"FROM ages"}), options(token))
-    served.house.book.revoke("dave")
+    served.service.book.revoke("dave")
     with pytest.raises(flight.FlightUnauthenticatedError):
         raw.do_get(info.endpoints[0].ticket, options(token)).read_all()
 
@@ -281,8 +281,8 @@ def test_many_readers_at_once(served: Served, listener: FlightListener) -> None:
 
 def test_results_that_are_given_up_make_room(served: Served) -> None:
     """Results that are read at the same time are counted; a place is free again when its reader goes away."""
-    statements = Statements(served.house, Limits(running=1))
-    alice = served.house.book.named("alice")
+    statements = Statements(served.service, Limits(running=1))
+    alice = served.service.book.named("alice")
     for _ in range(3):
         first, second = (statements.run(alice, "FROM ages")[0] for _ in range(2))
         _, batches = statements.stream(alice, first)
@@ -294,8 +294,8 @@ def test_results_that_are_given_up_make_room(served: Served) -> None:
 
 def test_readers_of_one_leave_places_for_others(served: Served) -> None:
     """So many results at once are of one principal, and others are read meanwhile."""
-    statements = Statements(served.house, Limits(running_each=1))
-    alice, bob = served.house.book.named("alice"), served.house.book.named("bob")
+    statements = Statements(served.service, Limits(running_each=1))
+    alice, bob = served.service.book.named("alice"), served.service.book.named("bob")
     _, batches = statements.stream(alice, statements.run(alice, "FROM ages")[0])
     with pytest.raises(Refusal, match="too many results are read at once; accepted: 1 at a time"):
         statements.stream(alice, statements.run(alice, "FROM ages")[0])
@@ -311,14 +311,14 @@ def test_addresses_beyond_this_machine_need_tls(served: Served) -> None:
         ("localhost:99999", "no address"),
     ):
         with pytest.raises(Refusal, match=reason):
-            FlightListener(address, served.house, Limits())
+            FlightListener(address, served.service, Limits())
 
 
 def test_a_cancel_reaches_the_statement(served: Served, listener: FlightListener, raw: flight.FlightClient) -> None:
     """A client that does not wait any longer: its statement ends at once, and its place is free."""
     served.rows("bob", "SELECT count(*) FROM ages AS a JOIN ages AS b USING (age)")
     heavy = b"SELECT sum(hash(a.range)) FROM range(3000000000000) AS a"
-    places = served.house.window._runners._places
+    places = served.service.window._runners._places
     header = [(b"authorization", f"Bearer {served.tokens['bob']}".encode())]
     start = time.monotonic()
     with pytest.raises(flight.FlightTimedOutError):

@@ -11,10 +11,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.places import GivenUp
 from dpduck.server.principals import PrincipalBook
+from dpduck.server.service import open_service
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import DpduckError, PermissionRefusal
 from tests.server.served import CANARY, CUBE, NoAudit, Served, ask, catalog, count, open_served
@@ -133,21 +133,21 @@ def test_a_revoked_principal_asks_no_more(tmp_path: Path, state_directory: Path)
     """Inside the vault too: it looks up who asks, whatever the window says."""
     opened = open_served(tmp_path)
     try:
-        alice = opened.house.book.authenticate(opened.tokens["alice"])
+        alice = opened.service.book.authenticate(opened.tokens["alice"])
         assert alice is not None
         PrincipalBook(SecretsFile.open(tmp_path / "clinic_private_secrets", create=False)).revoke("alice")
-        assert opened.house.book.authenticate(opened.tokens["alice"]) is None
+        assert opened.service.book.authenticate(opened.tokens["alice"]) is None
         with pytest.raises(DpduckError, match="revoked"):
-            opened.house.gate.admit(alice, count())
+            opened.service.gate.admit(alice, count())
         with pytest.raises(PermissionRefusal):
-            opened.house.book.named("alice")
+            opened.service.book.named("alice")
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 def test_the_window_holds_released_tables_alone(served: Served) -> None:
     """Its whole catalog: private views, answers, listings; no private table, and none can be attached."""
-    with served.house.window.cursor() as cursor:
+    with served.service.window.cursor() as cursor:
         held = catalog(cursor)
         assert {name for database, name in held if database == "memory"} == {"ward_cube", "ages"}
         assert {database for database, _ in held} <= {"memory", "answers", "listing"}
@@ -173,13 +173,13 @@ def test_limits_are_kept(tmp_path: Path, state_directory: Path, monkeypatch: pyt
             "carol": full,
         }
         assert refused_beside(opened, ("alice", "alice"), monkeypatch) == {"alice": full}, "others have a place left"
-        monkeypatch.setattr(opened.house.window, "_limits", replace(limits, seconds=0.5))
+        monkeypatch.setattr(opened.service.window, "_limits", replace(limits, seconds=0.5))
         forever = "SELECT count(*) FROM range(10000000) AS a, range(10000000) AS b WHERE a.range + b.range = 3"
         assert "takes too long" in opened.refused("alice", forever)
-        monkeypatch.setattr(opened.house.window, "_limits", limits)
+        monkeypatch.setattr(opened.service.window, "_limits", limits)
         assert opened.rows("alice", COUNT_AGES) == [(10,)]
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 COUNT_AGES = "SELECT count(*) FROM (SELECT a.age FROM ages AS a JOIN ages AS b ON a.age = b.age)"
@@ -188,7 +188,7 @@ CUBE_QUESTION = CUBE.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS
 
 def refused_beside(opened: Served, working: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Who is told what while a statement of each of these is at work; who is not named is let in."""
-    entered, go_on, run = threading.Semaphore(0), threading.Event(), opened.house.window.run
+    entered, go_on, run = threading.Semaphore(0), threading.Event(), opened.service.window.run
     told: dict[str, str] = {}
     before = opened.spent()
 
@@ -198,7 +198,7 @@ def refused_beside(opened: Served, working: tuple[str, ...], monkeypatch: pytest
         return run(principal, sql, tables, given_up)
 
     with monkeypatch.context() as patch, ThreadPoolExecutor(len(working)) as pool:
-        patch.setattr(opened.house.window, "run", held)
+        patch.setattr(opened.service.window, "run", held)
         try:
             at_work = [pool.submit(opened.rows, name, COUNT_AGES) for name in working]
             assert all(entered.acquire(timeout=600) for _ in working)
@@ -219,5 +219,5 @@ def test_there_is_nothing_to_serve_without_a_store(tmp_path: Path, state_directo
     with duckdb.connect(str(tmp_path / "plain.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS x")
     with pytest.raises(DpduckError, match="has no store"):
-        open_house(tmp_path / "plain.duckdb", None, NoAudit(), Limits())
+        open_service(tmp_path / "plain.duckdb", None, NoAudit(), Limits())
     assert not (tmp_path / "plain_private_secrets").exists()

@@ -72,7 +72,7 @@ def test_a_text_in_full_answers_as_the_bare_one(served: Served) -> None:
     """Columns, types and rows of honest statements are those of the client's own text."""
     compared = 0
     for text in statements("honest.sql"):
-        inspected = served.house.gate.inspected(text)
+        inspected = served.service.gate.inspected(text)
         if inspected.calls or "private." in text or "duckdb_" in text or "_schema" in text or "SAMPLE" in text:
             continue
         given, ran = table_of(served, text), table_of(served, inspected.sql)
@@ -85,16 +85,16 @@ def test_a_text_in_full_answers_as_the_bare_one(served: Served) -> None:
 
 def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
     """A store of before may hold such a name: between check and use the view goes, and nothing is read in its place."""
-    window, bob = served.house.window, served.house.book.named("bob")
+    window, bob = served.service.window, served.service.book.named("bob")
     ages = table_of(served, "FROM memory.main.ages")
     window.put_view("sqlite_master", "mark", Rows((("age", "BIGINT"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")), ages))
-    listener = FlightListener("localhost:0", served.house, Limits())
+    listener = FlightListener("localhost:0", served.service, Limits())
     try:
         given = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {served.tokens['bob']}".encode())])
         with flight.FlightClient(listener.address) as client:
             command = write_any("CommandStatementQuery", {1: b"FROM sqlite_master"})
             info = client.get_flight_info(flight.FlightDescriptor.for_command(command), given)
-            quack = served.house.gate.admit(bob, "FROM sqlite_master")
+            quack = served.service.gate.admit(bob, "FROM sqlite_master")
             window.drop_view("sqlite_master")
             with pytest.raises(flight.FlightError, match="there is no private view 'sqlite_master'"):
                 client.do_get(info.endpoints[0].ticket, given).read_all()
@@ -103,7 +103,7 @@ def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
     with window.cursor() as cursor, pytest.raises(duckdb.CatalogException):
         cursor.execute(quack).fetchall()
     with pytest.raises(Refusal, match="there is no private view"):
-        served.house.gate.admit(bob, "FROM sqlite_master")
+        served.service.gate.admit(bob, "FROM sqlite_master")
 
 
 @pytest.mark.parametrize("text", ["FROM memory.main.ages", "FROM answers.main.x", "FROM listing.main.tables"])

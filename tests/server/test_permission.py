@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import dpduck
-from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
+from dpduck.server.service import open_service
 from dpduck.server.vault import LocalVault
 from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.server.served import NoAudit, Served, ask, make_clinic
@@ -36,8 +36,8 @@ def opened(folder: Path) -> Served:
         clinic.dp(HIV)
     book = PrincipalBook(SecretsFile.open(database.with_name("clinic_private_secrets"), create=False))
     tokens = {"alice": book.add("alice", None, ["visits"]), "bob": book.add("bob")}
-    house = open_house(database, None, NoAudit(), Limits(), vault=LocalVault(database))
-    return Served(database, house, tokens, folder / "none")
+    service = open_service(database, None, NoAudit(), Limits(), vault=LocalVault(database))
+    return Served(database, service, tokens, folder / "none")
 
 
 def test_names_cannot_be_tried_out(tmp_path: Path, state_directory: Path) -> None:
@@ -65,7 +65,7 @@ def test_names_cannot_be_tried_out(tmp_path: Path, state_directory: Path) -> Non
         raw = served.refused("bob", ask(FORMS[0].format("word", "secret")))
         assert raw.endswith(": there is no table 'secret'; accepted: a table with a policy, or a declared public one")
     finally:
-        served.house.close()
+        served.service.close()
     with dpduck.connect(served.database) as connection:
         assert "has no privacy policy" in Clinic(connection).refused(FORMS[0].format("word", "secret")), (
             "the owner's own"

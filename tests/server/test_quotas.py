@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 from dpduck.publish.postgres import load_extension
-from dpduck.server.house import open_house
 from dpduck.server.limits import Limits, Quota, parse_size
 from dpduck.server.quack import QuackListener
 from dpduck.server.runner_process import packed, unpacked
+from dpduck.server.service import open_service
 from dpduck.server.sizes import Size
 from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault
@@ -63,23 +63,23 @@ def test_views_of_one_leave_room_for_others(tmp_path: Path, state_directory: Pat
         opened.rows("bob", ask("DROP PRIVATE VIEW big0"))
         assert opened.rows("bob", ask(SMALL.format("ward"))) == [("private.smallward is ready",)]
     finally:
-        opened.house.close()
-    house = open_house(
+        opened.service.close()
+    service = open_service(
         opened.database, None, NoAudit(), Limits(memory=parse_size("24MB")), vault=LocalVault(opened.database)
     )
     try:
-        bob = house.book.named("bob")
-        assert house.gate.left_out() == ["big2"], "the owner's come first, then older ones"
+        bob = service.book.named("bob")
+        assert service.gate.left_out() == ["big2"], "the owner's come first, then older ones"
         with pytest.raises(
             Refusal, match="'big2' was left out: the server has no room for more private views; accepted: "
         ):
-            house.gate.admit(bob, "FROM big2")
+            service.gate.admit(bob, "FROM big2")
         with pytest.raises(Refusal, match="accepted: "):
-            house.gate.admit(bob, ask(SMALL.format("ward").replace("smallward", "another")))
-        house.gate.admit(bob, ask("DROP PRIVATE VIEW big1"))
-        assert house.gate.left_out() == [] and house.gate.admit(bob, "FROM big2") == "FROM memory.main.big2"
+            service.gate.admit(bob, ask(SMALL.format("ward").replace("smallward", "another")))
+        service.gate.admit(bob, ask("DROP PRIVATE VIEW big1"))
+        assert service.gate.left_out() == [] and service.gate.admit(bob, "FROM big2") == "FROM memory.main.big2"
     finally:
-        house.close()
+        service.close()
 
 
 def test_the_number_of_views_is_bounded(tmp_path: Path, state_directory: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_number_of_views_is_bounded(tmp_path: Path, state_directory: Path) -
         opened.rows("bob", ask("DROP PRIVATE VIEW smallsex"))
         opened.rows("bob", ask(again.replace("again", "third")))
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 @pytest.mark.parametrize(("quota", "what"), [(Quota(releases=2), "2 releases"), (Quota(rows=8), "8 rows")])
@@ -107,7 +107,7 @@ def test_releases_of_one_are_bounded(tmp_path: Path, state_directory: Path, quot
         assert opened.rows("bob", count("ward", "0.001")) == first, "what was asked before is answered"
         assert opened.rows("alice", count("sex", "0.002"))
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 def test_no_release_overshoots_what_is_kept(tmp_path: Path, state_directory: Path) -> None:
@@ -126,12 +126,12 @@ def test_no_release_overshoots_what_is_kept(tmp_path: Path, state_directory: Pat
         assert opened.refused("bob", count("age", "0.001")).startswith("bob keeps 20 rows in the store already")
         assert opened.rows("alice", ask(CUBED.format("sex")))
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 def test_long_texts_have_a_bound_of_their_own(served: Served) -> None:
     """Rows alone say little of a table whose computed keys have long labels: it is refused before it costs anything."""
-    vault = served.house.vault
+    vault = served.service.vault
     assert isinstance(vault, LocalVault)
     vault._most_characters = 1_000
     try:
@@ -169,12 +169,12 @@ def test_releases_that_are_not_stored_yet_count(tmp_path: Path, state_directory:
         assert opened.rows("alice", count("sex", "0.001"))
     finally:
         awake.set()
-        opened.house.close()
+        opened.service.close()
 
 
 def test_a_select_around_released_answers_has_a_size(served: Served) -> None:
     """Of few rows with long texts: the vault, which answers everybody, keeps no more of them than fit a result."""
-    vault = served.house.vault
+    vault = served.service.vault
     assert isinstance(vault, LocalVault)
     vault._statements["long"] = "SELECT repeat('y', 90000) AS n FROM range(100000)"
     before = pa.total_allocated_bytes()
@@ -189,7 +189,7 @@ def test_a_select_around_released_answers_has_a_size(served: Served) -> None:
 def test_a_message_that_no_thread_is_left_for_ends_nobody(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all threads are at work, or one has no memory left, a message is refused, and those after are answered."""
     here, there = Pipe()
-    vault, going, views = served.house.vault, threading.Event(), served.house.vault.views
+    vault, going, views = served.service.vault, threading.Event(), served.service.vault.views
     calls = iter([lambda: going.wait(60), _no_memory])
 
     def slow_then_broken() -> dict[str, str]:
@@ -222,7 +222,7 @@ def _no_memory() -> None:
 
 def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
     """Where it would run for hours: a refusal that says that the answers are kept; of views too."""
-    vault, heavy = served.house.vault, "SELECT sum(hash(a.range)) AS n FROM range(3000000000000) AS a"
+    vault, heavy = served.service.vault, "SELECT sum(hash(a.range)) AS n FROM range(3000000000000) AS a"
     assert isinstance(vault, LocalVault)
     engine, seconds = vault._engine, vault._seconds
     served.rows("bob", count("sex", "0.003"))
@@ -247,13 +247,13 @@ def test_connections_that_are_forgotten_are_ended(tmp_path: Path, state_director
     database = make_clinic(tmp_path)
     tokens = add_principals(database)
     listener = QuackListener(f"quack:localhost:{free_port()}", NoAudit(), limits)
-    house = open_house(database, None, NoAudit(), limits, prepare=listener.prepare)
+    service = open_service(database, None, NoAudit(), limits, prepare=listener.prepare)
     try:
-        listener.open(house.window, house.gate, house.book)
+        listener.open(service.window, service.gate, service.book)
         clients = [attached(listener.address, tokens[name]) for name in ("bob", *["alice"] * 9)]
 
         def connected() -> int:
-            with house.window.cursor() as cursor:
+            with service.window.cursor() as cursor:
                 return len(cursor.execute("FROM quack_active_connections()").fetchall())
 
         assert eventually(lambda: connected() == 5), connected()
@@ -272,7 +272,7 @@ def test_connections_that_are_forgotten_are_ended(tmp_path: Path, state_director
             client.close()
         listener.close()
     finally:
-        house.close()
+        service.close()
 
 
 def busied(client: duckdb.DuckDBPyConnection) -> str:
@@ -304,7 +304,7 @@ def test_results_that_are_kept_are_ones_own(tmp_path: Path, state_directory: Pat
             "alice", f"SELECT {columns} FROM range(30000) AS a"
         )
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ READ, JOIN = "SELECT sum(n) FROM ages", "SELECT count(*) FROM ages AS a JOIN age
 def bounded(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> Iterator[Served]:
     opened = open_served(tmp_path_factory.mktemp("bounded"), Limits(seconds=4, memory=parse_size("400MB")))
     yield opened
-    opened.house.close()
+    opened.service.close()
 
 
 def resident(process: int | str = "self") -> int:
@@ -59,7 +59,7 @@ def test_a_statement_without_measure_ends(bounded: Served, kind: str) -> None:
         nonlocal most
         while not done.wait(0.02):
             with suppress(OSError, IndexError):  # one ended between the list and the look
-                most = max([most, *(resident(process) for process in bounded.house.window.processes())])
+                most = max([most, *(resident(process) for process in bounded.service.window.processes())])
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -90,7 +90,7 @@ def test_others_are_answered_meanwhile(bounded: Served) -> None:
 
 def test_what_streams_is_bounded(bounded: Served) -> None:
     """A scan whose rows times parts are too many, or with anything that is not cheap, runs in a runner."""
-    gate = bounded.house.gate
+    gate = bounded.service.gate
     for text in (READ, "FROM ages", "SELECT age, n FROM ages WHERE n > 10 ORDER BY n DESC", "SELECT #1, #2 FROM ages"):
         assert gate.inspected(text).plain, text
     for text in (
@@ -101,13 +101,13 @@ def test_what_streams_is_bounded(bounded: Served) -> None:
         assert not gate.inspected(text).plain, text
     wide = f"SELECT {', '.join(f'n + {number}' for number in range(900))} FROM ages"
     assert bounded.sql("bob", wide).startswith("SELECT n + 0, ")
-    few = Served(bounded.database, bounded.house, bounded.tokens, bounded.log)
-    limits, few.house.gate._limits = few.house.gate._limits, Limits(work=1_000)
+    few = Served(bounded.database, bounded.service, bounded.tokens, bounded.log)
+    limits, few.service.gate._limits = few.service.gate._limits, Limits(work=1_000)
     try:
         assert few.sql("bob", wide).startswith("FROM answers.main.")
         assert few.sql("bob", "FROM ages") == "FROM memory.main.ages"
     finally:
-        few.house.gate._limits = limits
+        few.service.gate._limits = limits
 
 
 def test_arguments_of_dp_functions_are_written_out(bounded: Served) -> None:
@@ -134,7 +134,7 @@ def test_types_of_results_are_duckdbs(bounded: Served) -> None:
     sql = (
         f"SELECT {', '.join(f'{value} AS c{number}' for number, value in enumerate(values))}, unnest([1]) AS u, 1 AS u"
     )
-    with duckdb.connect() as plain, bounded.house.window.cursor() as cursor:
+    with duckdb.connect() as plain, bounded.service.window.cursor() as cursor:
         wanted, given = plain.sql(f"SELECT * FROM ({sql})"), cursor.sql(bounded.sql("bob", sql))
         assert given.types == wanted.types and given.fetchall() == wanted.fetchall()
         assert given.columns == wanted.columns and given.columns[-2:] == ["u", "u_1"]
@@ -144,7 +144,7 @@ def test_a_runner_can_do_nothing_else(bounded: Served) -> None:
     """It has no way to files, no environment, and no table but those of the statement."""
     found = bounded.rows("bob", "SELECT table_name FROM duckdb_tables() AS a JOIN range(2) ON true ORDER BY 1")
     assert {name for (name,) in found} == {"ages", "ward_cube"}
-    for process in bounded.house.window.processes():
+    for process in bounded.service.window.processes():
         environment = Path(f"/proc/{process}/environ").read_bytes()
         assert b"DPDUCK" not in environment and b"HOME" not in environment
         opened = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}
@@ -154,7 +154,7 @@ def test_a_runner_can_do_nothing_else(bounded: Served) -> None:
 def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
     """One that ended while it had nothing to do: nobody notices. One that ends at work: its statement is refused."""
     assert bounded.rows("bob", JOIN) == [(10,)]
-    runners = bounded.house.window._runners
+    runners = bounded.service.window._runners
     for runner in list(runners._all):
         runner.process.kill()
         runner.process.wait()
@@ -164,7 +164,7 @@ def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
         busy = runners._places._taken
         assert eventually(lambda: busy["bob"] == 1 and not dict(runners._idle).get("bob"))
         time.sleep(0.5)
-        for process in bounded.house.window.processes():
+        for process in bounded.service.window.processes():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         assert "ended the process" in told.result()
@@ -173,7 +173,7 @@ def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
 
 def test_who_works_long_stands_back(bounded: Served) -> None:
     """After a second of work a principal's runners stand back; others keep theirs, and their runners."""
-    runners = bounded.house.window._runners
+    runners = bounded.service.window._runners
     runners._places._debts._known.clear()
     assert bounded.rows("bob", JOIN) == [(10,)]
     own = dict(runners._idle)["bob"]
@@ -195,7 +195,7 @@ def test_who_works_long_stands_back(bounded: Served) -> None:
 
 def test_streaming_without_end_is_done_in_a_runner(bounded: Served) -> None:
     """Who streams much in a short time is answered by a process that stands back; others' statements still stream."""
-    gate = bounded.house.gate
+    gate = bounded.service.gate
     assert bounded.sql("alice", "FROM ages") == "FROM memory.main.ages"
     gate._streamed.add("alice", STREAMED + 10)
     assert bounded.sql("alice", "FROM ages").startswith("FROM answers.main.")

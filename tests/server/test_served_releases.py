@@ -36,7 +36,7 @@ def released(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) ->
     for statement in MADE:
         opened.rows("bob", ask(statement))
     yield opened
-    opened.house.close()
+    opened.service.close()
 
 
 def test_every_kind_of_release_is_read(released: Served) -> None:
@@ -83,11 +83,11 @@ def test_questions_over_flight_sql(released: Served) -> None:
     released.rows("bob", ask(f"CREATE PRIVATE SESSION about OPTIONS ({price}) ON visits (ward)"))
     answered = "SELECT answered FROM dp_sessions() WHERE name = 'about'"
     question = "SELECT answer, updates_left FROM dp_ask('about', ['w1'])"
-    bob, carol = released.house.book.named("bob"), released.house.book.named("carol")
+    bob, carol = released.service.book.named("bob"), released.service.book.named("carol")
     before = released.spent()
     with pytest.raises(DpduckError, match="the session 'about' is another's; accepted: "):
-        released.house.gate.probe(carol, question)
-    opened = FlightListener("localhost:0", released.house, Limits())
+        released.service.gate.probe(carol, question)
+    opened = FlightListener("localhost:0", released.service, Limits())
     try:
         given = {"username": bob.name, "password": released.tokens["bob"]}
         address = opened.address.replace("grpc+tcp", "grpc")
@@ -139,7 +139,7 @@ def test_arguments_of_macros_over_names(released: Served) -> None:
 def test_a_known_answer_needs_no_work(tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once given, an answer is found without a place and without looking; whatever may change it is looked at again."""
     opened = open_served(tmp_path)
-    vault = opened.house.vault
+    vault = opened.service.vault
     assert isinstance(vault, LocalVault)
     looked: list[str] = []
     run = vault._engine.run
@@ -166,8 +166,8 @@ def test_a_known_answer_needs_no_work(tmp_path: Path, state_directory: Path, mon
         for statement in (view, "DROP PRIVATE VIEW again", view):
             opened.rows("bob", ask(statement))
         assert len(opened.rows("bob", "FROM again")) == 1
-        opened.house.book.revoke("bob")
+        opened.service.book.revoke("bob")
         with pytest.raises(DpduckError, match="revoked"):
-            opened.house.gate.admit(Principal("bob", None, None, ""), count("ward", "0.01"))
+            opened.service.gate.admit(Principal("bob", None, None, ""), count("ward", "0.01"))
     finally:
-        opened.house.close()
+        opened.service.close()

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 
 from dpduck.server.audit import AuditFile
-from dpduck.server.house import open_house
 from dpduck.server.limits import Limits
+from dpduck.server.service import open_service
 from dpduck.server.vault import LocalVault
 from dpduck.values.errors import DpduckError
 from tests.server.served import Served, add_principals, ask, make_clinic
@@ -39,11 +39,13 @@ def test_bisection_by_statistics_finds_nothing(tmp_path: Path, state_directory: 
         connection.execute("UPDATE visits SET age = 1234567 WHERE rowid = 7")
         connection.execute("CHECKPOINT")
     tokens, log = add_principals(database), tmp_path / "audit.jsonl"
-    house = open_house(database, None, AuditFile(log), Limits(seconds=600.0, rows=100_000), vault=LocalVault(database))
-    served = Served(database, house, tokens, log)
+    service = open_service(
+        database, None, AuditFile(log), Limits(seconds=600.0, rows=100_000), vault=LocalVault(database)
+    )
+    served = Served(database, service, tokens, log)
     low, high = 0, LIMIT
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fails(served, middle) else (low, middle)
-    house.close()
+    service.close()
     assert (low, high) == (0, 1), "no statement failed, and the search fell to its lower end"

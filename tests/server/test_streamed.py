@@ -42,7 +42,7 @@ def bounded(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> 
         tmp_path_factory.mktemp("bounded"), Limits(seconds=0.2, rows=100_000, memory=parse_size("400MB"))
     )
     yield opened
-    opened.house.close()
+    opened.service.close()
 
 
 def calls(name: str) -> Iterator[str]:
@@ -106,7 +106,7 @@ def costly_calls(name: str) -> Iterator[str]:
 def fuzz_functions(served: Served, tries: int, seed: int) -> int:
     """Calls of every accepted function that may cost much; each ends within its clock and memory; how many ran."""
     source, ran = random.Random(seed), 0  # noqa: S311
-    window, before = served.house.window, resident()
+    window, before = served.service.window, resident()
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute(TABLE.replace(f"range({ROWS})", "range(1)"))
         for name in OTHERS:

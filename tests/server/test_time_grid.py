@@ -54,7 +54,7 @@ def test_new_answers_come_on_the_grid(tmp_path: Path, state_directory: Path) -> 
             opened.rows("bob", "FROM dp_ask('s', ['w1'])")
             assert len(clock.slept) == slept + times, "an answer that is there already is given at once"
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 def test_a_failure_after_the_charge_comes_on_the_grid(tmp_path: Path, state_directory: Path, monkeypatch) -> None:
@@ -62,14 +62,14 @@ def test_a_failure_after_the_charge_comes_on_the_grid(tmp_path: Path, state_dire
     clock = Clock()
     opened = open_served(tmp_path, grid=TimeGrid(FLOOR, clock=clock.now, sleep=clock.sleep))
     try:
-        vault = opened.house.vault
+        vault = opened.service.vault
         assert isinstance(vault, LocalVault)
         monkeypatch.setattr(vault._engine._releases, "put_table", lambda *_: 1 / 0)
         reply = vault.ask("bob", "run", count("sex", "0.02")[len("FROM dp($ask$ ") : -len(" $ask$)")], 600)
         assert reply.charged is not None and "after its charge" in str(reply.refused)
         assert len(clock.slept) == 1 and clock.offset > FLOOR - 30
     finally:
-        opened.house.close()
+        opened.service.close()
 
 
 def test_nobody_sees_a_release_before_its_point(tmp_path: Path, state_directory: Path) -> None:
@@ -100,7 +100,7 @@ def test_nobody_sees_a_release_before_its_point(tmp_path: Path, state_directory:
         assert answered == [2, 2]
     finally:
         awake.set()
-        opened.house.close()
+        opened.service.close()
 
 
 def test_releases_of_one_principal_wait_for_their_points_together(tmp_path: Path, state_directory: Path) -> None:
@@ -140,7 +140,7 @@ def test_releases_of_one_principal_wait_for_their_points_together(tmp_path: Path
         assert len(made) == len(kinds)
     finally:
         awake.set()
-        opened.house.close()
+        opened.service.close()
 
 
 def test_the_grid_is_of_powers_of_two() -> None:

@@ -61,5 +61,5 @@ def test_comments_do_not_number_the_ledger(served: Served) -> None:
     assert len(comments) == 2
     assert all("epsilon = 1 (pure); privacy unit" in comment and "; strategy" in comment for (comment,) in comments)
     assert not any("ledger" in comment for (comment,) in comments)
-    vault = served.house.vault
+    vault = served.service.vault
     assert isinstance(vault, LocalVault) and "ledger entry" in str(vault.view_with_entry("ages").comment)

@@ -23,9 +23,9 @@ from dpduck.server.flight.catalog import catalog_table
 from dpduck.server.flight.messages import Message, read_any, write_any
 from dpduck.server.flight.statements import Statements
 from dpduck.server.gate import UNEXPECTED
-from dpduck.server.house import House
 from dpduck.server.limits import Limits
 from dpduck.server.principals import Principal
+from dpduck.server.service import Service
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal, StoreError
 
 PRINCIPAL = "dpduck"
@@ -72,21 +72,21 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
 class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Finds out who calls, anew in every call, so that a revocation counts at once."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> _Caller:
         handshake = info.method == flight.FlightMethod.HANDSHAKE
         try:
             given = headers.get("authorization", [])
             name, token = _credentials(given[0] if len(given) == 1 else "")
-            principal = self._house.book.authenticate(token) if token else None
+            principal = self._service.book.authenticate(token) if token else None
             if principal is not None and name not in ("", "token", principal.name):
                 principal = None
             if principal is None or handshake:
                 event = "turned away" if principal is None else "connected"
                 why = "no such token" if principal is None else ""
-                self._house.audit.note(None if principal is None else principal.name, event, why=why)
+                self._service.audit.note(None if principal is None else principal.name, event, why=why)
         except Exception:
             raise flight.FlightInternalError(UNEXPECTED) from None
         if principal is None:
@@ -138,15 +138,15 @@ def as_flight_error(error: DpduckError) -> Exception:
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
     """The calls of the protocol."""
 
-    def __init__(self, house: House, statements: Statements, location: str, tls: Tls | None) -> None:
+    def __init__(self, service: Service, statements: Statements, location: str, tls: Tls | None) -> None:
         certificates = [] if tls is None else [(tls.certificate.read_bytes(), tls.key.read_bytes())]
         super().__init__(
             location,
             auth_handler=_Handshake(),
             tls_certificates=certificates,
-            middleware={PRINCIPAL: _Callers(house)},
+            middleware={PRINCIPAL: _Callers(service)},
         )
-        self._house = house
+        self._service = service
         self._statements = statements
 
     @_flight_errors
@@ -213,7 +213,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         raise PermissionRefusal("DoExchange is refused", accepted="GetFlightInfo and DoGet")
 
     def _catalog(self, command: Message) -> pa.Table:
-        table = catalog_table(command, self._house.window)
+        table = catalog_table(command, self._service.window)
         if table is None:
             raise Refusal(f"the command {command.name[:80]!r} is not known", accepted="queries and catalog commands")
         return table
@@ -244,12 +244,12 @@ def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class FlightListener:
-    """Serves one house over Arrow Flight SQL, in threads of its own.
+    """Serves one database over Arrow Flight SQL, in threads of its own.
 
     pyarrow's serve() is never called: it would take the process's signals for itself, and the calls need it not.
     """
 
-    def __init__(self, address: str, house: House, limits: Limits, tls: Tls | None = None) -> None:
+    def __init__(self, address: str, service: Service, limits: Limits, tls: Tls | None = None) -> None:
         parts = _ADDRESS.fullmatch(address)
         if parts is None or not int(parts["port"]) < 65536:
             raise Refusal(f"{address[:200]!r} is no address", accepted="localhost:32010")
@@ -257,7 +257,9 @@ class FlightListener:
             raise Refusal("tokens would travel in the clear", accepted="localhost, or --tls-certificate with --tls-key")
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
         try:
-            self._server = _Server(house, Statements(house, limits), f"{scheme}://{parts['host']}:{parts['port']}", tls)
+            self._server = _Server(
+                service, Statements(service, limits), f"{scheme}://{parts['host']}:{parts['port']}", tls
+            )
         except (OSError, pa.ArrowException):
             raise StoreError(
                 f"{address} cannot be listened on; accepted: a free port, and files in PEM for TLS"

@@ -12,10 +12,10 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.server.flight.messages import Message
-from dpduck.server.house import House
 from dpduck.server.limits import Limits
 from dpduck.server.places import GivenUp, never
 from dpduck.server.principals import Principal
+from dpduck.server.service import Service
 from dpduck.values.errors import Refusal
 
 MOST_ADMITTED = 256
@@ -40,8 +40,8 @@ class Statements:
     which is free.
     """
 
-    def __init__(self, house: House, limits: Limits) -> None:
-        self._house = house
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._service = service
         self._lock = threading.RLock()  # a result that is given up may be collected while it is held
         self._admitted: OrderedDict[bytes, _Admitted] = OrderedDict()
         self._reading: Counter[str] = Counter()
@@ -55,11 +55,11 @@ class Statements:
 
     def columns(self, principal: Principal, text: str) -> pa.Schema:
         """The columns that a statement would have; it is not run and charges nothing."""
-        return self._schema(self._house.gate.probe(principal, text))
+        return self._schema(self._service.gate.probe(principal, text))
 
     def run(self, principal: Principal, text: str, given_up: GivenUp = never) -> tuple[bytes, pa.Schema]:
         """Passes the gate, which may charge. Returns a handle for reading, and the columns."""
-        sql = self._house.gate.admit(principal, text, given_up)
+        sql = self._service.gate.admit(principal, text, given_up)
         schema = self._schema(sql)
         handle = secrets.token_bytes(_HANDLE) + text.encode()
         with self._lock:
@@ -79,14 +79,14 @@ class Statements:
                 del self._admitted[handle[:_HANDLE]]
         self._begin(principal.name)
         try:
-            cursor = self._house.window.cursor()
+            cursor = self._service.window.cursor()
             try:
                 reader = None
                 if found is not None and mine:
                     reader = _reader(cursor, found.sql)
                 if reader is None:  # never seen, forgotten, or its answer has left the window
                     text = handle[_HANDLE:].decode("utf-8", "replace")
-                    reader = _reader(cursor, self._house.gate.admit(principal, text, given_up))
+                    reader = _reader(cursor, self._service.gate.admit(principal, text, given_up))
                 if reader is None:
                     raise Refusal("the statement fails over the released tables", accepted="the same statement again")
             except BaseException:
@@ -98,7 +98,7 @@ class Statements:
         return reader.schema, _Rows(self, principal.name, cursor, reader)
 
     def _schema(self, sql: str) -> pa.Schema:
-        with self._house.window.cursor() as cursor:
+        with self._service.window.cursor() as cursor:
             try:
                 return cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table().schema
             except duckdb.Error as error:

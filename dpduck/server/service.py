@@ -22,7 +22,7 @@ Prepare = Callable[[duckdb.DuckDBPyConnection], None]
 
 
 @dataclass(frozen=True)
-class House:
+class Service:
     """What listeners of any protocol need: whom a token belongs to, what may run, and where it runs."""
 
     book: PrincipalBook
@@ -38,7 +38,7 @@ class House:
         self.audit.close()
 
 
-def open_house(
+def open_service(
     database: Path,
     store: Path | None,
     audit: Audit,
@@ -47,7 +47,7 @@ def open_house(
     prepare: Prepare | None = None,
     vault: Vault | None = None,
     keeping: Keeping | None = None,
-) -> House:
+) -> Service:
     """Opens the vault, in a process of its own unless one is given, and a window with its private views."""
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():
@@ -60,4 +60,4 @@ def open_house(
     except BaseException:
         vault.close()
         raise
-    return House(PrincipalBook(WatchedSecrets(files.secrets)), gate, window, vault, audit)
+    return Service(PrincipalBook(WatchedSecrets(files.secrets)), gate, window, vault, audit)
