@@ -45,58 +45,67 @@ def margins(noise: NoiseKind, stderrs: FloatArray, step: float | FloatArray) -> 
 
 
 def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float) -> Curved:
-    """The average of t with Fieller's interval: all t for which sum (p_i - t) T_i is within its own noise's margin.
+    """The average of t with Fieller's interval, cut at 0 and 1.
 
-    g(t) = sum (p_i - t) T_i has variance v sum (p_i - t)^2 and is the noise alone at the true average, so that the
-    interval covers it however few rows there are. Where it is not bounded it is cut at 0 and 1.
     variance: v of every cell. step: what one integer of noise is worth in units of a row.
     """
-    places = np.linspace(0, 1, len(tables))
     rows = np.sum(tables, axis=0)
-    total = np.sum([place * table for place, table in zip(places, tables, strict=True)], axis=0)
-    powers = [float((places**power).sum()) for power in range(3)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.clip(total / rows, 0, 1)
-        spread = powers[2] - 2 * mean * powers[1] + mean**2 * powers[0]
-        stderr = np.sqrt(variance * spread) / rows
-    wide = margins(noise, np.sqrt(variance), step) ** 2
-    square, line, fixed = rows**2 - wide * powers[0], total * rows - wide * powers[1], total**2 - wide * powers[2]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        root = np.sqrt(np.maximum(line**2 - square * fixed, 0))
-        lows, highs = (line - root) / square, (line + root) / square
-    unbounded = (square <= 0) | (rows <= 0)
-    lows, highs = np.where(unbounded, 0, np.clip(lows, 0, 1)), np.where(unbounded, 1, np.clip(highs, 0, 1))
-    return _with_nulls(Curved(mean, stderr, lows, highs), rows >= FEWEST_ROWS, 1.0)
+    wide = margins(noise, np.sqrt(variance), step)
+    found = _of_each_row(tables, list(np.linspace(0, 1, len(tables))), rows, variance, wide)
+    return _with_nulls(found, rows >= FEWEST_ROWS, 1.0)
 
 
 def variance_of(
     tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float = 0.0, *, sample: bool
 ) -> Curved:
-    """E t^2 - (E t)^2 from three tables, with the delta method's error: gradient (s_i - q - 2 m (p_i - m)) / N.
+    """S/N with S the sum of (t - m)^2, by Fieller as an average is; sample: S/(N - 1).
 
-    p = (0, 1/2, 1) and s = (0, 0, 1) give m = E t and q = E t^2. sample: times N/(N - 1), by the same method; its
-    interval is that of the variance times all of N/(N - 1) for which N is within its own margin, and at least 2.
+    From three tables S = sum c_i T_i, where c = (m^2, m^2 - m, (1 - m)^2) at the average m = sum p_i T_i / N. S is
+    least at m: another average makes it larger by N times its squared distance, so that the S of the noisy average is
+    too small by v sum (p_i - m)^2 / N on average. Where that counts, c has errors as well: twice it is added above.
     step: what one integer of noise is worth in units of a row.
     """
-    least = FEWEST_ROWS + 1 if sample else FEWEST_ROWS
-    counted = tables[0] + tables[1] + tables[2]
-    answered = counted >= least
+    least, most = (FEWEST_ROWS + 1, MOST_SAMPLE_VARIANCE) if sample else (FEWEST_ROWS, MOST_VARIANCE)
+    counted = np.sum(tables, axis=0)
     rows = np.maximum(counted, least)  # of fewer nothing is answered
-    mean, square = (tables[1] / 2 + tables[2]) / rows, tables[2] / rows
-    found = square - mean**2
-    places = ((0, 0), (0.5, 0), (1, 1))
-    gradients = [(at_one - square - 2 * mean * (place - mean)) / rows for place, at_one in places]
-    jump = step * np.max(np.abs(gradients), axis=0)
-    wide = margins(noise, np.sqrt(variance * np.sum(np.square(gradients), axis=0)), jump)
-    scale, smallest, largest, most = np.ones_like(rows), np.ones_like(wide), np.ones_like(wide), MOST_VARIANCE
-    if sample:
-        scale, most = rows / (rows - 1), MOST_SAMPLE_VARIANCE
-        around = margins(noise, np.sqrt(len(places) * variance), step)
-        smallest, largest = (n / (n - 1) for n in (rows + around, np.maximum(rows - around, least)))
-        gradients = [gradient * scale - found / (rows - 1) ** 2 for gradient in gradients]
-    stderr = np.sqrt(variance * np.sum(np.square(gradients), axis=0))
-    lows, highs = np.clip((found - wide) * smallest, 0, most), np.clip((found + wide) * largest, 0, most)
-    return _with_nulls(Curved(np.clip(found * scale, 0, most), stderr, lows, highs), answered, MOST_SAMPLE_VARIANCE)
+    mean = np.clip((tables[1] / 2 + tables[2]) / rows, 0, 1)
+    weights = [mean**2, mean**2 - mean, (1 - mean) ** 2]
+    missed = variance * (mean**2 + (0.5 - mean) ** 2 + (1 - mean) ** 2) / rows
+    wide = margins(noise, np.sqrt(variance), step)
+    found = _of_each_row(tables, weights, rows - int(sample), variance, wide, most, 2 * missed)
+    return _with_nulls(found, counted >= least, MOST_SAMPLE_VARIANCE)
+
+
+def _of_each_row(
+    tables: Sequence[FloatArray],
+    weights: Sequence[FloatArray | float],
+    rows: FloatArray,
+    variance: FloatArray,
+    wide: FloatArray,
+    most: float = 1.0,
+    missed: FloatArray | float = 0.0,
+) -> Curved:
+    """sum w_i T_i / rows, with all r between 0 and `most` for which sum (w_i - r) T_i is within its own noise's margin.
+
+    At the true ratio that sum is noise alone, of variance v sum (w_i - r)^2, so that the interval covers it however few
+    rows there are. wide: margins of one table. missed: what the sum above may be too small by.
+    """
+    total = np.sum([weight * table for weight, table in zip(weights, tables, strict=True)], axis=0)
+    powers = [np.sum([weight**power * np.ones_like(rows) for weight in weights], axis=0) for power in range(3)]
+    square = rows**2 - wide**2 * powers[0]
+
+    def ends(above: FloatArray) -> tuple[FloatArray, FloatArray]:
+        line, fixed = above * rows - wide**2 * powers[1], above**2 - wide**2 * powers[2]
+        root = np.sqrt(np.maximum(line**2 - square * fixed, 0))
+        return (line - root) / square, (line + root) / square
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.clip(total / rows, 0, most)
+        lows, highs = ends(total)[0], ends(total + missed)[1]
+        stderrs = np.sqrt(variance * (powers[2] - 2 * ratio * powers[1] + ratio**2 * powers[0])) / rows
+    unbounded = (square <= 0) | (rows <= 0)
+    lows, highs = np.where(unbounded, 0, np.clip(lows, 0, most)), np.where(unbounded, most, np.clip(highs, 0, most))
+    return Curved(ratio, stderrs, lows, highs)
 
 
 def of_rounded(found: Curved, step: float, *, sample: bool) -> Curved:
