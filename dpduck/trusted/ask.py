@@ -196,9 +196,9 @@ class Quantiles(Query[IntegerArray]):
     """For each cell the number of a bucket that holds a quantile or nearly, or `buckets` where rows are too few.
 
     The scan's last attribute are the buckets. A bucket's distance is the larger of below * (rows before it) - above *
-    (the others) and above * (rows after it) - below * (the others), at least 0: below and above are whole, as 1 - q to
-    q. The chance of a bucket is as exp(-rate * distance); of no answer as if its distance were max(below, above) *
-    (rows of the cell) - nothing. A row moves each distance by max(below, above) at most, in one cell.
+    (the others) + shift and above * (rows after it) - below * (the others) - shift, at least 0: below and above are
+    whole, as 1 - q to q. The chance of a bucket is as exp(-rate * distance), of no answer as if its distance were
+    max(below, above) * (rows of the cell) - nothing. A row moves each by max(below, above) at most, in one cell.
     """
 
     query: KroneckerQuery
@@ -207,11 +207,12 @@ class Quantiles(Query[IntegerArray]):
     above: int
     rate: Fraction
     nothing: int
+    shift: int = 0
 
     def __post_init__(self) -> None:
         if min(self.below, self.above, self.buckets) < 1 or max(self.below, self.above) > LARGEST_SIDE:
             raise InternalError("a quantile between no rows")
-        if not 0 <= self.nothing < LARGEST_LEAD:
+        if not 0 <= self.nothing < LARGEST_LEAD or abs(self.shift) >= LARGEST_LEAD:
             raise Refusal("at this price a quantile would be chance alone", accepted="a larger epsilon or rho")
 
 

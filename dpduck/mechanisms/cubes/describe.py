@@ -71,16 +71,16 @@ def _note(found: Planned, plan: AnyPlan) -> str:
         if request.unit_sql is None and request.unit_bound > 1
         else ""
     )
-    law = f"{plan.noise.value} noise" if found.measures[0].choice is None else "exponential mechanism"
+    law = f"{plan.noise.value} noise" if not found.measures[0].choices else "exponential mechanism"
     return f"{law}; privacy unit {_unit(request)}{bound}{_hint(found)}"
 
 
 def _hint(found: Planned) -> str:
-    """What a statement may have instead of the interval of a quantile that needs no tree."""
+    """What a statement may have instead of a tree for a quantile that needs none."""
     aggregates, asked = found.request.aggregates, found.request.treatment.quantiles
     if asked == CHOICE or not any(is_chosen(one, aggregates) for one in aggregates):
         return ""
-    return "; quantiles = 'choice' errs several times less and has no interval"
+    return "; quantiles = 'choice' errs less, and has other intervals"
 
 
 def _unit(request: Request) -> str:
@@ -110,7 +110,7 @@ def _bounds(found: Planned, number: int) -> str:
 def _what(measure: Measure) -> str:
     if measure.form == "moments":
         return f"{measure.tables} tables of moments up to degree {measure.degree}"
-    names = {"count": "a count", "sum": "a sum in steps", "tree": "a tree of counts", "choice": "a choice of a value"}
+    names = {"count": "a count", "sum": "a sum in steps", "tree": "a tree of counts", "choice": "choices of a value"}
     return names.get(measure.form, "values present")
 
 

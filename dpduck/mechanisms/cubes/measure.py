@@ -28,7 +28,6 @@ from dpduck.trusted.operators import KroneckerQuery
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.arrays import IntegerArray
-from dpduck.values.errors import InternalError
 
 Noisy = Sequence[Sequence[Any]]
 """Of each group of asks, what the door answered."""
@@ -99,7 +98,8 @@ def _recover(
     """Enters the recovered tables of a measure, and those before options moved them."""
     number, treatment = group.measure, found.request.treatment
     if group.alone:
-        tables[number] = measured[number] = [[answer.astype(float) for answer in noisy]]
+        answers, sets = [answer.astype(float) for answer in noisy], len(found.request.grouping_sets)
+        tables[number] = measured[number] = [answers[start : start + sets] for start in range(0, len(answers), sets)]
         return
     plan = found.measures[number].plan
     drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
@@ -137,7 +137,7 @@ def asked(found: Planned) -> list[Group]:
                 scan, values = Scan(counted.job, found.request.unit_bound), one.measure.distinct.domain.size
                 present = tuple(Ask(scan, Present(query, values), noise) for query, noise in queries)
                 groups.append(Group(number, alone=present))
-            elif one.choice is not None:
+            elif one.choices:
                 groups.append(Group(number, alone=_choices(one, counted.job, found.request)))
             else:
                 scan = Scan(counted.job, one.unit_bound, range(first, first + one.measure.tables))
@@ -148,9 +148,7 @@ def asked(found: Planned) -> list[Group]:
 
 
 def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[IntegerArray], ...]:
-    """A bucket for each cell of every grouping set."""
-    if one.choice is None:
-        raise InternalError("a choice without its plan")
-    scan, numbers = Scan(job, one.unit_bound), astuple(one.choice)
+    """A bucket for each cell of every grouping set: of the values, then of lower ends, then of upper ones."""
+    scan = Scan(job, one.unit_bound)
     queries = [marginal_query(grouping_set, request.sizes) for grouping_set in request.grouping_sets]
-    return tuple(Ask(scan, Quantiles(query, *numbers)) for query in queries)
+    return tuple(Ask(scan, Quantiles(query, *astuple(choice))) for choice in one.choices for query in queries)

@@ -36,8 +36,8 @@ AVERAGE_ERROR = {1: 2 / 3, 2: 3 / 4}
 VARIANCE_ERROR = 1 / 2
 TREE_ERROR = 3 / 4
 """Of a quantile's rank, times the squared number of levels."""
-CHOICE_ERROR = 1 / 2
-"""The same of one that is chosen."""
+CHOICE_ERROR = 2
+"""The same of one that is chosen for half of the price, with its interval for the other."""
 CHOICE = "choice"
 """The form and the strategy of a quantile that is chosen, and what the option says."""
 MOST_CHOSEN = 1 << 14

@@ -36,7 +36,7 @@ from dpduck.planning.ranges.buckets import (
     MOST_CHOICES,
     BucketChoice,
     Buckets,
-    bucket_choice,
+    bucket_choices,
     buckets_for,
     tree_workload,
 )
@@ -63,13 +63,13 @@ SMALLEST_PRICE = Fraction(1, 10**9)
 class MeasurePlan:
     """A measure with its candidates, the chosen one first. unit_bound: what one unit adds to its tables at most.
 
-    choice: how a quantile is chosen, for which nothing else is measured.
+    choices: how a quantile and both ends of its interval are chosen, for which nothing else is measured.
     """
 
     measure: Measure
     unit_bound: int
     plans: Plans
-    choice: BucketChoice | None = None
+    choices: tuple[BucketChoice, ...] = ()
 
     @property
     def plan(self) -> AnyPlan:
@@ -93,7 +93,7 @@ class Planned:
     @property
     def chance(self) -> str:
         """What chance there is in it, for the ledger."""
-        if all(measured.choice is not None for measured in self.measures):
+        if all(measured.choices for measured in self.measures):
             return "exponential mechanism"
         return self.noise.value
 
@@ -218,17 +218,17 @@ def _alone(request: Request, measure: Measure, noise: NoiseKind, amount: Fractio
 
 
 def _chosen(request: Request, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
-    """A quantile of which nothing is known but what is chosen: no tables, no variances."""
+    """A quantile of which nothing is known but what is chosen, it and its interval: no tables, no variances."""
     workload, buckets = _workload(request), tree_buckets(request, measure).count
-    choice = bucket_choice(
-        measure.fraction or Fraction(1, 2), buckets, noise, amount, unit_bound, len(workload.marginals)
-    )
+    fraction, sets = measure.fraction or Fraction(1, 2), len(workload.marginals)
+    choices = bucket_choices(fraction, buckets, noise, amount, unit_bound, sets)
+    ends = choices[1].shift / (choices[1].below + choices[1].above)
     note = (
-        f"in 19 of 20 groups the value's rank is within {choice.far:.3g} rows of the quantile's; "
-        "how far its value is off is not known"
+        f"in 19 of 20 groups the value's rank is within {choices[0].far:.3g} rows of the quantile's; "
+        f"the ends of its interval are looked for {ends:.3g} rows before and after"
     )
     plan = Plan(CHOICE, noise, workload, (), (0.0,) * len(workload.marginals), "none", note)
-    return MeasurePlan(measure, unit_bound, (plan,), choice)
+    return MeasurePlan(measure, unit_bound, (plan,), choices)
 
 
 def tree_buckets(request: Request, measure: Measure) -> Buckets:

@@ -104,8 +104,8 @@ def _curved(
         raise InternalError("a curved aggregate without an operand")
     if one.function == "quantile":
         buckets = tree_buckets(found.request, measure)
-        if measured.choice is not None:
-            return chosen(tables[0], buckets)
+        if measured.choices:
+            return chosen(tables, buckets)
         queries = 2 * buckets.count - 1
         shaped = tables[0].reshape(-1, queries)
         return quantile(shaped, variance.reshape(-1, queries), float(one.fraction or 0), buckets, noise)

@@ -68,7 +68,7 @@ RARELY = 20
 
 @dataclass(frozen=True)
 class BucketChoice:
-    """How one bucket of each cell is chosen near a quantile: the numbers of trusted.ask.Quantiles.
+    """How one bucket of each cell is chosen near a quantile, or an end of its interval: a trusted.ask.Quantiles.
 
     far: in 19 of 20 answers at least, whatever the rows, the value has a rank within so many rows of the quantile's.
     """
@@ -78,6 +78,7 @@ class BucketChoice:
     above: int
     rate: Fraction
     nothing: int
+    shift: int = 0
 
     @property
     def far(self) -> float:
@@ -85,14 +86,31 @@ class BucketChoice:
         return log(RARELY * self.buckets) / float(self.rate * (self.below + self.above))
 
 
-def bucket_choice(
-    fraction: Fraction, buckets: int, noise: NoiseKind, amount: Fraction, unit_bound: int, sets: int
-) -> BucketChoice:
-    """The choice in each of so many grouping sets that together cost this epsilon or rho.
+PARTS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
+"""Of the price: the value's, and those of both ends of its interval."""
 
-    It costs epsilon = 2 rate max(below, above) unit_bound, or an eighth of its square of rho.
+
+def bucket_choices(
+    fraction: Fraction, buckets: int, noise: NoiseKind, amount: Fraction, unit_bound: int, sets: int
+) -> tuple[BucketChoice, BucketChoice, BucketChoice]:
+    """The choices of a value, of a lower and of an upper end, in each of so many grouping sets, for an epsilon or rho.
+
+    Each costs epsilon = 2 rate max(below, above) unit_bound, or an eighth of its square of rho.
     """
     below, above = fraction.denominator - fraction.numerator, fraction.numerator
-    loss = amount / sets if noise is NoiseKind.LAPLACE else 2 * root_below(2 * amount / sets)
-    rate = loss / (2 * max(below, above) * unit_bound)
-    return BucketChoice(buckets, below, above, rate, ceil(log(RARELY * buckets) / float(rate)))
+
+    def choice(part: Fraction, side: int = 0, direction: int = 0) -> BucketChoice:
+        """An end is chosen so far out that it is on the wrong side once in 40 times, whatever the rows.
+
+        All buckets there have a distance of `lead` at least; a bucket of the rank that is looked for has none, and
+        where there are no rows of that rank, no answer is as near. One row more is for quantiles between two values.
+        """
+        loss = part * amount / sets if noise is NoiseKind.LAPLACE else 2 * root_below(2 * part * amount / sets)
+        rate = loss / (2 * max(below, above) * unit_bound)
+        if not direction:
+            return BucketChoice(buckets, below, above, rate, ceil(log(RARELY * buckets) / float(rate)))
+        lead = ceil(log(2 * RARELY * buckets) / float(rate)) + below + above
+        nothing = ceil(Fraction(max(below, above) * lead, side))
+        return BucketChoice(buckets, below, above, rate, nothing, direction * lead)
+
+    return choice(PARTS[0]), choice(PARTS[1], above, 1), choice(PARTS[2], below, -1)

@@ -6,6 +6,7 @@ Below an edge there are `below` rows and `above` above it. The quantile q lies a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -56,12 +57,26 @@ def quantile(answers: FloatArray, variances: FloatArray, fraction: float, bucket
     )
 
 
-def chosen(numbers: FloatArray, buckets: Buckets) -> Curved:
-    """Quantiles of which only a bucket was chosen, or none: nothing is said of their errors but the public bounds."""
+def chosen(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
+    """Quantiles that were chosen, and the ends of their intervals: numbers of buckets, or of none.
+
+    Ends are chosen for 95 %: of a higher confidence nothing is said but the public bounds. How far a value errs mostly
+    is not known, so that it has no standard error.
+    """
     start, width, (lowest, highest) = float(buckets.start), float(buckets.width), bounds_of(buckets)
-    estimates = np.where(numbers < buckets.count, start + width * (numbers + 0.5), np.nan)
-    ends = np.ones((len(LEVELS), len(numbers)))
-    return Curved(estimates, np.full(len(numbers), np.nan), lowest * ends, highest * ends)
+    inside = (0.5, 0.5, 0.5) if buckets.whole else (0.5, 0.0, 1.0)
+    estimates, first, last = (
+        np.where(number < buckets.count, start + width * (number + place), np.nan)
+        for number, place in zip(numbers, inside, strict=True)
+    )
+    low, high = np.where(np.isnan(first), lowest, first), np.where(np.isnan(last), highest, last)
+    known = np.arange(len(LEVELS))[:, None] <= _USUAL
+    return Curved(
+        estimates,
+        np.full(len(estimates), np.nan),
+        np.where(known, np.fmin(np.minimum(low, high), estimates), lowest),
+        np.where(known, np.fmax(np.maximum(low, high), estimates), highest),
+    )
 
 
 def bounds_of(buckets: Buckets) -> tuple[float, float]:

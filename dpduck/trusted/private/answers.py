@@ -225,10 +225,9 @@ def choose_buckets(counts: ExactCounts, query: Quantiles, unit_bound: int, entro
     wanted = (*query.query.attributes, last)
     table = exact_marginals(counts, 0, {wanted})[wanted].reshape(-1, query.buckets)
     through = table.cumsum(axis=1)
-    rows = through[:, -1:]
-    before = through - table
-    early = query.above * (rows - through) - query.below * through
-    late = query.below * before - query.above * (rows - before)
+    rows, before = through[:, -1:], through - table
+    early = query.above * (rows - through) - query.below * through - query.shift
+    late = query.below * before - query.above * (rows - before) + query.shift
     distances = np.maximum(np.maximum(early, late), 0)
     without = max(query.below, query.above) * rows - query.nothing
     scores = -np.concatenate([distances, without], axis=1)

@@ -128,7 +128,7 @@ PREFIXES = (
 )
 WHOLE = "noise is whole numbers: at high prices the narrowest interval that holds 95 % of it holds nearly all"
 FEW_ROWS = "of a few rows the noise allows nearly every value between the bounds, where the interval is cut"
-UNKNOWN = "how far a chosen value is off is not known: the interval is everything between the bounds"
+ANY_ROWS = "the ends are chosen so far out that they hold for all rows there could be"
 BUCKETS = "the ends of an interval are ends of buckets, or whole steps"
 DESIGNS: tuple[Design, ...] = (
     Design("count", "count(*)", "count(*)", wide=WHOLE),
@@ -167,7 +167,9 @@ DESIGNS: tuple[Design, ...] = (
            exact_sql=PREFIXES, alike=10, wide=WHOLE),
     Design("median", "median(x)", f"quantile_disc({X}, 0.5)", table="few", wide=BUCKETS),
     Design("median, chosen", "median(x)", f"quantile_disc({X}, 0.5)", "quantiles = 'choice'", table="few",
-           wide=UNKNOWN),
+           wide=ANY_ROWS),
+    Design("decile, chosen", "quantile_cont(grade, 0.1)", "quantile_disc(grade, 0.1)", "quantiles = 'choice'",
+           table="few", wide=ANY_ROWS),
     Design("upper decile", "quantile_cont(grade, 0.9)", "quantile_disc(grade, 0.9)", table="few", wide=BUCKETS),
     Design("max", "max(x)", f"max({X})", table="few", wide=BUCKETS),
 )  # fmt: skip

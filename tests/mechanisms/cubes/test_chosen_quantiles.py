@@ -45,14 +45,16 @@ def ranks(clinic: Clinic, price: str, item: str, tag: str) -> list[float]:
 
 @pytest.mark.parametrize("price", ["epsilon = 1", "rho = 0.5"])
 def test_a_chosen_quantile_is_nearer_than_a_trees(visits: Clinic, price: str) -> None:
-    """At equal charge the rank's error is less than half of the tree's (a fifth to a third, 200 groups each).
+    """At equal charge the rank's error is less than 0.7 of the tree's (0.3 to 0.5, 800 groups each).
 
-    Were both alike, so small a ratio of two such means would have a chance below 1e-12.
+    Were both alike, so small a ratio of two such means would have a chance below 1e-9.
     """
     for item in ("median(x)", "quantile_cont(place, 0.9)"):
-        tree = sqrt(fmean(off * off for off in ranks(visits, price, item, "t")))
-        chosen = sqrt(fmean(off * off for off in ranks(visits, f"{price}, {CHOSEN}", item, "c")))
-        assert chosen < tree / 2, (item, chosen, tree)
+        tree, chosen = (
+            sqrt(fmean(off * off for tag in "1234" for off in ranks(visits, price + options, item, tag)))
+            for options in ("", f", {CHOSEN}")
+        )
+        assert chosen < 0.7 * tree, (item, chosen, tree)
 
 
 @pytest.mark.parametrize(("item", "column", "share"), [("median(place)", "place", 0.5)])
@@ -61,19 +63,22 @@ def test_the_rank_is_within_what_is_told(visits: Clinic, item: str, column: str,
     statement = ASKED.format(f"epsilon = 1, {CHOSEN}", item)
     note = visits.value(f"SELECT note FROM dp_explain($${statement}$$)")
     told = float(note.split("within ")[1].split(" ")[0])
-    assert 9 < told < 11 and "exponential mechanism" in note
+    assert 18 < told < 22 and "exponential mechanism" in note
     off = [abs(value - share * ROWS) for _, value in visits.dp(statement)[:GROUPS]]
     assert binom.cdf(sum(one <= told + 1 for one in off), GROUPS, 0.95) > 1e-9
-    assert max(off) < 40  # a chance of exp(-30) for each of 200
+    assert max(off) < 80  # a chance of exp(-30) for each of 200
 
 
 def test_too_few_rows_have_no_answer(visits: Clinic) -> None:
-    """A group without rows is NULL in 19 of 20 releases; what is known of any error are the public bounds."""
+    """A group without rows is NULL in 19 of 20 releases; those of 400 have an interval, and no standard error."""
     items = "median(x) AS m, dp_stderr(m), dp_interval_low(m), dp_interval_high(m)"
     found = [visits.dp(ASKED.format(f"epsilon = 1, {CHOSEN}, refresh = '{tag}'", items)) for tag in range(8)]
     assert any(rows[GROUPS][1] is None for rows in found)  # false alarms 20^-8
-    assert {row[2:] for rows in found for row in rows} == {(None, 0.0, 1000.0)}
-    assert sum(row[1] is None for rows in found for row in rows[:GROUPS]) == 0  # exp(-400/2 + 10) each
+    assert {row[2] for rows in found for row in rows} == {None}
+    assert all(0 < low <= m <= high < 1000 for rows in found for _, m, _, low, high in rows[:GROUPS])
+    assert (0, 1000) in {row[3:] for rows in found for row in rows}
+    sure = ASKED.format(f"epsilon = 1, {CHOSEN}, confidence = 0.99, refresh = '1'", items)
+    assert {row[3:] for row in visits.dp(sure)} == {(0, 1000)}  # ends are chosen for 0.95
 
 
 def test_a_choice_is_for_a_single_quantile(visits: Clinic) -> None:
@@ -89,9 +94,9 @@ def test_a_choice_is_for_a_single_quantile(visits: Clinic) -> None:
         ("quantile_cont(x, 0.12345)", 0, 1),
     ):
         bounds = visits.value(explained.format(ASKED.format(price, items)))
-        assert (bounds.count("a choice of a value"), bounds.count("a tree of counts")) == (choices, trees), items
+        assert (bounds.count("choices of a value"), bounds.count("a tree of counts")) == (choices, trees), items
     note = visits.value(f"SELECT note FROM dp_explain($${ASKED.format('epsilon = 1', 'median(x)')}$$)")
-    assert "quantiles = 'choice' errs several times less" in note
+    assert "quantiles = 'choice' errs less" in note
     assert "none is asked; accepted: median(column)" in visits.refused(ASKED.format(price, "count(*)"))
     assert "accepted: 'tree', 'choice'" in visits.refused(ASKED.format("epsilon = 1, quantiles = 'both'", "median(x)"))
 
@@ -102,5 +107,5 @@ def test_a_tree_is_another_release(visits: Clinic) -> None:
     answers = [visits.dp(text) for text in (plain, chosen, plain, chosen)]
     assert answers[:2] == answers[2:] and visits.charges() == 2
     ledger = visits.rows("SELECT mechanism, rho FROM dp_ledger() ORDER BY id DESC LIMIT 2")
-    assert ledger[0] == ("exponential mechanism, choice", 0.125)
+    assert ledger[0] == ("exponential mechanism, choice", 3 / 64)  # a half, and two quarters: (1/4 + 1/16 + 1/16) / 8
     assert ledger[1][0] == "discrete Laplace, hierarchy" and ledger[1][1] > 0.125
