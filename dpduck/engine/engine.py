@@ -330,7 +330,7 @@ class Engine:
         """The released table with half-widths of intervals for the confidence that was asked."""
         table = self._carriers.table_sql(release.name) or self._releases.table_sql(release.name)
         request = analysis.request
-        aside = request.treatment.moves or request.summary is not None
+        aside = request.treatment.moves or request.summary is not None or request.selection is not None
         known = self._releases.column_names(release.name) if aside else None
         price = Charge(release.epsilon, release.rho, release.delta)
         return margins_sql(table, release.laws, analysis, known, price)

@@ -58,6 +58,9 @@ def margins_sql(
         if analysis.request.summary is not None:
             columns += _of_summary(of_aggregate[0], number, analysis, known)
             continue
+        if analysis.request.selection is not None:
+            columns += _of_selected(of_aggregate, number, analysis, known or ())
+            continue
         for stored, shown in ((lows_column, low_column), (highs_column, high_column)):
             if f'"{shown(number)}"' in asked:
                 columns.append(f"{stored(number)}[{_level(analysis.confidence)}] AS {shown(number)}")
@@ -109,6 +112,19 @@ def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, known: Sequence[
             for (name, end), nearer in zip(ends.items(), ("least", "greatest"), strict=True)
         }
     return [f"{end} AS {name}" for name, end in ends.items() if f'"{name}"' in analysis.outer.sql]
+
+
+def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, known: Sequence[str]) -> list[str]:
+    """Ends of the intervals of selected keys: where the answer selects, its lower end is that of the noise given this.
+
+    Releases that were made without it have the interval of the noise before it was selected.
+    """
+    answer, widths = answer_column(number), ", ".join(repr(margin(law, analysis.confidence)) for law in laws)
+    half_width = f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
+    ends = {low_column(number): f"{answer} - {half_width}", high_column(number): f"{answer} + {half_width}"}
+    if lows_column(number) in known:
+        ends[low_column(number)] += f", {lows_column(number)}[{_level(analysis.confidence)}]"
+    return [f"least({end}) AS {name}" for name, end in ends.items() if f'"{name}"' in analysis.outer.sql]
 
 
 def _level(confidence: Fraction) -> int:

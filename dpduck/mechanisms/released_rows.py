@@ -79,12 +79,12 @@ def released_rows(request: Request, answers: Sequence[Answer], whole: Sequence[b
         if answer.raw is not None:
             columns[raw_column(number)] = pa.array(answer.raw)
         if answer.lows is not None and answer.highs is not None:
-            columns[lows_column(number)] = _listed(answer.lows)
-            columns[highs_column(number)] = _listed(answer.highs)
+            columns[lows_column(number)] = listed(answer.lows)
+            columns[highs_column(number)] = listed(answer.highs)
     return pa.table(columns)
 
 
-def _listed(levels: FloatArray) -> pa.Array:
+def listed(levels: FloatArray) -> pa.Array:
     """One list per cell, of an end of its interval at every level."""
     return pa.FixedSizeListArray.from_arrays(pa.array(levels.T.ravel()), len(levels)).cast(pa.list_(pa.float64()))
 

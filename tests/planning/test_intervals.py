@@ -11,7 +11,7 @@ import pytest
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import noisy_queries
-from dpduck.planning.recovery.intervals import ErrorLaw, margin, rounded_margin, sum_margin
+from dpduck.planning.recovery.intervals import ErrorLaw, margin, rounded_margin, selected_lows, sum_margin
 from dpduck.planning.recovery.recover import recover
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import NoiseKind
@@ -147,3 +147,32 @@ def test_recovered_cells_are_unbiased_with_the_errors_that_were_predicted(
         assert of_set.var() == pytest.approx(variance, rel=8 * sqrt(kurtosis / REPEATS))
         covered = np.abs(of_set) <= margin(law, Fraction("0.95")) + 1e-9
         assert covered.mean() > 0.95 - 7.5 * sqrt(0.95 * 0.05 / REPEATS)
+
+
+@pytest.mark.parametrize(
+    ("noise", "spread"),
+    [(NoiseKind.LAPLACE, 0.4), (NoiseKind.LAPLACE, 6.0), (NoiseKind.GAUSSIAN, 0.3), (NoiseKind.GAUSSIAN, 90.0)],
+)
+def test_counts_that_are_seen_for_their_noise_are_covered_exactly(noise: NoiseKind, spread: float) -> None:
+    """Whatever the true count is, of the noises that lift it above the threshold 95 % give an interval that holds it.
+
+    Summed over the law from four standard errors below the threshold to eight above. Intervals of the noise alone hold
+    as seldom as never; far above the threshold both are the same.
+    """
+    pmf, level = noise_law(noise, spread), Fraction(95, 100)
+    reach = len(pmf) // 2
+    variance = float((np.arange(-reach, reach + 1) ** 2 * pmf).sum())
+    law = ErrorLaw(noise, Fraction(spread), variance)
+    half, least = margin(law, level), 2
+    threshold = least + int(30 * law.stderr)
+    seen = np.arange(threshold + 1, threshold + 2 * reach)
+    (lows,) = selected_lows(law, threshold, least, seen, [level])
+    lows = np.fmin(lows, seen - half)
+    assert np.all(np.diff(lows) >= 0) and lows[0] == least and lows[-1] == seen[-1] - half
+    alone = []
+    for units in range(threshold - int(4 * law.stderr), threshold + int(8 * law.stderr) + 2):
+        chances = np.where(np.abs(seen - units) <= reach, pmf[np.clip(seen - units + reach, 0, 2 * reach)], 0)
+        chances /= chances.sum()
+        assert chances[(lows <= units) & (units <= seen + half)].sum() >= 0.95 - 1e-4
+        alone.append(chances[np.abs(seen - units) <= half].sum())
+    assert min(alone) < 0.5

@@ -129,7 +129,7 @@ def _analyse(ask: Ask, facts: PublicFacts, more: Sequence[Option]) -> Analysis:
         ),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
-        moved=options.treatment.moves or options.summary is not None,
+        moved=options.treatment.moves or options.summary is not None or options.selection is not None,
     )
     sets, repeated = _grouping_sets(grouping, keys)
     if options.selection is not None:

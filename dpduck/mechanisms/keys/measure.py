@@ -12,13 +12,14 @@ import pyarrow as pa
 from dpduck.database.sandbox import sandbox
 from dpduck.frontend.select.private_keys import counts_units
 from dpduck.frontend.select.request import KeySelection, Request
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, lows_column, stderr_column
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
 from dpduck.mechanisms.mechanism import Columns, Tools, terms_of
 from dpduck.mechanisms.release import Product, Terms
-from dpduck.mechanisms.released_rows import label_array, released_columns
-from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.mechanisms.released_rows import label_array, listed, released_columns
+from dpduck.planning.recovery.curved import LEVELS
+from dpduck.planning.recovery.intervals import ErrorLaw, selected_lows
 from dpduck.trusted.ask import Ask, Scan, Threshold
 from dpduck.trusted.noise.law import Noise, NoiseKind, noise_variance
 from dpduck.trusted.private.contributions import Contribution
@@ -53,8 +54,9 @@ def key_terms(offer: KeyOffer) -> Terms:
 
 
 def key_columns(offer: KeyOffer) -> Columns:
-    """Of the released table; all answers are whole."""
-    return released_columns(offer.request, [True] * len(offer.request.aggregates))
+    """Of the released table; all answers are whole. Those that select have lower ends of intervals of their own."""
+    lows = tuple((lows_column(number), "DOUBLE[]") for number in offer.plan.reused)
+    return (*released_columns(offer.request, [True] * len(offer.request.aggregates)), *lows)
 
 
 def publish(offer: KeyOffer, door: Door, tools: Tools) -> PublishedKeys:
@@ -151,4 +153,7 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
         rest = np.array([] if published.other is None else [published.other[number]], np.int64)
         columns[answer_column(number)] = pa.array(np.concatenate([published.answers[number], rest]))
         columns[stderr_column(number)] = pa.array([sqrt(law[0].variance)] * count + [sqrt(law[1].variance)] * others)
+        if number in plan.reused:
+            lows = selected_lows(law[0], plan.threshold, plan.least, published.answers[number], LEVELS)
+            columns[lows_column(number)] = listed(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
     return pa.table(columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, erfc, exp, log, sqrt
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray, IntegerArray
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,58 @@ def margin(law: ErrorLaw, confidence: Fraction) -> float:
 def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:
     """The margin of an answer that was rounded to a whole number."""
     return float(ceil(margin(law, confidence) + 0.5))
+
+
+def selected_lows(
+    law: ErrorLaw, threshold: int, least: int, answers: IntegerArray, levels: Sequence[Fraction]
+) -> FloatArray:
+    """Lower ends for counts that are seen because they, noisy, are above a threshold; shape (levels, answers).
+
+    The smallest u from `least` on whose noise, given that it lifts u above the threshold, makes it as large as the
+    answer with more than half of what the confidence leaves: P(noise >= x - u) > half P(noise > threshold - u). That
+    grows with u, as both laws are log-concave. Upper ends stay: of those that are seen fewer are too small. NaN for
+    answers so far above the threshold that both are the same, to four digits of what is left.
+    """
+    if law.spread is None:
+        return np.full((len(levels), len(answers)), np.nan)
+    spread, noise = law.spread, law.noise
+    known, places = np.unique(answers, return_inverse=True)
+    widest = margin(law, max(levels))
+    near = known[known <= threshold + 2 * widest + 1]
+    deepest = max(least, threshold - ceil(DEEPEST * law.stderr))
+    found = np.full((len(levels), len(known)), np.nan)
+    for number, level in enumerate(levels):
+        half = (1 - float(level)) / 2
+
+        def possible(units: IntegerArray, half: float = half) -> NDArray[np.bool_]:
+            return survivals(noise, spread, near - units) > half * survivals(noise, spread, threshold + 1 - units)
+
+        low, high = np.full(len(near), deepest - 1), np.maximum(near, deepest)
+        while np.any(high - low > 1):
+            middle = (low + high) // 2
+            held = possible(middle)
+            low, high = np.where(held | (high - low <= 1), low, middle), np.where(held & (high - low > 1), middle, high)
+        found[number, : len(near)] = np.where(high == deepest, least, high)
+    shown: FloatArray = found[:, places]
+    return shown
+
+
+DEEPEST = 25.0
+"""Standard errors below a threshold: of a group that is seen from there nothing is said but that it has the fewest."""
+
+
+def survivals(noise: NoiseKind, spread: Fraction, starts: IntegerArray) -> FloatArray:
+    """P(noise >= start) for many starts, to five digits."""
+    above = np.where(starts > 0, starts, 1 - starts)
+    if noise is NoiseKind.LAPLACE:
+        tails = np.exp(-above * _rate(spread)) / (1 + exp(-_rate(spread)))
+    elif spread < SUMMED_VARIANCE:
+        table = _summed_tails(spread) / 2
+        tails = table[np.minimum(above - 1, len(table) - 1)]
+    else:
+        tails = norm.sf((above - 0.5) / sqrt(spread))
+    found: FloatArray = np.where(starts > 0, tails, 1 - tails)
+    return found
 
 
 # Moments and quantiles of the noise, for error bars: public facts about the law, computed from its parameter
