@@ -44,12 +44,12 @@ from dpduck.mechanisms.synthetic.multiplicative import replayed
 from dpduck.mechanisms.synthetic.mwem import Method, Pool
 from dpduck.mechanisms.synthetic.plan import parities
 from dpduck.mechanisms.synthetic.schedule import (
-    SURVIVING,
     Schedule,
     mean_absolute,
     predicted_error,
     queries_rounds,
     rounds_of,
+    surviving,
 )
 from dpduck.planning.choose import plan_workload
 from dpduck.trusted.noise.law import NoiseKind
@@ -163,7 +163,7 @@ def auto_says_so(table: Table) -> bool:
     noise = [
         mean_absolute(True, v) * prod(table.shape[a] for a in s) for s, v in zip(sets, plan.variances, strict=True)
     ]
-    coefficients = SURVIVING * float(np.mean(noise)) / 40_000
+    coefficients = float(np.mean([surviving(one / 40_000) for one in noise]))
     mwem = predicted_error(Schedule(True, Fraction(1), 1, 16, Fraction(1, 4)), [(2, 2)] * len(sets), 16, 20_000)
     return gate(coefficients < mwem, f"auto: predicted error of Barak {coefficients:.4f} < MWEM's {mwem:.4f}")
 

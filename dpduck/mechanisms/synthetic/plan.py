@@ -18,12 +18,12 @@ from dpduck.mechanisms.synthetic.mwem import Method, Pool
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import (
     RECORDS,
-    SURVIVING,
     Schedule,
     mean_absolute,
     predicted_error,
     queries_rounds,
     rounds_of,
+    surviving,
 )
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import Plan
@@ -112,18 +112,19 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
                 planning_seconds=seconds,
             )[0]
             _require_drawable(plan.noise is NoiseKind.LAPLACE, [one.spread for one in plan.measurements])
-            found.append(Fit(name, _tables_error(plan, _records(request)), f"strategy {plan.strategy}", plan))
+            found.append(Fit(name, tables_error(plan, _records(request)), f"strategy {plan.strategy}", plan))
     return found
 
 
-def _tables_error(plan: Plan, records: int) -> float:
+def tables_error(plan: Plan, records: int) -> float:
+    """A guess of the mean total variation over the marginals of a fitted cube, from public facts alone."""
     sizes, pure = plan.workload.sizes, plan.noise is NoiseKind.LAPLACE
     marginals = plan.workload.marginals
     noise = [
-        min(1.0, mean_absolute(pure, variance) * prod(sizes[a] for a in marginal) / (2 * records))
+        surviving(mean_absolute(pure, variance) * prod(sizes[a] for a in marginal) / (2 * records))
         for marginal, variance in zip(marginals, plan.variances, strict=True)
     ]
-    return SURVIVING * sum(noise) / len(noise)
+    return sum(noise) / len(noise)
 
 
 def _mwem(request: SyntheticRequest) -> Fit:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
 
+from benchmarks.papers._synthetic_data import run_cube, sets_of, variation
+from benchmarks.papers.prior_weight import mixture
+from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore
 from dpduck.engine import functions
 from dpduck.engine.engine import Engine
 from dpduck.mechanisms.release import Releaser
+from dpduck.mechanisms.synthetic.plan import tables_error
+from dpduck.mechanisms.synthetic.schedule import Schedule, predicted_error, rounds_of
+from dpduck.planning.choose import plan_workload
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.accounting import rho_of
 from dpduck.values.errors import PermissionRefusal
 from tests.support.clinics import Clinic
 
@@ -280,3 +290,29 @@ def test_explain_knows_where_asking_everything_wins(open_clinic: Callable[..., C
     assert [row[0] for row in rows] == ["cube", "barak", "mwem"]
     assert rows[1][1] < rows[2][1]
     assert "cube is predicted to be better than barak" in rows[0][2]
+
+
+@pytest.mark.parametrize("pure", [True, False], ids=["Laplace", "Gaussian"])
+@pytest.mark.parametrize(("epsilon", "order"), [("1/4", 2), ("1", 2), ("1", 3), ("4", 3)])
+def test_the_predicted_error_of_a_cube_is_its_error(pure: bool, epsilon: str, order: int) -> None:
+    """From little noise to noise that drowns most cells: within a factor of two, for a table that no gate looks at.
+
+    A quarter of the noise, which was predicted, was a third of the error or less.
+    """
+    table = mixture((8, 6, 5, 4, 3, 2), 2_000, np.random.default_rng(7))
+    price = Fraction(epsilon) if pure else rho_of(Fraction(epsilon), Fraction(1, 10**6))
+    sets, kind = sets_of(table, order), NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
+    plan = plan_workload(MarginalWorkload(table.shape, sets, (1.0,) * len(sets)), kind, price, 1)[0]
+    predicted = tables_error(plan, int(table.sum()))
+    actual = np.mean([variation(table, run_cube(table, sets, pure, price), sets) for _ in range(3)])
+    assert predicted / 2 < actual < 2 * predicted, (predicted, actual)
+
+
+def test_few_rounds_are_not_taken_to_be_better() -> None:
+    """One round of five columns, at epsilon 1: its 3-way marginals are 0.43 off, the cube's 0.32, and `auto` knows."""
+    sizes, sets = (12, 10, 15, 9, 6), tuple(combinations(range(5), 3))
+    plan = plan_workload(MarginalWorkload(sizes, sets, (1.0,) * len(sets)), NoiseKind.LAPLACE, Fraction(1), 1)[0]
+    shapes = [tuple(sizes[place] for place in chosen) for chosen in sets]
+    schedule = Schedule(True, Fraction(1), 1, 1, Fraction(1, 4))
+    assert rounds_of(schedule, shapes, 5, 3_000) == 1
+    assert tables_error(plan, 3_000) < predicted_error(schedule, shapes, 5, 3_000)
