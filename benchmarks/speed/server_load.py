@@ -227,10 +227,10 @@ def big_read(database: Path, tokens: list[str]) -> list[str]:
     listener = QuackListener("quack:localhost:9742", AuditFile(database.with_name("big.jsonl")), Limits())
     with Opened(database, listener) as service, duckdb.connect() as plain, duckdb.connect() as client:
         table = f"CREATE TABLE memory.main.big AS SELECT range AS id, range * 0.5 AS n FROM range({BIG})"
-        with service.window.cursor() as cursor:
+        with service.public.cursor() as cursor:
             cursor.execute(table)
-        service.window._sizes["big"] = Size(BIG, 2, 16 * BIG)
-        listener.open(service.window, service.gate, service.book)
+        service.public._sizes["big"] = Size(BIG, 2, 16 * BIG)
+        listener.open(service.public, service.gate, service.book)
         for connection in (plain, client):
             for name in ("httpfs", "quack"):
                 load_extension(connection, name, "the wheel")

@@ -30,7 +30,7 @@ from dpduck.values.errors import DpduckError, Refusal, StoreError
 DEFAULT, QUOTA = Limits(), Quota()
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 BESIDE = 6 * 2**30
-"""Bytes that the window's process may have beside its database: messages, rows on their way, and the stack of a thread
+"""Bytes that the server's process may have beside its database: messages, rows on their way, and the stack of a thread
 for each connection, which counts whole (8 MiB) however little of it is used."""
 
 LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
@@ -137,7 +137,7 @@ def _serve(
     closing: list[Callable[[], None]] = []
     try:
         if quack is not None and not ended.is_set():
-            click.echo(quack.open(service.window, service.gate, service.book))
+            click.echo(quack.open(service.public, service.gate, service.book))
             closing.append(quack.close)
         if listening.flight is not None and not ended.is_set():
             flight = FlightListener(listening.flight, service, limits, listening.tls)

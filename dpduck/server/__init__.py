@@ -1,1 +1,1 @@
-"""Serving private answers: the vault, the window, the gate between them and everyone else."""
+"""Serving private answers: the vault, the public database, the gate between them and everyone else."""

@@ -1,7 +1,7 @@
 """What a served statement may be made of, each by name. Everything that is not here is refused.
 
-The window holds released tables alone, so these lists do not guard private rows: the vault does. They keep a client
-from files, the network, settings, the catalog of others' answers, and from memory without bound.
+The public database holds released tables alone, so these lists do not guard private rows: the vault does. They keep a
+client from files, the network, settings, the catalog of others' answers, and from memory without bound.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ AGGREGATE = frozenset(
 ANALYST_MACROS = frozenset(
     ("dp_grouping_id", "dp_range_estimate", "dp_range_share", "dp_subset_estimate", "dp_sum_interval")
 )
-"""Of sql/macros.sql, which the window has; dp_margin is a table macro and named apart."""
+"""Of sql/macros.sql, which the public database has; dp_margin is a table macro and named apart."""
 
 SHIPPED_MACROS = frozenset(
     ("dp_conjunction", "dp_haar_weight", "dp_in_range", "dp_key", "dp_label_number", "dp_shared", "dp_sketch_hash",
@@ -97,8 +97,8 @@ STREAMED = frozenset(
      "any_value", "avg", "bool_and", "bool_or", "count", "count_if", "count_star", "countif", "first", "last", "max",
      "mean", "min", "stddev", "stddev_pop", "stddev_samp", "sum", "var_pop", "var_samp", "variance")
 )  # fmt: skip
-"""What a statement may have that streams in the window itself: constant time for a row but for the length of its text,
-and no text that is longer than what it is made of. Statements with anything else run in a runner."""
+"""What a statement may have that streams in the public database itself: constant time for a row but for the length of
+its text, and no text that is longer than what it is made of. Statements with anything else run in a runner."""
 
 CONSTANT_FUNCTIONS = frozenset(("-", "array_value", "list_value", "row"))
 """What the arguments of dp functions may call: signs of numbers, and lists of keys and tuples."""

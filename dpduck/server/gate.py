@@ -17,10 +17,10 @@ from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, ins
 from dpduck.server.limits import Limits
 from dpduck.server.places import Debts, GivenUp, never
 from dpduck.server.principals import Principal
+from dpduck.server.public_database import PublicDatabase, answer_name
 from dpduck.server.sizes import NOTHING
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
-from dpduck.server.window import Window, answer_name
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
@@ -48,11 +48,11 @@ class Told(DpduckError):
 
 
 class Gate:
-    """Says what may run in the window, and asks the vault on the way; safe to use from many threads."""
+    """Says what may run in the public database, and asks the vault on the way; safe to use from many threads."""
 
-    def __init__(self, vault: Vault, window: Window, audit: Audit, limits: Limits) -> None:
+    def __init__(self, vault: Vault, public: PublicDatabase, audit: Audit, limits: Limits) -> None:
         self._vault = vault
-        self._window = window
+        self._public = public
         self._audit = audit
         self._limits = limits
         self._syntax = Syntax()
@@ -67,7 +67,7 @@ class Gate:
         self._streamed = Debts()  # who streams without end does it in a runner, behind the others
 
     def admit(self, principal: Principal, text: str, given_up: GivenUp = never) -> str:
-        """SQL for the window that gives what the principal asked for; a DpduckError says why not. Noted either way.
+        """SQL that gives what the principal asked for; a DpduckError says why not. Noted either way.
 
         It charges what the dp functions in the statement cost, before it returns. given_up: whether the client has
         gone; a release goes on, what runs over released tables ends.
@@ -93,7 +93,7 @@ class Gate:
             self._audit.note(principal.name, "refused", text, charged=entry, why=why)
 
     def probe(self, principal: Principal, text: str) -> str:
-        """SQL for the window with the columns that a statement would have, and no rows: it charges nothing."""
+        """SQL for the public database with the columns that a statement would have, and no rows: it charges nothing."""
         inspected = self.inspected(text)
         with self._turn(principal.name):
             self._require_views(inspected)
@@ -119,11 +119,11 @@ class Gate:
         return known
 
     def sync(self) -> None:
-        """Brings the window's private views to what the vault has; what does not fit is left out."""
+        """Brings the public database's private views to what the vault has; what does not fit is left out."""
         with self._syncing:
-            present, wanted = self._window.marks(), self._vault.views()
+            present, wanted = self._public.marks(), self._vault.views()
             for name in present.keys() - {fold(name) for name in wanted}:
-                self._window.drop_view(name)
+                self._public.drop_view(name)
                 self._left_out.clear()  # there is room again
             for name, mark in wanted.items():
                 if present.get(fold(name)) != mark and self._left_out.get(fold(name)) != mark:
@@ -139,28 +139,28 @@ class Gate:
         """
         with self._lock:
             self._ending = True
-        self._window.end_statements()
+        self._public.end_statements()
         with self._idle:
             return self._idle.wait_for(lambda: not self._running, seconds)
 
     def left_out(self) -> list[str]:
-        """Private views that the window has no room for."""
+        """Private views that the public database has no room for."""
         return sorted(self._left_out)
 
     def _put_view(self, name: str, mark: str) -> None:
         rows = self._vault.view(name)
-        used = sum(size.bytes for other, size in self._window.sizes().items() if other != fold(name))
+        used = sum(size.bytes for other, size in self._public.sizes().items() if other != fold(name))
         try:
             if used + rows.table.nbytes > self._limits.view_bytes:
                 raise StoreError(NO_ROOM)
-            self._window.put_view(name, mark, rows)
+            self._public.put_view(name, mark, rows)
         except StoreError:
-            self._window.drop_view(name)
+            self._public.drop_view(name)
             self._left_out[fold(name)] = mark
 
     def _require_view_room(self, principal: Principal) -> None:
-        """Before a view is made and charged for: whether this principal, and the window, may have one more."""
-        marks, sizes = self._window.marks(), self._window.sizes()
+        """Before a view is made and charged for: whether this principal, and the public database, may have one more."""
+        marks, sizes = self._public.marks(), self._public.sizes()
         own = sum(sizes[name].bytes for name in sizes.keys() & marks.keys() if owner_of(marks[name]) == principal.name)
         most, bytes_each = self._limits.views_each, self._limits.view_bytes // 4
         if self._owners[principal.name] >= most or own >= bytes_each:
@@ -182,10 +182,10 @@ class Gate:
     def _require_views(self, inspected: Inspected) -> None:
         """Refusal where a private view of a statement is not there."""
         for view in inspected.views:
-            if self._window.size(view) is None:
+            if self._public.size(view) is None:
                 if view in self._left_out:
                     raise Refusal(f"{view[:200]!r} was left out: {NO_ROOM}", accepted="a server with more memory")
-                accepted = meant_or(view, list(self._window.sizes()), "a name of dp_releases()")
+                accepted = meant_or(view, list(self._public.sizes()), "a name of dp_releases()")
                 raise Refusal(f"there is no private view {view[:200]!r}", accepted=accepted)
 
     def _found(
@@ -197,7 +197,7 @@ class Gate:
         only_columns: bool = False,
         given_up: GivenUp = never,
     ) -> str:
-        """SQL over tables of the window: the statement itself where it streams, else the table of what it found."""
+        """SQL over public tables: the statement itself where it streams, else the table of what it found."""
         sql = inspected.sql
         for call, key in zip(inspected.calls, keys, strict=True):
             sql = sql.replace(call.mark, answer_name(key))
@@ -209,19 +209,19 @@ class Gate:
             return sql
         tables = [(OWN, view) for view in inspected.views] + [(LISTING, listing) for listing in inspected.listings]
         tables += [(ANSWERS, answer_name(key)) for key in keys]
-        return f"FROM {ANSWERS}.main.{answer_name(self._window.run(principal.name, sql, tables, given_up))}"
+        return f"FROM {ANSWERS}.main.{answer_name(self._public.run(principal.name, sql, tables, given_up))}"
 
     def _work(self, inspected: Inspected, keys: Sequence[str]) -> float:
         """Rows times parts of a statement over one table; without end where its rows are too many for one result."""
-        sizes = [self._window.size(view) or NOTHING for view in inspected.views]
-        sizes += [self._window.answer_size(key) for key in keys]
+        sizes = [self._public.size(view) or NOTHING for view in inspected.views]
+        sizes += [self._public.answer_size(key) for key in keys]
         rows, columns = sum(size.rows for size in sizes), sum(size.columns for size in sizes)
         if rows > self._limits.rows:
             return math.inf
         return rows * (inspected.parts + inspected.stars * columns)
 
     def _answered(self, principal: Principal, call: Call, charged: list[int]) -> str:
-        """The key of the answer to a dp function, which is in the window then."""
+        """The key of the answer to a dp function, which is in the public database then."""
         creates = call.action == "run" and _CREATES.match(call.argument or "") is not None
         if creates:
             self._require_view_room(principal)
@@ -230,9 +230,9 @@ class Gate:
             charged.append(reply.charged)
         if reply.key is None:
             raise Told(reply.refused or UNEXPECTED)
-        if not self._window.has_answer(reply.key):
+        if not self._public.has_answer(reply.key):
             rows = self._vault.rows(principal.name, reply.key, self._limits.rows, self._limits.result_bytes)
-            self._window.put_answer(principal.name, reply.key, rows)
+            self._public.put_answer(principal.name, reply.key, rows)
         if call.action == "run" and not (call.argument or "").lstrip().lower().startswith(_QUESTIONS):
             self.sync()
         return reply.key

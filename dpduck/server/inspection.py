@@ -22,7 +22,7 @@ from dpduck.server.syntax import Syntax, Tree
 from dpduck.values.errors import PermissionRefusal, Refusal
 
 ANSWERS, LISTING, PRIVATE, OWN = "answers", "listing", "private", "memory"
-"""Databases of the window: answers of dp functions, views of the catalog; and two names for its own tables."""
+"""Databases of the public database: answers of dp functions, views of the catalog; and two names for its own tables."""
 
 MOST_NODES = 20_000
 DEEPEST_NODE = 400
@@ -271,7 +271,7 @@ class _Walk:
         return self._replaced(node, ANSWERS, made.mark, alias, node)
 
     def _macro(self, node: Tree, name: str, arguments: list[Tree], known: frozenset[str], depth: int) -> Tree:
-        """A macro of the window that reads tables by name: a private view, or a common table expression in sight."""
+        """A macro that reads public tables by name: a private view, or a common table expression in sight."""
         self._constants(name, arguments, known, depth)
         number, names, example = allowed.TABLE_MACROS[name]
         if len(arguments) != number or any(argument.get("alias") for argument in arguments):

@@ -33,7 +33,7 @@ class Limits:
     principal. runners: processes for their work.
     sessions, sessions_each: remembered connections of clients. connections: that a principal may open in a minute.
     views_each: private views of one principal. kept, kept_each, kept_rows: results that wait for their readers.
-    memory: bytes of the window's database; a runner has a quarter of it, views half, kept results a quarter.
+    memory: bytes of the public database's database; a runner has a quarter of it, views half, kept results a quarter.
     """
 
     characters: int = 100_000

@@ -1,6 +1,6 @@
 """The owner's door to a vault that serves: a socket in the file system that only the owner's account can open.
 
-The vault's process listens, not the window's: what comes in here may do everything that the owner may. Clients are
+The vault's process listens, not the public one: what comes in here may do everything that the owner may. Clients are
 dpduck's own commands, which find the door beside the store and use it instead of the files that the vault has open.
 """
 

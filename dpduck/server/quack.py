@@ -28,7 +28,7 @@ from dpduck.server.audit import Audit
 from dpduck.server.gate import UNEXPECTED, Gate
 from dpduck.server.limits import Limits
 from dpduck.server.principals import Principal, PrincipalBook
-from dpduck.server.window import Window
+from dpduck.server.public_database import PublicDatabase
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal, StoreError
 
 AUTHENTICATE, AUTHORIZE = "dpduck_authenticate", "dpduck_authorize"
@@ -114,7 +114,7 @@ class Sessions:
 
 
 class QuackListener:
-    """Serves one window over Quack. prepare is called before the window is locked, open afterwards."""
+    """Serves one public database over Quack. prepare is called before it is locked, open afterwards."""
 
     def __init__(self, address: str, audit: Audit, limits: Limits, in_the_clear: bool = False) -> None:
         """in_the_clear: whether tokens may travel beyond this machine without TLS."""
@@ -134,7 +134,7 @@ class QuackListener:
         self._sessions: Sessions | None = None
         self._forgotten: SimpleQueue[str | None] = SimpleQueue()
         self._gate: Gate | None = None
-        self._window: Window | None = None
+        self._public: PublicDatabase | None = None
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Loads the extension and puts the gate before every connection and every statement."""
@@ -151,12 +151,12 @@ class QuackListener:
         connection.execute(f"SET GLOBAL quack_authentication_function = 'system.main.{AUTHENTICATE}'")
         connection.execute(f"SET GLOBAL quack_authorization_function = 'system.main.{AUTHORIZE}'")
 
-    def open(self, window: Window, gate: Gate, book: PrincipalBook) -> str:
+    def open(self, public: PublicDatabase, gate: Gate, book: PrincipalBook) -> str:
         """Listens; returns the address. The server's own token is drawn and forgotten: nobody may use it."""
         self._sessions = Sessions(book, self._limits, forgotten=self._forgotten.put)
-        self._gate, self._window = gate, window
+        self._gate, self._public = gate, public
         options = "" if self._local else ", allow_other_hostname := true, disable_ssl := true"
-        with window.cursor() as cursor:
+        with public.cursor() as cursor:
             token = quote_text(secrets.token_hex(32))
             try:
                 cursor.execute(f"CALL quack_serve({quote_text(self.address)}, token := {token}{options})").fetchall()
@@ -170,8 +170,8 @@ class QuackListener:
     def close(self) -> None:
         """Listens no longer; statements at work are finished."""
         self._forgotten.put(None)
-        if self._window is not None:
-            with self._window.cursor() as cursor:
+        if self._public is not None:
+            with self._public.cursor() as cursor:
                 cursor.execute(f"CALL quack_stop({quote_text(self.address)})").fetchall()
 
     def _end_forgotten(self) -> None:

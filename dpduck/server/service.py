@@ -1,4 +1,4 @@
-"""A served database: the vault, the window, the gate and the book of principals, put together."""
+"""A served database: the vault, the public database, the gate and the book of principals, put together."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dpduck.server.audit import Audit
 from dpduck.server.gate import Gate
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook, WatchedSecrets
+from dpduck.server.public_database import PublicDatabase
 from dpduck.server.vault import Vault
 from dpduck.server.vault_client import Keeping, VaultProcess
-from dpduck.server.window import Window
 from dpduck.values.errors import StoreError
 
 Prepare = Callable[[duckdb.DuckDBPyConnection], None]
@@ -27,14 +27,14 @@ class Service:
 
     book: PrincipalBook
     gate: Gate
-    window: Window
+    public: PublicDatabase
     vault: Vault
     audit: Audit
 
     def close(self) -> None:
-        """Ends the vault after its releases at work, then the window."""
+        """Ends the vault after its releases at work, then the public database."""
         self.vault.close()
-        self.window.close()
+        self.public.close()
         self.audit.close()
 
 
@@ -48,16 +48,16 @@ def open_service(
     vault: Vault | None = None,
     keeping: Keeping | None = None,
 ) -> Service:
-    """Opens the vault, in a process of its own unless one is given, and a window with its private views."""
+    """Opens the vault, in a process of its own unless one is given, and a public database with its private views."""
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():
         raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
     vault = vault or VaultProcess(database, store, keeping)
     try:
-        window = Window(limits, prepare=prepare)
-        gate = Gate(vault, window, audit, limits)
+        public = PublicDatabase(limits, prepare=prepare)
+        gate = Gate(vault, public, audit, limits)
         gate.sync()
     except BaseException:
         vault.close()
         raise
-    return Service(PrincipalBook(WatchedSecrets(files.secrets)), gate, window, vault, audit)
+    return Service(PrincipalBook(WatchedSecrets(files.secrets)), gate, public, vault, audit)

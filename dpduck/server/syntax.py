@@ -1,4 +1,4 @@
-"""DuckDB's own parser as a function: text to tree, tree to text. What it reads is what the window will run."""
+"""DuckDB's own parser as a function: text to tree, tree to text. What it reads is what the public database will run."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Rows:
 
 
 class Vault(Protocol):
-    """What the window knows of the vault."""
+    """What the public database knows of the vault."""
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply: ...
 
@@ -135,7 +135,7 @@ class LocalVault:
         self._known = Known(engine.has_copies)
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
-        """Runs a dp function as this principal, looked up here: the window says who asks, not what they may."""
+        """Runs a dp function as this principal, looked up here: the server says who asks, not what they may."""
         self._charging.principal = None
         self._grid.begin()
         try:

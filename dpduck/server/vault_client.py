@@ -1,4 +1,4 @@
-"""The window's side of the pipe to the vault's process; starts it, and starts it again where it ended."""
+"""The public database's side of the pipe to the vault's process; starts it, and starts it again where it ended."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class VaultProcess:
             future.set_exception(_Ended(ENDED))
 
 
-# What messages between the window and the vault say; how they are written: see runner_process. None is ever
+# What messages between the public database and the vault say; how they are written: see runner_process. None is ever
 # run.
 
 

@@ -37,7 +37,7 @@ KINDNESS = 5
 
 TOO_MUCH = "the server does too much at once; accepted: the same statement later"
 MOST_AT_ONCE = 128
-"""Messages at work: twice the statements that the window lets in, since releases go on that nobody waits for."""
+"""Messages at work: twice the statements that the server lets in, since releases go on that nobody waits for."""
 
 _ATTEMPTS, _PAUSE = 40, 0.25
 _LAST_RELEASES = 40.0
@@ -103,7 +103,7 @@ class Crew:
 
 
 def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Crew) -> None:
-    """Answers every message in a thread of its own; how many come at once is the window's to limit.
+    """Answers every message in a thread of its own; how many come at once is the public database's to limit.
 
     end: called when the pipe is closed, before what is at work is waited for.
     """
@@ -124,7 +124,7 @@ def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Cr
             with suppress(MemoryError):
                 return send(packed({"id": message["id"], "error": TOO_MUCH}))
             time.sleep(_PAUSE)
-        os._exit(1)  # the window starts another vault; one that cannot say a word would be waited for
+        os._exit(1)  # the public database starts another vault; one that cannot say a word would be waited for
 
     while True:
         try:

@@ -58,7 +58,7 @@ class Served:
 
     def rows(self, who: str, text: str) -> list[tuple[Any, ...]]:
         sql = self.sql(who, text)
-        with self.service.window.cursor() as cursor:
+        with self.service.public.cursor() as cursor:
             return cursor.execute(sql).fetchall()
 
     def refused(self, who: str, text: str) -> str:
@@ -144,7 +144,7 @@ def serving_flight(database: Path, *words: str) -> Iterator[str]:
 
 
 def table_of(served: Served, sql: str) -> pa.Table:
-    with served.service.window.cursor() as cursor:
+    with served.service.public.cursor() as cursor:
         return cursor.sql(sql).to_arrow_table()
 
 

@@ -88,7 +88,7 @@ INSIDE = (
 @pytest.fixture
 def hurried(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attacks on time end after a second: whoever is slower than that is refused as well."""
-    monkeypatch.setattr(served.service.window, "_limits", replace(served.service.window._limits, seconds=1.0))
+    monkeypatch.setattr(served.service.public, "_limits", replace(served.service.public._limits, seconds=1.0))
 
 
 _LOOK_ALIKES = (
@@ -120,18 +120,18 @@ def test_the_lists_are_long_enough() -> None:
 @pytest.mark.usefixtures("hurried")
 def test_every_attack_is_refused_in_one_line(served: Served) -> None:
     """With nothing leaked, the ledger unchanged, and a word on what would be accepted."""
-    before = window_state(served)
+    before = public_state(served)
     for text in ATTACKS:
         message = served.refused("alice", text)
         assert "accepted: " in message, (text, message)
         assert len(message) < 1_000 and str(served.database.parent) not in message, (text, message)
-    assert window_state(served) == before
+    assert public_state(served) == before
 
 
 @pytest.mark.usefixtures("hurried")
 def test_every_attack_is_refused_in_other_clothes(served: Served) -> None:
     """With comments, line ends and another case, where they mean the same to DuckDB."""
-    before, tried = window_state(served), [0, 0, 0, 0]
+    before, tried = public_state(served), [0, 0, 0, 0]
     for number, text in enumerate(ATTACKS):
         if "'" in text or '"' in text or "--" in text or "\x00" in text:
             continue
@@ -141,7 +141,7 @@ def test_every_attack_is_refused_in_other_clothes(served: Served) -> None:
         assert len(message) < 1_000 and str(served.database.parent) not in message, (text, message)
         tried[number % 4] += 1
     assert min(tried) >= 30, "attacks in each kind of clothes"
-    assert window_state(served) == before
+    assert public_state(served) == before
 
 
 def test_every_honest_statement_is_answered(served: Served) -> None:
@@ -216,7 +216,7 @@ def around(served: Served, form: str, thing: str) -> bool:
 
 def refused_all(served: Served, who: str, texts: list[str]) -> None:
     """All are refused in a line that says what is accepted, nothing is charged and nothing changed."""
-    before = window_state(served), served.spent()
+    before = public_state(served), served.spent()
     principal = served.service.book.authenticate(served.tokens[who])
     assert principal is not None
     for text in texts:
@@ -228,7 +228,7 @@ def refused_all(served: Served, who: str, texts: list[str]) -> None:
             raise AssertionError(f"{text!r} was admitted to {who} as {sql!r}")
         assert "accepted: " in message and "\n" not in message and len(message) < 1_000, (text, message)
         assert CANARY not in message and str(served.database.parent) not in message, (text, message)
-    assert (window_state(served), served.spent()) == before
+    assert (public_state(served), served.spent()) == before
 
 
 def disguised(source: random.Random, thing: str) -> str:
@@ -277,7 +277,7 @@ def mutated(source: random.Random) -> str:
 def explore(served: Served, seed: int, number: int) -> int:
     """Runs mutations; whatever is admitted reads released values alone and changes nothing. Returns how many were."""
     source, admitted = random.Random(seed), 0  # noqa: S311
-    before = window_state(served)
+    before = public_state(served)
     for _ in range(number):
         text = mutated(source)
         try:
@@ -286,7 +286,7 @@ def explore(served: Served, seed: int, number: int) -> int:
             assert "\n" not in str(error) and CANARY not in str(error), text
             continue
         admitted += 1
-        with served.service.window.cursor() as cursor:
+        with served.service.public.cursor() as cursor:
             assert len(cursor.extract_statements(sql)) == 1, text
             assert cursor.extract_statements(sql)[0].type == duckdb.StatementType.SELECT, text
             try:
@@ -295,7 +295,7 @@ def explore(served: Served, seed: int, number: int) -> int:
                 assert CANARY not in str(error), text
                 continue
         assert CANARY not in repr(found) and str(served.database.parent) not in repr(found), text
-    assert window_state(served) == before
+    assert public_state(served) == before
     return admitted
 
 
@@ -312,9 +312,9 @@ def test_many_mutations_of_honest_statements_stay_inside(served: Served) -> None
     assert explore(served, 2, 20_000) > 200
 
 
-def window_state(served: Served) -> object:
+def public_state(served: Served) -> object:
     """What a client could have changed: the catalog but for answers, the settings, the attached databases."""
-    with served.service.window.cursor() as cursor:
+    with served.service.public.cursor() as cursor:
         tables = sorted(pair for pair in catalog(cursor) if pair[0] != "answers")
         settings = cursor.execute("SELECT name, value FROM duckdb_settings() ORDER BY name").fetchall()
         databases = cursor.execute("SELECT database_name FROM duckdb_databases() ORDER BY 1").fetchall()

@@ -64,7 +64,7 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path
 
         def ask(text: str) -> list[tuple[object, ...]]:
             sql = service.gate.admit(bob, text)
-            with service.window.cursor() as cursor:
+            with service.public.cursor() as cursor:
                 return cursor.execute(sql).fetchall()
 
         for number in range(1, 5):
@@ -74,7 +74,7 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path
                     answers[text] = ask(text)
                 except DpduckError as error:
                     told.append(str(error))
-            assert ask("SELECT count(*) FROM ages") == [(10,)]  # the window needs no vault
+            assert ask("SELECT count(*) FROM ages") == [(10,)]  # the public database needs no vault
         assert all("ended" in line for line in told)
         assert {text: ask(text) for text in answers} == answers
     finally:
@@ -108,7 +108,7 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, state_directory
 
         def ask(name: str, text: str) -> None:
             sql = service.gate.admit(service.book.named(name), text)
-            with service.window.cursor() as cursor:
+            with service.public.cursor() as cursor:
                 rows[name] = len(cursor.execute(sql).fetchall())
 
         texts = {"bob": count("age", "0.01"), "alice": count("sex", "0.01")}
@@ -140,7 +140,7 @@ def counter(folder: Path) -> int:
 
 @needs_quack
 def test_a_server_that_is_killed_comes_back(tmp_path: Path, state_directory: Path) -> None:
-    """kill -9 of the window while a shell waits: its vault ends too, a new server has every charge and every answer."""
+    """kill -9 of the server while a shell waits: its vault ends too, a new one has every charge and every answer."""
     database = make_clinic(tmp_path)
     token = add_principals(database)["bob"]
     first = f"FROM clinic.query($o$ {count('ward', '0.05')} $o$);\n"
@@ -155,7 +155,7 @@ def test_a_server_that_is_killed_comes_back(tmp_path: Path, state_directory: Pat
             server.process.wait()
         for vault in vaults:
             readable, _, _ = select.select([vault], [], [], 60)
-            assert readable, "the vault outlived its window"
+            assert readable, "the vault outlived its public database"
             os.close(vault)
     charged = verify_store(database)
     with serving(database) as server:

@@ -318,7 +318,7 @@ def test_a_cancel_reaches_the_statement(served: Served, listener: FlightListener
     """A client that does not wait any longer: its statement ends at once, and its place is free."""
     served.rows("bob", "SELECT count(*) FROM ages AS a JOIN ages AS b USING (age)")
     heavy = b"SELECT sum(hash(a.range)) FROM range(3000000000000) AS a"
-    places = served.service.window._runners._places
+    places = served.service.public._runners._places
     header = [(b"authorization", f"Bearer {served.tokens['bob']}".encode())]
     start = time.monotonic()
     with pytest.raises(flight.FlightTimedOutError):

@@ -100,7 +100,7 @@ def test_owner_statements_are_refused(served: Served) -> None:
 
 
 def test_listings_show_private_views_alone(served: Served) -> None:
-    """Answers of others are in the window for a while; the catalog that clients see has none of them."""
+    """Answers of others are in the public database for a while; the catalog that clients see has none of them."""
     served.rows("alice", count("sex", "0.02"))
     for text, names in (
         ("SELECT table_name FROM duckdb_tables()", True),
@@ -130,7 +130,7 @@ def test_the_log_says_who_and_what_and_never_an_answer(served: Served) -> None:
 
 
 def test_a_revoked_principal_asks_no_more(tmp_path: Path, state_directory: Path) -> None:
-    """Inside the vault too: it looks up who asks, whatever the window says."""
+    """Inside the vault too: it looks up who asks, whatever the public database says."""
     opened = open_served(tmp_path)
     try:
         alice = opened.service.book.authenticate(opened.tokens["alice"])
@@ -145,9 +145,9 @@ def test_a_revoked_principal_asks_no_more(tmp_path: Path, state_directory: Path)
         opened.service.close()
 
 
-def test_the_window_holds_released_tables_alone(served: Served) -> None:
+def test_the_public_database_holds_released_tables_alone(served: Served) -> None:
     """Its whole catalog: private views, answers, listings; no private table, and none can be attached."""
-    with served.service.window.cursor() as cursor:
+    with served.service.public.cursor() as cursor:
         held = catalog(cursor)
         assert {name for database, name in held if database == "memory"} == {"ward_cube", "ages"}
         assert {database for database, _ in held} <= {"memory", "answers", "listing"}
@@ -173,10 +173,10 @@ def test_limits_are_kept(tmp_path: Path, state_directory: Path, monkeypatch: pyt
             "carol": full,
         }
         assert refused_beside(opened, ("alice", "alice"), monkeypatch) == {"alice": full}, "others have a place left"
-        monkeypatch.setattr(opened.service.window, "_limits", replace(limits, seconds=0.5))
+        monkeypatch.setattr(opened.service.public, "_limits", replace(limits, seconds=0.5))
         forever = "SELECT count(*) FROM range(10000000) AS a, range(10000000) AS b WHERE a.range + b.range = 3"
         assert "takes too long" in opened.refused("alice", forever)
-        monkeypatch.setattr(opened.service.window, "_limits", limits)
+        monkeypatch.setattr(opened.service.public, "_limits", limits)
         assert opened.rows("alice", COUNT_AGES) == [(10,)]
     finally:
         opened.service.close()
@@ -188,7 +188,7 @@ CUBE_QUESTION = CUBE.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS
 
 def refused_beside(opened: Served, working: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Who is told what while a statement of each of these is at work; who is not named is let in."""
-    entered, go_on, run = threading.Semaphore(0), threading.Event(), opened.service.window.run
+    entered, go_on, run = threading.Semaphore(0), threading.Event(), opened.service.public.run
     told: dict[str, str] = {}
     before = opened.spent()
 
@@ -198,7 +198,7 @@ def refused_beside(opened: Served, working: tuple[str, ...], monkeypatch: pytest
         return run(principal, sql, tables, given_up)
 
     with monkeypatch.context() as patch, ThreadPoolExecutor(len(working)) as pool:
-        patch.setattr(opened.service.window, "run", held)
+        patch.setattr(opened.service.public, "run", held)
         try:
             at_work = [pool.submit(opened.rows, name, COUNT_AGES) for name in working]
             assert all(entered.acquire(timeout=600) for _ in working)

@@ -85,9 +85,9 @@ def test_a_text_in_full_answers_as_the_bare_one(served: Served) -> None:
 
 def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
     """A store of before may hold such a name: between check and use the view goes, and nothing is read in its place."""
-    window, bob = served.service.window, served.service.book.named("bob")
+    public, bob = served.service.public, served.service.book.named("bob")
     ages = table_of(served, "FROM memory.main.ages")
-    window.put_view("sqlite_master", "mark", Rows((("age", "BIGINT"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")), ages))
+    public.put_view("sqlite_master", "mark", Rows((("age", "BIGINT"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")), ages))
     listener = FlightListener("localhost:0", served.service, Limits())
     try:
         given = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {served.tokens['bob']}".encode())])
@@ -95,12 +95,12 @@ def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
             command = write_any("CommandStatementQuery", {1: b"FROM sqlite_master"})
             info = client.get_flight_info(flight.FlightDescriptor.for_command(command), given)
             quack = served.service.gate.admit(bob, "FROM sqlite_master")
-            window.drop_view("sqlite_master")
+            public.drop_view("sqlite_master")
             with pytest.raises(flight.FlightError, match="there is no private view 'sqlite_master'"):
                 client.do_get(info.endpoints[0].ticket, given).read_all()
     finally:
         listener.close()
-    with window.cursor() as cursor, pytest.raises(duckdb.CatalogException):
+    with public.cursor() as cursor, pytest.raises(duckdb.CatalogException):
         cursor.execute(quack).fetchall()
     with pytest.raises(Refusal, match="there is no private view"):
         served.service.gate.admit(bob, "FROM sqlite_master")

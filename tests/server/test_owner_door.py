@@ -49,7 +49,7 @@ def lines(*words: str | Path) -> list[dict[str, object]]:
 
 
 def test_the_owners_commands_work_while_the_server_runs(tmp_path: Path, state_directory: Path) -> None:
-    """Budget, ledger, policies, questions, changes, views, verifying and publishing; the window follows."""
+    """Budget, ledger, policies, questions, changes, views, verifying and publishing; the public database follows."""
     adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver for Flight SQL is not installed")
     database = make_clinic(tmp_path)
     tokens, store = add_principals(database), tmp_path / "clinic_private.duckdb"

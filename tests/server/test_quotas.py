@@ -17,6 +17,7 @@ import pytest
 
 from dpduck.publish.postgres import load_extension
 from dpduck.server.limits import Limits, Quota, parse_size
+from dpduck.server.public_database import YOUNG, Kept
 from dpduck.server.quack import QuackListener
 from dpduck.server.runner_process import packed, unpacked
 from dpduck.server.service import open_service
@@ -24,7 +25,6 @@ from dpduck.server.sizes import Size
 from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault
 from dpduck.server.vault_process import TOO_MUCH, Crew, answer_all
-from dpduck.server.window import YOUNG, Kept
 from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import NoAudit, Served, add_principals, ask, count, make_clinic, open_served
 from tests.server.shell import EXTENSIONS, eventually, needs_quack
@@ -249,11 +249,11 @@ def test_connections_that_are_forgotten_are_ended(tmp_path: Path, state_director
     listener = QuackListener(f"quack:localhost:{free_port()}", NoAudit(), limits)
     service = open_service(database, None, NoAudit(), limits, prepare=listener.prepare)
     try:
-        listener.open(service.window, service.gate, service.book)
+        listener.open(service.public, service.gate, service.book)
         clients = [attached(listener.address, tokens[name]) for name in ("bob", *["alice"] * 9)]
 
         def connected() -> int:
-            with service.window.cursor() as cursor:
+            with service.public.cursor() as cursor:
                 return len(cursor.execute("FROM quack_active_connections()").fetchall())
 
         assert eventually(lambda: connected() == 5), connected()
@@ -322,6 +322,6 @@ def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
         kept.enter("bob", key, one)
     assert kept.room_for("carol", one) == [], "young answers of others stay"
     now = time.monotonic()
-    monkeypatch.setattr("dpduck.server.window.time.monotonic", lambda: now + 2 * YOUNG)
+    monkeypatch.setattr("dpduck.server.public_database.time.monotonic", lambda: now + 2 * YOUNG)
     assert kept.room_for("carol", one) == ["a1"]
     assert kept.unread() == ["a3", "b1", "b2"]

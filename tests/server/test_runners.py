@@ -51,7 +51,7 @@ def resident(process: int | str = "self") -> int:
 
 @pytest.mark.parametrize("kind", list(HEAVY))
 def test_a_statement_without_measure_ends(bounded: Served, kind: str) -> None:
-    """In time, within memory, in one line; the window itself grows by nothing, and the next statement is answered."""
+    """In time, within memory, in one line; the server itself grows by nothing, and the next statement is answered."""
     before, start, most = resident(), time.monotonic(), 0
     done = threading.Event()
 
@@ -59,7 +59,7 @@ def test_a_statement_without_measure_ends(bounded: Served, kind: str) -> None:
         nonlocal most
         while not done.wait(0.02):
             with suppress(OSError, IndexError):  # one ended between the list and the look
-                most = max([most, *(resident(process) for process in bounded.service.window.processes())])
+                most = max([most, *(resident(process) for process in bounded.service.public.processes())])
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -134,7 +134,7 @@ def test_types_of_results_are_duckdbs(bounded: Served) -> None:
     sql = (
         f"SELECT {', '.join(f'{value} AS c{number}' for number, value in enumerate(values))}, unnest([1]) AS u, 1 AS u"
     )
-    with duckdb.connect() as plain, bounded.service.window.cursor() as cursor:
+    with duckdb.connect() as plain, bounded.service.public.cursor() as cursor:
         wanted, given = plain.sql(f"SELECT * FROM ({sql})"), cursor.sql(bounded.sql("bob", sql))
         assert given.types == wanted.types and given.fetchall() == wanted.fetchall()
         assert given.columns == wanted.columns and given.columns[-2:] == ["u", "u_1"]
@@ -144,7 +144,7 @@ def test_a_runner_can_do_nothing_else(bounded: Served) -> None:
     """It has no way to files, no environment, and no table but those of the statement."""
     found = bounded.rows("bob", "SELECT table_name FROM duckdb_tables() AS a JOIN range(2) ON true ORDER BY 1")
     assert {name for (name,) in found} == {"ages", "ward_cube"}
-    for process in bounded.service.window.processes():
+    for process in bounded.service.public.processes():
         environment = Path(f"/proc/{process}/environ").read_bytes()
         assert b"DPDUCK" not in environment and b"HOME" not in environment
         opened = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}
@@ -154,7 +154,7 @@ def test_a_runner_can_do_nothing_else(bounded: Served) -> None:
 def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
     """One that ended while it had nothing to do: nobody notices. One that ends at work: its statement is refused."""
     assert bounded.rows("bob", JOIN) == [(10,)]
-    runners = bounded.service.window._runners
+    runners = bounded.service.public._runners
     for runner in list(runners._all):
         runner.process.kill()
         runner.process.wait()
@@ -164,7 +164,7 @@ def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
         busy = runners._places._taken
         assert eventually(lambda: busy["bob"] == 1 and not dict(runners._idle).get("bob"))
         time.sleep(0.5)
-        for process in bounded.service.window.processes():
+        for process in bounded.service.public.processes():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         assert "ended the process" in told.result()
@@ -173,7 +173,7 @@ def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
 
 def test_who_works_long_stands_back(bounded: Served) -> None:
     """After a second of work a principal's runners stand back; others keep theirs, and their runners."""
-    runners = bounded.service.window._runners
+    runners = bounded.service.public._runners
     runners._places._debts._known.clear()
     assert bounded.rows("bob", JOIN) == [(10,)]
     own = dict(runners._idle)["bob"]

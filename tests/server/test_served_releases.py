@@ -1,4 +1,4 @@
-"""Every kind of release in the window, and the macros that read them by name, through the gate."""
+"""Every kind of release in the public database, and the macros that read them by name, through the gate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def released(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) ->
 
 
 def test_every_kind_of_release_is_read(released: Served) -> None:
-    """Projections, summaries and synthetic tables are tables of the window, for everybody who may read."""
+    """Projections, summaries and synthetic tables are tables of the public database, for everybody who may read."""
     for table in ("codes", "codes_seed", "summed", "synth"):
         assert released.rows("carol", f"SELECT count(*) >= 0 FROM {table}") == [(True,)], table
     assert released.rows("carol", "SELECT dp_sum_stderr(n_variance) >= 0 FROM summed") == [(True,)]

@@ -106,7 +106,7 @@ def costly_calls(name: str) -> Iterator[str]:
 def fuzz_functions(served: Served, tries: int, seed: int) -> int:
     """Calls of every accepted function that may cost much; each ends within its clock and memory; how many ran."""
     source, ran = random.Random(seed), 0  # noqa: S311
-    window, before = served.service.window, resident()
+    public, before = served.service.public, resident()
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute(TABLE.replace(f"range({ROWS})", "range(1)"))
         for name in OTHERS:
@@ -121,7 +121,7 @@ def fuzz_functions(served: Served, tries: int, seed: int) -> int:
                 rows = f"FROM (SELECT * FROM ages, range(400)) AS a, ({GIVEN}) AS given"
                 start = time.monotonic()
                 try:
-                    window.run("alice", f"SELECT {call} {rows}", [("memory", "ages")])
+                    public.run("alice", f"SELECT {call} {rows}", [("memory", "ages")])
                 except Refusal as refusal:
                     assert "\n" not in str(refusal), call
                 assert time.monotonic() - start < 60, call
@@ -132,7 +132,7 @@ def fuzz_functions(served: Served, tries: int, seed: int) -> int:
 
 
 def test_every_function_has_a_clock_and_a_memory(bounded: Served) -> None:
-    """A few calls of each: the window answers afterwards and has not grown."""
+    """A few calls of each: the public database answers afterwards and has not grown."""
     assert fuzz_functions(bounded, 1, 5) > len(OTHERS) // 2
 
 

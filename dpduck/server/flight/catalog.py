@@ -1,6 +1,6 @@
 """What Arrow Flight SQL clients may ask about the server and its catalog, as Arrow tables; nothing here charges.
 
-Shapes of the tables: arrow/format/FlightSql.proto. Tables are the window's private views, in one catalog and schema.
+Shapes of the tables: arrow/format/FlightSql.proto. Tables are the served private views, in one catalog and schema.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpduck.frontend.text.names import quote_identifier
 from dpduck.server.flight.messages import Message
-from dpduck.server.window import Window
+from dpduck.server.public_database import PublicDatabase
 
 CATALOG, SCHEMA, TABLE = "private", "main", "TABLE"
 _VIEWS = (
@@ -121,14 +121,14 @@ def _schemas(command: Message) -> pa.Table:
     return SCHEMAS.empty_table() if not here else pa.table([[CATALOG], [SCHEMA]], schema=SCHEMAS)
 
 
-def _tables(command: Message, window: Window) -> pa.Table:
+def _tables(command: Message, public: PublicDatabase) -> pa.Table:
     shape = TABLES_WITH_SCHEMA if command.flag(5) else TABLES
     kinds = command.texts(4)
     fits, named = _pattern(command.text(2)), _pattern(command.text(3))
     if command.text(1) not in (None, CATALOG) or not fits(SCHEMA) or (kinds and TABLE not in kinds):
         return shape.empty_table()
     rows = []
-    with window.cursor() as cursor:
+    with public.cursor() as cursor:
         for (name,) in cursor.execute(_VIEWS).fetchall():
             if named(name):
                 row = {"catalog_name": CATALOG, "db_schema_name": SCHEMA, "table_name": name, "table_type": TABLE}
@@ -149,7 +149,7 @@ _EMPTY: Mapping[str, pa.Schema] = {
     "CommandGetImportedKeys": FOREIGN_KEYS,
     "CommandGetCrossReference": FOREIGN_KEYS,
 }
-_FULL: Mapping[str, Callable[[Message, Window], pa.Table]] = {
+_FULL: Mapping[str, Callable[[Message, PublicDatabase], pa.Table]] = {
     "CommandGetSqlInfo": lambda command, _: _info_table(command.numbers(1)),
     "CommandGetCatalogs": lambda _, __: pa.table([[CATALOG]], schema=CATALOGS),
     "CommandGetDbSchemas": lambda command, _: _schemas(command),
@@ -158,8 +158,8 @@ _FULL: Mapping[str, Callable[[Message, Window], pa.Table]] = {
 }
 
 
-def catalog_table(command: Message, window: Window) -> pa.Table | None:
+def catalog_table(command: Message, public: PublicDatabase) -> pa.Table | None:
     """The answer to a question about the catalog; None where the command is something else."""
     if command.name in _EMPTY:
         return _EMPTY[command.name].empty_table()
-    return _FULL[command.name](command, window) if command.name in _FULL else None
+    return _FULL[command.name](command, public) if command.name in _FULL else None

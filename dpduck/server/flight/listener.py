@@ -213,7 +213,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         raise PermissionRefusal("DoExchange is refused", accepted="GetFlightInfo and DoGet")
 
     def _catalog(self, command: Message) -> pa.Table:
-        table = catalog_table(command, self._service.window)
+        table = catalog_table(command, self._service.public)
         if table is None:
             raise Refusal(f"the command {command.name[:80]!r} is not known", accepted="queries and catalog commands")
         return table

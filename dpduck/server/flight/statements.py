@@ -26,7 +26,7 @@ _HANDLE = 16
 
 @dataclass(frozen=True)
 class _Admitted:
-    """A statement that passed the gate and waits for its reader. sql: what to run in the window."""
+    """A statement that passed the gate and waits for its reader. sql: what to run in the public database."""
 
     principal: str
     token_hash: str
@@ -79,12 +79,12 @@ class Statements:
                 del self._admitted[handle[:_HANDLE]]
         self._begin(principal.name)
         try:
-            cursor = self._service.window.cursor()
+            cursor = self._service.public.cursor()
             try:
                 reader = None
                 if found is not None and mine:
                     reader = _reader(cursor, found.sql)
-                if reader is None:  # never seen, forgotten, or its answer has left the window
+                if reader is None:  # never seen, forgotten, or its answer has left the public database
                     text = handle[_HANDLE:].decode("utf-8", "replace")
                     reader = _reader(cursor, self._service.gate.admit(principal, text, given_up))
                 if reader is None:
@@ -98,7 +98,7 @@ class Statements:
         return reader.schema, _Rows(self, principal.name, cursor, reader)
 
     def _schema(self, sql: str) -> pa.Schema:
-        with self._service.window.cursor() as cursor:
+        with self._service.public.cursor() as cursor:
             try:
                 return cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table().schema
             except duckdb.Error as error:

@@ -1,4 +1,4 @@
-"""The window: a DuckDB in memory that holds released tables and nothing else, locked, for clients to read.
+"""The public database: a DuckDB in memory that holds released tables and nothing else, locked, for clients to read.
 
 memory.main: the private views. listing: what clients may see of the catalog. answers: results of dp functions and of
 statements that ran in a runner, for the statement that asked; the gate lets nobody name them. What runs here streams:
@@ -63,7 +63,7 @@ LISTINGS = {
 }
 
 
-class Window:
+class PublicDatabase:
     """The instance that clients read; safe to use from many threads."""
 
     def __init__(self, limits: Limits, *, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> None:
@@ -211,7 +211,7 @@ class Window:
                 yield cursor
                 cursor.execute("COMMIT")
         except (duckdb.Error, MemoryError):
-            raise StoreError("the window cannot keep these rows; accepted: a server with more memory") from None
+            raise StoreError("the server cannot keep these rows; accepted: a server with more memory") from None
 
 
 def answer_name(key: str) -> str:
@@ -223,7 +223,7 @@ def _answer_table(key: str) -> str:
     return f"{ANSWERS}.main.{answer_name(key)}"
 
 
-# What the window keeps for readers who have not come yet: whose it is, how large, and what goes first.
+# What the public database keeps for readers who have not come yet: whose it is, how large, and what goes first.
 
 YOUNG = 60.0
 """Seconds for which an answer is surely kept from others: its reader may not have begun yet."""

@@ -1,4 +1,4 @@
-"""Even with the gate removed by hand, the window cannot read one private row."""
+"""Even with the gate removed by hand, the public database cannot read one private row."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.server.shell import attach, needs_quack, shell
 from tests.server.statement_lists import statements
 from tests.support.ports import free_port
 
-READS = statements("window_reads.sql")
+READS = statements("public_reads.sql")
 CHANGES = re.compile(r"(?i)(drop|detach|truncate|delete|update|set|use|attach|commit|rollback|abort)")
 HEAVY = re.compile(r"(?i)000000|sleep|recursive|serve|quack_stop|checkpoint|vacuum")
 LISTS = ("SELECT * FROM duckdb_secrets()", "FROM duckdb_logs()", "FROM duckdb_settings()", "FROM duckdb_tables()")
 
 
 def test_without_the_gate_nothing_private_is_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cursor of the window itself: files, other databases, settings and Python's variables are out of reach."""
+    """A cursor of its own: files, other databases, settings and Python's variables are out of reach."""
     private_frame = [CANARY]
     assert private_frame
     for file in (served.database, *served.database.parent.glob("clinic_private*"), Path(__file__)):
         for pattern in READS:
             statement = pattern.format(file=file, folder=served.database.parent)
-            with served.service.window.cursor() as cursor, pytest.raises(duckdb.Error) as caught:
+            with served.service.public.cursor() as cursor, pytest.raises(duckdb.Error) as caught:
                 pytest.fail(f"{statement} gives {cursor.execute(statement).fetchall()}")
             assert CANARY not in str(caught.value)
     assert not (served.database.parent / "out.csv").exists()
@@ -43,7 +43,7 @@ def test_without_the_gate_no_statement_shows_a_private_value(served: Served) -> 
     texts = [text for text in statements("attacks.sql") if not CHANGES.match(text) and not HEAVY.search(text)]
     ran = 0
     for text in (*LISTS, *texts):
-        with served.service.window.cursor() as cursor:
+        with served.service.public.cursor() as cursor:
             try:
                 cursor.execute("BEGIN")
                 found = cursor.execute(text).fetchmany(1_000)
@@ -60,14 +60,14 @@ def test_without_the_gate_no_statement_shows_a_private_value(served: Served) -> 
 def test_a_server_whose_gate_lets_everything_pass(
     tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over the protocol, with the authorization switched off: the window's process has no private file open."""
+    """Over the protocol, with the authorization switched off: the server's process has no private file open."""
     database = make_clinic(tmp_path)
     listener = QuackListener(f"quack:localhost:{free_port()}", NoAudit(), Limits())
     monkeypatch.setattr(QuackListener, "_authorize", lambda self, session, text: text)
     monkeypatch.setattr(QuackListener, "_authenticate", lambda self, session, token, server: True)
     service = open_service(database, None, NoAudit(), Limits(), prepare=listener.prepare)
     try:
-        listener.open(service.window, service.gate, service.book)
+        listener.open(service.public, service.gate, service.book)
         script = attach(listener.address, "anybody") + "".join(
             f"FROM clinic.query($q$ {text} $q$);\n"
             for text in (f"FROM read_blob('{database}')", f"ATTACH '{database}' AS v", "FROM visits", "FROM secret")
