@@ -9,7 +9,7 @@ from math import ceil, erfc, exp, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -59,7 +59,7 @@ JUMPY = 2.0
 def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
     """For cells that combine several noises of one kind."""
     outside = 1.0 - float(confidence)
-    usual = float(norm.isf(outside / 2))
+    usual = float(-ndtri(outside / 2))
     if noise is NoiseKind.LAPLACE:
         usual = max(usual, log(1 / outside) / sqrt(2))
     return SumMargin(1 / sqrt(outside), usual)
@@ -125,7 +125,7 @@ def survivals(noise: NoiseKind, spread: Fraction, starts: IntegerArray) -> Float
         table = _summed_tails(spread) / 2
         tails = table[np.minimum(above - 1, len(table) - 1)]
     else:
-        tails = norm.sf((above - 0.5) / sqrt(spread))
+        tails = ndtr((0.5 - above) / sqrt(spread))
     found: FloatArray = np.where(starts > 0, tails, 1 - tails)
     return found
 
