@@ -29,6 +29,7 @@ COMPUTED = "computed from answers that are {}"
 """What the comment of a view's column says that is neither a key nor an answer; {}: the guarantee."""
 
 BEFORE_STORING = "before it is stored"
+_OF_ANY_LENGTH = re.compile(r"VARCHAR|BLOB|BIT|BIGNUM|JSON|\[|STRUCT|MAP|UNION|VARIANT")
 _VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
 
@@ -229,10 +230,16 @@ class ReleaseStore:
             before_it_is_seen()
             cursor.execute("COMMIT")
 
-    def put_views(self, views: Sequence[tuple[StoredRelease, str]], replace: bool, most: int | None = None) -> None:
+    def put_views(
+        self,
+        views: Sequence[tuple[StoredRelease, str]],
+        replace: bool,
+        most: int | None = None,
+        characters: int | None = None,
+    ) -> None:
         """Stores private views, the rows of a SELECT over a release as a table of its own each; all of them or none.
 
-        most: rows of each; Refusal for more.
+        most: rows of each; Refusal for more. characters: of the texts of each, looked at before the disk has them.
         """
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN")
@@ -241,6 +248,12 @@ class ReleaseStore:
                     self._remove(cursor, release.name)
                 bounded = select_sql if most is None else f"FROM ({select_sql}) LIMIT {most + 1}"
                 with interrupted_after(self.seconds, cursor):
+                    if characters is not None and _characters(cursor, bounded) > characters:
+                        raise Refusal(
+                            f"the texts of {release.name!r} are too long; the answers are kept: asking for them again "
+                            "is free",
+                            accepted=f"at most {characters} characters in all",
+                        )
                     made = cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {bounded}").fetchone()
                 if most is not None and made is not None and made[0] > most:
                     raise Refusal(
@@ -304,6 +317,18 @@ class ReleaseStore:
                 release.principal, release.ledger_id, laws_to_text(release.laws), release.kind,
             ],
         )  # fmt: skip
+
+
+def _characters(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
+    """How many bytes the texts of a SELECT's rows have, and whatever else has no fixed length, as text."""
+    types = [row[1] for row in cursor.execute(f"DESCRIBE FROM ({select_sql})").fetchall()]
+    names = [f"c{number}" for number in range(len(types))]
+    long = [name for name, kind in zip(names, types, strict=True) if _OF_ANY_LENGTH.search(kind)]
+    if not long:
+        return 0
+    length = " + ".join(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)" for name in long)
+    found = cursor.execute(f"SELECT sum({length}) FROM ({select_sql}) AS t({', '.join(names)})").fetchone()
+    return 0 if found is None or found[0] is None else int(found[0])
 
 
 @contextmanager

@@ -81,9 +81,8 @@ class PrivateViews:
                 if not self.is_ready(one, text, caller, release.digest)
             ]
             try:
-                self._releases.put_views(
-                    missing, statements[0][0].replace, None if caller.room is None else caller.room(None)
-                )
+                most = None if caller.room is None else caller.room(None)
+                self._releases.put_views(missing, statements[0][0].replace, most, caller.most_characters)
             except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
                 raise Refusal(
                     f"the SELECT of {name!r} fails or takes too long over the released answers, which are kept: asking "

@@ -146,6 +146,11 @@ def test_long_texts_have_a_bound_of_their_own(served: Served) -> None:
         assert told.startswith("5000 rows with texts of up to ")
         assert served.rows("bob", "SELECT spent FROM dp_budget()") == spent
         assert served.rows("bob", ask("CREATE PRIVATE TABLE drawn AS SAMPLE 10 FROM ward_cube"))
+        grown = f"replace('{'y' * 100}', 'y', '{'z' * 100}')"
+        view = "CREATE PRIVATE VIEW grown OPTIONS (epsilon = 0.001) AS SELECT ward, {} AS n FROM visits GROUP BY ward"
+        with pytest.raises(DpduckError, match="the texts of 'grown' are too long; the answers are kept"):
+            served.rows("bob", ask(view.format(f"{grown} || CAST(count(*) AS VARCHAR)")))
+        assert served.rows("bob", ask(view.format("count(*)"))) == [("private.grown is ready",)]
     finally:
         vault._most_characters = None
 
