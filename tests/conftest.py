@@ -54,11 +54,14 @@ def pool() -> Workers:
 class SharedWorkers(Workers):
     """The pool of the run under another owner, who may not close it."""
 
-    def take(self) -> Worker:
-        return pool().take()
+    def start(self) -> None:
+        pool().start()
 
-    def give_back(self, worker: Worker) -> None:
-        pool().give_back(worker)
+    def take(self, clean: bool = False) -> Worker:
+        return pool().take(clean)
+
+    def give_back(self, worker: Worker, clean: bool = False) -> None:
+        pool().give_back(worker, clean)
 
 
 def shared_workers() -> Workers:

@@ -104,11 +104,14 @@ def with_faulty_functions() -> Iterator[None]:
             yield connection
 
     class Pool(Workers):
-        def take(self) -> workers.Worker:
-            return pool.take()
+        def start(self) -> None:
+            pool.start()
 
-        def give_back(self, worker: workers.Worker) -> None:
-            pool.give_back(worker)
+        def take(self, clean: bool = False) -> workers.Worker:
+            return pool.take(clean)
+
+        def give_back(self, worker: workers.Worker, clean: bool = False) -> None:
+            pool.give_back(worker, clean)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allowlist, "NAMED_FUNCTIONS", allowlist.NAMED_FUNCTIONS | {"faulty"})

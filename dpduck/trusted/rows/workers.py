@@ -170,12 +170,13 @@ class Workers:
     def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
         self._command = command
         self._idle: list[Worker] = []
+        self._clean: list[Worker] = []
         self._lock = threading.Lock()
         self._closed = False
-        weakref.finalize(self, _end_all, self._idle)
+        weakref.finalize(self, _end_all, self._idle, self._clean)
 
     def start(self) -> None:
-        """Starts a process where none is idle, without waiting for it."""
+        """Starts a process for private rows where none is idle, without waiting for it."""
         with self._lock:
             if not self._idle and not self._closed:
                 self._idle.append(Worker(self._command))
@@ -191,21 +192,23 @@ class Workers:
             raise
         runner.release()
 
-    def take(self) -> Worker:
-        """An idle process or a new one."""
+    def take(self, clean: bool = False) -> Worker:
+        """An idle process or a new one. clean: one that never computed a private row."""
         with self._lock:
-            while self._idle:
-                worker = self._idle.pop()
+            idle = self._clean if clean else self._idle
+            while idle:
+                worker = idle.pop()
                 if worker.alive:
                     return worker
                 worker.end()
         return Worker(self._command)
 
-    def give_back(self, worker: Worker) -> None:
+    def give_back(self, worker: Worker, clean: bool = False) -> None:
         """Keeps a sound process, or ends it where enough are idle."""
         with self._lock:
-            if len(self._idle) < MOST_IDLE and not self._closed:
-                self._idle.append(worker)
+            idle = self._clean if clean else self._idle
+            if len(idle) < MOST_IDLE and not self._closed:
+                idle.append(worker)
                 return
         worker.end()
 
@@ -213,16 +216,21 @@ class Workers:
         """Ends every idle process."""
         with self._lock:
             self._closed = True
-            _end_all(self._idle)
+            _end_all(self._idle, self._clean)
 
 
-def _end_all(workers: list[Worker]) -> None:
-    while workers:
-        workers.pop().end()
+def _end_all(*pools: list[Worker]) -> None:
+    for workers in pools:
+        while workers:
+            workers.pop().end()
 
 
 class StrictWorkers(Workers):
-    """The same processes for rows that are made up: a batch that fails ends the job, and what DuckDB says is kept."""
+    """Processes for rows that are made up: a batch that fails ends the job, and what DuckDB says is kept.
+
+    They never computed a private row, or how much of their memory is taken would depend on those: what a rehearsal says
+    is free.
+    """
 
     complaints: list[str]
 
@@ -230,11 +238,12 @@ class StrictWorkers(Workers):
         self._pool = pool
         self.complaints = []
 
-    def take(self) -> Worker:
-        return self._pool.take()
+    def take(self, clean: bool = True) -> Worker:
+        self._pool.start()  # which is wanted next
+        return self._pool.take(clean)
 
-    def give_back(self, worker: Worker) -> None:
-        self._pool.give_back(worker)
+    def give_back(self, worker: Worker, clean: bool = True) -> None:
+        self._pool.give_back(worker, clean)
 
 
 class Runner:

@@ -14,7 +14,7 @@ import pytest
 
 from dpduck.trusted.rows import workers as module
 from dpduck.trusted.rows.worker import allowed
-from dpduck.trusted.rows.workers import COMMAND, Program, Runner, Workers
+from dpduck.trusted.rows.workers import COMMAND, Program, Runner, StrictWorkers, Workers
 from dpduck.values.errors import InternalError
 
 FAULTY = (sys.executable, "-I", str(Path(__file__).with_name("faulty_worker.py")))
@@ -164,6 +164,19 @@ def test_an_answer_that_nobody_waits_for_ends_the_process(plain: Workers) -> Non
         runner.begin(pa.table({"x": pa.array([1, 2], pa.int64())}))
     with plain.runner(doubled) as runner:
         assert runner.compute(pa.table({"x": pa.array([5], pa.int64())}))["y"].to_pylist() == [10]
+
+
+def test_a_rehearsal_has_a_process_that_never_saw_a_private_row(plain: Workers) -> None:
+    """Its own, which is kept warm, before and after private rows are computed: what it says tells nothing of them."""
+    doubled = Program("SELECT x * 2 AS y FROM dpduck_batch", pa.schema([pa.field("y", pa.int64())]))
+    found = []
+    for pool in (StrictWorkers(plain), plain, StrictWorkers(plain), plain, StrictWorkers(plain)):
+        with pool.runner(doubled) as runner:
+            runner.compute(pa.table({"x": pa.array([1], pa.int64())}))
+            assert runner._worker is not None
+            found.append(runner._worker._process.pid)
+    assert found[0::2] == [found[0]] * 3 and found[1::2] == [found[1]] * 2
+    assert found[0] != found[1]
 
 
 def test_a_program_that_does_not_run_is_a_defect(plain: Workers) -> None:
