@@ -51,10 +51,8 @@ class _Reading:
     @property
     def parameters(self) -> dict[str, ParameterValue]:
         """Labels and edges of the keys that the database reads."""
-        found: dict[str, ParameterValue] = {}
-        for key, here in zip(self.keys, self.here, strict=True):
-            found.update(key.parameters if here else {})
-        return found
+        read = [key for key, here in zip(self.keys, self.here, strict=True) if here]
+        return {name: value for key in read for name, value in key.parameters.items()}
 
 
 def count_exactly(
@@ -140,11 +138,17 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
     if scan.moved or scan.stages or not all(_is_read(scan, key) for key in job.keys):
         return job, None
     names = [f"dpduck_group_{number}" for number in range(len(job.keys))]
-    columns = ", ".join(f"{key.sql} AS {name}" for key, name in zip(job.keys, names, strict=True))
-    rows = f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{_and(scan.where)} GROUP BY ALL"
+    columns = ", ".join(f"{_by_bytes(key, scan)} AS {name}" for key, name in zip(job.keys, names, strict=True))
+    rows = f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{_and(scan.where)} GROUP BY {', '.join(names)}"
     keys = tuple(replace(key, sql=f"dpduck_groups.{name}") for key, name in zip(job.keys, names, strict=True))
     grouped = replace(job, from_sql=f"({rows}) AS dpduck_groups", filters=(), keys=keys, source=None)
     return grouped, f"dpduck_groups.{ROWS}"
+
+
+def _by_bytes(key: KeyColumn, scan: Scan) -> str:
+    """A key to group by: of texts that a collation takes for equal, one row would choose the spelling of all."""
+    text = (scan.types or {}).get(key.sql, key.domain.type_name) == "VARCHAR"
+    return f'{key.sql} COLLATE "binary"' if text else key.sql
 
 
 def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) -> str:
