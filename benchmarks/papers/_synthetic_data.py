@@ -62,6 +62,17 @@ def exact(table: NDArray[np.int64]) -> ExactCounts:
     return ExactCounts(tuple(places), table[places].reshape(1, -1), table.shape, (1,))
 
 
+def mixture(sizes: tuple[int, ...], records: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Records of eight kinds; within a kind the attributes are independent, drawn from a Dirichlet law of 1/2."""
+    shares, table = random.dirichlet(np.full(8, 1.0)), np.zeros(sizes)
+    for share in shares:
+        kind = np.ones(())
+        for size in sizes:
+            kind = np.multiply.outer(kind, random.dirichlet(np.full(size, 0.5)))
+        table += share * kind
+    return random.multinomial(records, table.reshape(-1) / table.sum()).reshape(sizes)
+
+
 def sets_of(table: NDArray[np.int64], order: int) -> tuple[Members, ...]:
     return tuple(combinations(range(table.ndim), order))
 

@@ -21,7 +21,7 @@ from math import sqrt
 
 import numpy as np
 
-from benchmarks.papers._synthetic_data import measured_tables, relative_entropy, run_mwem, sets_of, variation
+from benchmarks.papers._synthetic_data import measured_tables, mixture, relative_entropy, run_mwem, sets_of, variation
 from dpduck.algebra.hadamard import Family
 from dpduck.mechanisms.synthetic import distribution as tables
 from dpduck.mechanisms.synthetic import mwem
@@ -56,17 +56,6 @@ MADE = {
     ),
 }
 """Sizes of the attributes, and records."""
-
-
-def mixture(sizes: tuple[int, ...], records: int, random: np.random.Generator) -> np.ndarray:
-    """Records of eight kinds; within a kind the attributes are independent, drawn from a Dirichlet law of 1/2."""
-    shares, table = random.dirichlet(np.full(8, 1.0)), np.zeros(sizes)
-    for share in shares:
-        kind = np.ones(())
-        for size in sizes:
-            kind = np.multiply.outer(kind, random.dirichlet(np.full(size, 0.5)))
-        table += share * kind
-    return random.multinomial(records, table.reshape(-1) / table.sum()).reshape(sizes)
 
 
 def cube_errors(table: np.ndarray, epsilon: Fraction, label: str) -> list[float]:

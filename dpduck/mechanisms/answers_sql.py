@@ -119,12 +119,13 @@ def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, know
 
     Releases that were made without it have the interval of the noise before it was selected.
     """
-    answer, widths = answer_column(number), ", ".join(repr(margin(law, analysis.confidence)) for law in laws)
+    widths = ", ".join(repr(margin(law, analysis.confidence)) for law in laws)
     half_width = f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
-    ends = {low_column(number): f"{answer} - {half_width}", high_column(number): f"{answer} + {half_width}"}
-    if lows_column(number) in known:
-        ends[low_column(number)] += f", {lows_column(number)}[{_level(analysis.confidence)}]"
-    return [f"least({end}) AS {name}" for name, end in ends.items() if f'"{name}"' in analysis.outer.sql]
+    low = f", {lows_column(number)}[{_level(analysis.confidence)}]" if lows_column(number) in known else ""
+    return [
+        f"least({answer_column(number)} - {half_width}{low}) AS {low_column(number)}",
+        f"{answer_column(number)} + {half_width} AS {high_column(number)}",
+    ]
 
 
 def _level(confidence: Fraction) -> int:

@@ -128,7 +128,10 @@ class OwnerDesk:
             accepted = meant_or(written.table, self.catalog.table_names(), "an existing table")
             raise Refusal(f"there is no table {str(written)!r}", accepted=accepted)
         if self.catalog.is_view(table):
-            raise Refusal(f"{str(written)!r} is a view", accepted="the table that it reads")
+            raise Refusal(
+                f"{str(written)!r} is a view",
+                accepted="the table that it reads; of a file, CREATE TABLE t AS FROM 'file'",
+            )
         self.catalog.require_stored(table)
         return table
 

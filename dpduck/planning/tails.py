@@ -40,11 +40,6 @@ def tail(noise: NoiseKind, spread: Fraction, start: int) -> float:
     return gaussian_tails(float(spread), start)[1]
 
 
-def survival(noise: NoiseKind, spread: Fraction, start: int) -> float:
-    """P(X >= start) for any start, to six digits: for explanations."""
-    return tail(noise, spread, start) if start > 0 else 1.0 - tail(noise, spread, 1 - start)
-
-
 def gaussian_tails(variance: float, start: int) -> tuple[float, float]:
     """A lower and an upper bound of P(X >= start) for P(x) proportional to exp(-x^2 / (2 variance)).
 

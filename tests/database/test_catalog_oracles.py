@@ -218,7 +218,10 @@ def test_the_functions_of_the_connection_take_no_sql(clinic: Clinic) -> None:
     for argument, reason in (
         ("visits; DROP TABLE visits", two),
         ("visits WHERE true", "'WHERE' is not expected here; accepted: the end of the statement"),
-        ("(SELECT 1)", "'(' is not expected here; accepted: a table name"),
+        (
+            "(SELECT 1)",
+            "'(' is not expected here; accepted: a table name; a file is a table after CREATE TABLE t AS FROM 'file'",
+        ),
         (
             '"visits"" --"',
             "'visits\" --' has no privacy policy; accepted: visits (did you mean that?), or a table that has one",

@@ -166,7 +166,7 @@ def test_counts_that_are_seen_for_their_noise_are_covered_exactly(noise: NoiseKi
     half, least = margin(law, level), 2
     threshold = least + int(30 * law.stderr)
     seen = np.arange(threshold + 1, threshold + 2 * reach)
-    (lows,) = selected_lows(law, threshold, least, seen, [level])
+    (lows,) = selected_lows(noise, Fraction(spread), threshold, least, seen, [level])
     lows = np.fmin(lows, seen - half)
     assert np.all(np.diff(lows) >= 0) and lows[0] == least and lows[-1] == seen[-1] - half
     alone = []

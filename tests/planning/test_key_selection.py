@@ -5,12 +5,13 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from benchmarks.papers.joint_threshold import any_of, joint_delta
 from dpduck.mechanisms.keys.plan import plan_keys, queries
-from dpduck.planning.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail
-from dpduck.planning.tails import each_of, gaussian_tails, smallest_excess, survival, tail
+from dpduck.planning.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail, survivals
+from dpduck.planning.tails import each_of, gaussian_tails, smallest_excess, tail
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.accounting import rho_of
@@ -44,7 +45,7 @@ def test_tails_are_never_too_small(noise: NoiseKind, spread: Fraction, start: in
     """A tail is at least the exact sum of its terms and hardly more; the other half of the noise mirrors it."""
     exact = float(exact_tail(noise, spread, start))
     assert exact <= tail(noise, spread, start) <= exact * (1 + 1e-8) + 2e-300
-    assert survival(noise, spread, 1 - start) == pytest.approx(1 - exact, rel=1e-8)
+    assert survivals(noise, spread, np.array([1 - start])) == pytest.approx(1 - exact, rel=1e-8)
 
 
 @pytest.mark.parametrize("sigma", [0.3, 2.0, 130.0, 2999.0, 3001.0, 1e6, 1e12])

@@ -111,7 +111,7 @@ def refuse_subqueries(expression: exp.Expr) -> None:
 
 def _check_in(node: exp.Expr) -> None:
     if isinstance(node, exp.In) and (node.args.get("query") or node.args.get("unnest") or node.args.get("field")):
-        raise refusal(node, "IN over anything but a list is refused", "IN (literal, ..) or a join with a public table")
+        raise refusal(node, "IN over anything but a list is refused", "IN (literal, ..), or a SEMI JOIN of tables")
 
 
 def _named(node: exp.Anonymous) -> str:

@@ -297,7 +297,10 @@ def is_list(node: exp.Expr) -> bool:
 def _require_numbers(column: exp.Expr, type_name: str) -> None:
     """Refuses a column of another type, which no bounds would help; other expressions have no type here."""
     if type_name and type_name not in (*_INTEGERS, *_FLOATS, "HUGEINT", "UHUGEINT") and "DECIMAL" not in type_name:
-        raise refusal(column, f"{column.name} is {type_name.partition('(')[0]}", "a numeric column")
+        kind, way = type_name.partition("(")[0], ""
+        if kind in ("BOOLEAN", "VARCHAR"):
+            way = f"; or TRY_CAST({column.name} AS DOUBLE), contribution_bounds_per_row => (0, 100)"
+        raise refusal(column, f"{column.name} is {kind}", f"a numeric column{way}")
 
 
 def _listed(node: exp.Expr | None) -> list[exp.Expr | None]:

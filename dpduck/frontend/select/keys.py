@@ -125,7 +125,8 @@ class KeyBuilder:
         if misplaces(domains, values, self.facts.image(text, tried)):
             raise Refusal(
                 "the bins of the domain do not fit into these groups: a bin's rows would be counted by its lower edge",
-                accepted="groups that each bin is in as a whole, the column itself, or a smaller STEP in the policy",
+                accepted="groups that each bin is in as a whole, the column itself, count(*) FILTER (WHERE ..), "
+                "or a smaller STEP in the policy",
             )
 
     def _is_free(self, column: exp.Column) -> bool:

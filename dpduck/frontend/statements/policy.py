@@ -192,9 +192,9 @@ def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
     if reader.take_words("INTERVAL"):
         quoted = reader.at(TokenType.STRING)
         step = reader.string("a number") if quoted else reader.number_text("a number")
-        unit = reader.name("a unit such as DAY, HOUR or MONTH").lower().rstrip("s")
+        unit = reader.name("a number and a unit such as DAY, HOUR or MONTH: INTERVAL 1 MONTH").lower().rstrip("s")
     else:
-        step = reader.number_text("a step")
+        step = reader.number_text("a number, or of dates an interval: STEP INTERVAL 1 DAY")
     return low, high, step, unit
 
 

@@ -94,7 +94,7 @@ class TokenReader:
         return token.text
 
     def table_name(self) -> TableName:
-        parts = [self.name("a table name")]
+        parts = [self.name("a table name; a file is a table after CREATE TABLE t AS FROM 'file'")]
         while self.take(TokenType.DOT):
             parts.append(self.name("a name after the dot"))
         if len(parts) > 3:
@@ -118,7 +118,8 @@ class TokenReader:
         position = self.position
         value = exact_number(self.number_text(f"a number for {what}"))
         if not SMALLEST_AMOUNT <= value <= LARGEST_AMOUNT:
-            raise self.refuse(f"{what} is out of range", "a number above 0, at most 1000000", position)
+            most = "below 0.01; or no delta, as in (epsilon = 1)" if what == "delta" else "at most 1000000"
+            raise self.refuse(f"{what} is out of range", f"a number above 0, {most}", position)
         return value
 
     def count(self, what: str, largest: int) -> int:

@@ -218,10 +218,8 @@ def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Frac
     fraction, sets = measure.fraction or Fraction(1, 2), len(workload.marginals)
     choices = bucket_choices(fraction, buckets, noise, amount, unit_bound, sets)
     ends = choices[1].shift / (choices[1].below + choices[1].above)
-    note = (
-        f"in 19 of 20 groups the value's rank is within {choices[0].far:.3g} rows of the quantile's; "
-        f"the ends of its interval are looked for {ends:.3g} rows before and after"
-    )
+    note = f"in 19 of 20 groups the value's rank is within {choices[0].far:.3g} rows of the quantile's; "
+    note += f"the ends of its interval are looked for {ends:.3g} rows before and after"
     plan = Plan(CHOICE, noise, workload, (), (0.0,) * len(workload.marginals), "none", note)
     return MeasurePlan(measure, unit_bound, (plan,), choices)
 

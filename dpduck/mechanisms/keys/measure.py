@@ -157,6 +157,7 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
         columns[answer_column(number)] = pa.array(np.concatenate([published.answers[number], rest]))
         columns[stderr_column(number)] = pa.array([sqrt(law[0].variance)] * count + [sqrt(law[1].variance)] * others)
         if number in plan.reused:
-            lows = selected_lows(law[0], plan.threshold, plan.least, published.answers[number], LEVELS)
+            spread, seen = plan.selection_spread, published.answers[number]
+            lows = selected_lows(plan.noise, spread, plan.threshold, plan.least, seen, LEVELS)
             columns[lows_column(number)] = listed(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
     return pa.table(columns)

@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpduck.planning.tails import each_of, smallest_excess, survival
+import numpy as np
+
+from dpduck.planning.recovery.intervals import survivals
+from dpduck.planning.tails import each_of, smallest_excess
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.accounting import sigma2_of
@@ -57,7 +60,7 @@ class KeyPlan:
         """The probability that a group of so many units, in as many rows, is published."""
         if units < self.least:
             return 0.0
-        return survival(self.noise, self.selection_spread, self.threshold - units + 1)
+        return float(survivals(self.noise, self.selection_spread, np.array([self.threshold - units + 1]))[0])
 
 
 def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:

@@ -100,11 +100,7 @@ def bucket_choices(
     below, above = fraction.denominator - fraction.numerator, fraction.numerator
 
     def choice(part: Fraction, side: int = 0, direction: int = 0) -> BucketChoice:
-        """An end is chosen so far out that it is on the wrong side once in 40 times, whatever the rows.
-
-        All buckets there have a distance of `lead` at least; a bucket of the rank that is looked for has none, and
-        where there are no rows of that rank, no answer is as near. One row more is for quantiles between two values.
-        """
+        """An end is so far out that it is on the wrong side once in 40 times, whatever the rows (privacy.md)."""
         loss = part * amount / sets if noise is NoiseKind.LAPLACE else 2 * root_below(2 * part * amount / sets)
         rate = loss / (2 * max(below, above) * unit_bound)
         if not direction:

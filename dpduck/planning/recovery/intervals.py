@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 
@@ -79,7 +79,7 @@ def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:
 
 
 def selected_lows(
-    law: ErrorLaw, threshold: int, least: int, answers: IntegerArray, levels: Sequence[Fraction]
+    noise: NoiseKind, spread: Fraction, threshold: int, least: int, answers: IntegerArray, levels: Sequence[Fraction]
 ) -> FloatArray:
     """Lower ends for counts that are seen because they, noisy, are above a threshold; shape (levels, answers).
 
@@ -88,26 +88,19 @@ def selected_lows(
     grows with u, as both laws are log-concave. Upper ends stay: of those that are seen fewer are too small. NaN for
     answers so far above the threshold that both are the same, to four digits of what is left.
     """
-    if law.spread is None:
-        return np.full((len(levels), len(answers)), np.nan)
-    spread, noise = law.spread, law.noise
     known, places = np.unique(answers, return_inverse=True)
-    widest = margin(law, max(levels))
-    near = known[known <= threshold + 2 * widest + 1]
+    law = ErrorLaw(noise, spread, noise_variance(noise, spread))
+    near = known[known <= threshold + 2 * margin(law, max(levels)) + 1]
+    half = np.array([[(1 - float(level)) / 2] for level in levels])
     deepest = max(least, threshold - ceil(DEEPEST * law.stderr))
+    high = np.maximum(near, deepest) + np.zeros((len(levels), 1), np.int64)
+    low = np.full_like(high, deepest)
+    while np.any(low < high):
+        units = (low + high) // 2
+        held = survivals(noise, spread, near - units) > half * survivals(noise, spread, threshold + 1 - units)
+        low, high = np.where(held, low, units + 1), np.where(held, units, high)
     found = np.full((len(levels), len(known)), np.nan)
-    for number, level in enumerate(levels):
-        half = (1 - float(level)) / 2
-
-        def possible(units: IntegerArray, half: float = half) -> NDArray[np.bool_]:
-            return survivals(noise, spread, near - units) > half * survivals(noise, spread, threshold + 1 - units)
-
-        low, high = np.full(len(near), deepest - 1), np.maximum(near, deepest)
-        while np.any(high - low > 1):
-            middle = (low + high) // 2
-            held = possible(middle)
-            low, high = np.where(held | (high - low <= 1), low, middle), np.where(held & (high - low > 1), middle, high)
-        found[number, : len(near)] = np.where(high == deepest, least, high)
+    found[:, : len(near)] = np.where(high == deepest, least, high)
     shown: FloatArray = found[:, places]
     return shown
 

@@ -92,7 +92,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) age, median(least(greates
 
 -- title: an average of a text
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) avg(sex) FROM visits
--- refused: line 1, column 60: sex is VARCHAR; accepted: a numeric column
+-- refused: line 1, column 60: sex is VARCHAR; accepted: a numeric column; or TRY_CAST(sex AS DOUBLE), contribution_bounds_per_row => (0, 100)
 
 -- title: a sum of a date
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(day) FROM visits

@@ -4,7 +4,7 @@ CREATE PRIVACY POLICY ON nowhere (PRIVACY UNIT ROW, BUDGET (epsilon = 1))
 
 -- title: a policy on a view
 CREATE PRIVACY POLICY ON visit_view (PRIVACY UNIT ROW, BUDGET (epsilon = 1))
--- refused: line 1, column 26: 'visit_view' is a view; accepted: the table that it reads
+-- refused: line 1, column 26: 'visit_view' is a view; accepted: the table that it reads; of a file, CREATE TABLE t AS FROM 'file'
 
 -- title: a policy on a public table
 CREATE PRIVACY POLICY ON wards (PRIVACY UNIT ROW, BUDGET (epsilon = 1))
@@ -207,6 +207,18 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age RANGE 0 TO 10 STEP 3)
 -- refused: line 1, column 92: RANGE low TO high is not a whole number of steps; accepted: high = low + k * step, k at least 1: 0 TO 12
 
+-- title: RANGE over dates by a text
+CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE DATE '2020-01-01' TO DATE '2021-01-01' STEP '1 day')
+-- refused: line 1, column 146: '1 day' is not expected here; accepted: a number, or of dates an interval: STEP INTERVAL 1 DAY
+
+-- title: RANGE by an interval in quotes
+CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE DATE '2020-01-01' TO DATE '2021-01-01' STEP INTERVAL '1 month')
+-- refused: line 1, column 164: ')' is not expected here; accepted: a number and a unit such as DAY, HOUR or MONTH: INTERVAL 1 MONTH
+
+-- title: a delta of zero
+CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1, delta = 0))
+-- refused: line 1, column 92: delta is out of range; accepted: a number above 0, below 0.01; or no delta, as in (epsilon = 1)
+
 -- title: RANGE of a step of zero
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age RANGE 0 TO 10 STEP 0)
 -- refused: line 1, column 92: STEP 0 is not above 0; accepted: a step above 0
@@ -265,7 +277,7 @@ CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN
 
 -- title: a clamp of a text
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), CLAMP word BETWEEN 0 AND 1)
--- refused: line 1, column 81: CLAMP needs a column of numbers, and word is of type VARCHAR; accepted: a numeric column
+-- refused: line 1, column 81: CLAMP needs a column of numbers, and word is of type VARCHAR; accepted: a numeric column; or no CLAMP, and bounds where it is asked: sum(TRY_CAST(word AS DOUBLE), contribution_bounds_per_row => (0, 100))
 
 -- title: a clamp of steps that do not divide it
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), CLAMP charge BETWEEN 0 AND 1 STEP 0.3)
@@ -365,7 +377,7 @@ DECLARE PUBLIC TABLE trial
 
 -- title: declaring a view public
 DECLARE PUBLIC TABLE visit_view
--- refused: line 1, column 22: 'visit_view' is a view; accepted: the table that it reads
+-- refused: line 1, column 22: 'visit_view' is a view; accepted: the table that it reads; of a file, CREATE TABLE t AS FROM 'file'
 
 -- title: declaring a table public that does not exist
 DECLARE PUBLIC TABLE nowhere
@@ -377,7 +389,7 @@ DECLARE PUBLIC TABLE wards, regions
 
 -- title: declaring a file public
 DECLARE PUBLIC TABLE 'visits.csv'
--- refused: line 1, column 22: 'visits.csv' is not expected here; accepted: a table name
+-- refused: line 1, column 22: 'visits.csv' is not expected here; accepted: a table name; a file is a table after CREATE TABLE t AS FROM 'file'
 
 -- title: a name of four parts
 DECLARE PUBLIC TABLE a.b.c.d

@@ -9,8 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from benchmarks.papers._synthetic_data import run_cube, sets_of, variation
-from benchmarks.papers.prior_weight import mixture
+from benchmarks.papers._synthetic_data import mixture, run_cube, sets_of, variation
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore
