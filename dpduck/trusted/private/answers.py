@@ -37,7 +37,7 @@ from dpduck.trusted.private.histograms import open_histogram
 from dpduck.trusted.private.interrogation import Guess, Interrogation
 from dpduck.trusted.private.key_counts import KeyCounts
 from dpduck.trusted.private.keys import KeyStream, publish_keys
-from dpduck.trusted.private.measure import exact_marginals, measure, noisy_total, require_fit, with_noise
+from dpduck.trusted.private.measure import exact_marginals, measure, noisy_total, positions, require_fit, with_noise
 from dpduck.trusted.private.range_nodes import sparse_counts
 from dpduck.trusted.private.sessions import draw_thresholds
 from dpduck.trusted.private.sketches import draw_hashes, draw_sketch
@@ -75,8 +75,8 @@ class Exact(Hidden):
             return self.tables([ask])[0]
         if isinstance(counts, ExactCounts) and counts._unit_bounds[0] != ask.scan.l1:
             raise InternalError("the asks and the counts disagree about the contribution bound")
-        if isinstance(query, Choice):
-            return self._asked(query.families, ask).choose(query, _guess(chosen), self._entropy)
+        if isinstance(query, Choice) and isinstance(chosen, Guess):
+            return self._asked(query.families, ask).choose(query, chosen, self._entropy)
         if isinstance(query, Quantiles) and isinstance(counts, ExactCounts):
             return choose_buckets(counts, query, ask.scan.l1, self._entropy)
         if ask.noise is None:
@@ -144,12 +144,6 @@ def _of_keys(counts: KeyCounts, ask: Ask[Any], noise: Noise, entropy: Entropy) -
     raise InternalError("a query of other counts")
 
 
-def _guess(chosen: object) -> Guess:
-    if not isinstance(chosen, Guess):
-        raise InternalError("a choice without estimates")
-    return chosen
-
-
 # Exact counts by key in, a noisy projection out.
 
 
@@ -200,14 +194,9 @@ def measure_distinct(
 def _present(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
     """The exact number of values in each cell of the attributes."""
     values = counts._sizes[-1]
-    shape = tuple(counts._sizes[attribute] for attribute in attributes)
-    occupied = counts._exact_counts[0] > 0
-    position = np.zeros(int(occupied.sum()), dtype=np.int64)
-    for attribute, size in zip(attributes, shape, strict=True):
-        position = position * size + counts._exact_coordinates[attribute][occupied]
-    position = position * values + counts._exact_coordinates[-1][occupied]
-    cells = np.unique(position) // values
-    return np.bincount(cells, minlength=prod(shape)).astype(np.int64).reshape(shape)
+    cells = tuple(counts._sizes[attribute] for attribute in attributes)
+    position = positions(counts, (*attributes, len(counts._sizes) - 1))[counts._exact_counts[0] > 0]
+    return np.bincount(np.unique(position) // values, minlength=prod(cells)).astype(np.int64).reshape(cells)
 
 
 # A bucket near a quantile for each cell: cells hold different rows, so that each is a choice of its own.

@@ -59,9 +59,8 @@ class Interrogation(Hidden):
     def choose(self, choice: Choice, guess: Guess, entropy: Entropy) -> int:
         """A candidate whose distance from its estimate, less its penalty, is nearly the largest."""
         estimates, whole = guess.estimates, self._families.whole
-        if estimates.shape != self._exact.shape or not guess.allowed.any():
-            raise InternalError("estimates are not of these candidates")
-        if np.abs(estimates).max() > LARGEST_ESTIMATE:
+        fit = estimates.shape == self._exact.shape and guess.allowed.any()
+        if not fit or np.abs(estimates).max() > LARGEST_ESTIMATE:
             raise InternalError("estimates are not of these candidates")
         if whole and float(np.add.reduceat(np.abs(estimates), self._starts[:-1]).max()) > LARGEST_ESTIMATE:
             raise InternalError("estimates of a marginal are too large for 64-bit scores")

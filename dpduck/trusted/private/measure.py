@@ -127,11 +127,15 @@ def _groups(wanted: set[tuple[int, ...]], sizes: tuple[int, ...]) -> list[list[t
 def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> IntegerArray:
     """The marginal on `attributes`, added up in integers from the sparse counts."""
     shape = tuple(counts._sizes[attribute] for attribute in attributes)
-    values = counts._exact_counts[number]
-    position = np.zeros(values.shape, dtype=np.int64)
-    for attribute, size in zip(attributes, shape, strict=True):
-        position *= size
-        position += counts._exact_coordinates[attribute]
     table = np.zeros(prod(shape), dtype=np.int64)
-    np.add.at(table, position, values)
+    np.add.at(table, positions(counts, attributes), counts._exact_counts[number])
     return table.reshape(shape)
+
+
+def positions(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
+    """The cell of each occupied combination among those of the attributes, the first of which varies slowest."""
+    found = np.zeros(counts._exact_counts.shape[1], dtype=np.int64)
+    for attribute in attributes:
+        found *= counts._sizes[attribute]
+        found += counts._exact_coordinates[attribute]
+    return found
