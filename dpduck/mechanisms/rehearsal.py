@@ -21,7 +21,7 @@ from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.private.door import rehearse
 from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
-from dpduck.trusted.rows.plain import columns_of, is_plain, plain_number, plain_text, renamed
+from dpduck.trusted.rows.plain import columns_of, is_plain, keep_plans_plain, plain_number, plain_text, renamed
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.errors import InternalError, Refusal
@@ -61,6 +61,7 @@ def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: Answered, work
     strict = StrictWorkers(workers)
     try:
         with Sandbox() as box, box.cursor() as cursor:
+            keep_plans_plain(cursor)
             box.copy(cursor, tables)
             for fill in (_as_copied, _without_rows, _with_awkward_rows):
                 fill(cursor, tables)
