@@ -188,10 +188,10 @@ def differences(count: int, seed: int, pool: Workers) -> list[str]:
             asked = division(writer)
             if asked is None:
                 continue
-            program, rows = asked.program(), rows_of(connection, asked)
             try:
+                program, rows = asked.program(), rows_of(connection, asked)
                 evaluate(binder, program.sql, {}, rows.slice(0, 0))
-            except duckdb.Error:
+            except (Refusal, duckdb.Error):
                 continue  # a rehearsal would find it out
             run += 1
             found += [program.sql] * (

@@ -383,7 +383,7 @@ MOVING_OF_2 = {"scalar_fn_pushdown", "type_pushdown", "remote_pushdown", "projec
 def test_passes_that_nobody_looked_at_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that move expressions or read statistics, and any that a later DuckDB brings: top_n stands for one here."""
     known = MOVING if duckdb.__version__.startswith("1.") else MOVING | MOVING_OF_2
-    monkeypatch.setattr(plain, "STAY", tuple(name for name in plain.STAY if name != "top_n"))
+    monkeypatch.setattr(plain, "STAY", plain.STAY.replace(" top_n ", " ").replace(" top_n\n", " "))
     with duckdb.connect() as connection:
         plain.keep_plans_plain(connection)
         (off,) = connection.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0]
