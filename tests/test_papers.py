@@ -87,7 +87,7 @@ def test_a_worse_summary_fails_the_sparse_gates(monkeypatch: pytest.MonkeyPatch)
     tables = {(density, 20): benchmark.synthetic(density, 20, rng) for density in (0.1, 0.01)}
     assert benchmark.claims(tables) == [False, False]
     monkeypatch.setattr(benchmark, "with_parents", lambda noisy, radix, axes: noisy)
-    plain, checked = benchmark.dyadic_errors(np.bincount(rng.integers(0, 9, 5_000), minlength=2_048), 2, rng)
+    plain, checked = benchmark.dyadic_errors(np.bincount(rng.integers(0, 9, 5_000), minlength=2_048), 12, rng)
     assert (checked > 0.7 * plain).all()
 
 
