@@ -7,10 +7,12 @@ process that asked: this batch failed. That process halves the batch (see worker
 
 Frames on both pipes: one byte that says what follows, eight bytes of length, the bytes. P: a program as JSON; B: a
 batch as an Arrow stream; R: its result; F: it failed, in DuckDB's words where the program says that its rows are made
-up; S: the process is ready.
+up; r and f: the same, and nothing more is to be asked of this process; S: the process is ready.
 
-The operating system ends the process where a batch uses more of the processor than it may (ITIMER_PROF). Time in which
-the machine gives it none does not count: that is no reason to leave a row out.
+The operating system ends the process where a batch uses more of the processor than it may (ITIMER_PROF), and refuses it
+memory beyond a limit (RLIMIT_AS). Time in which the machine gives it none does not count: that is no reason to leave a
+row out. What a row may use alone is a multiple of what a batch may use (allowed, SHARE): whoever is beside a row, what
+passes among others passes alone.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import signal
 import struct
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -34,6 +37,14 @@ CHUNK = 30_720
 VECTOR = 2048
 """Rows that DuckDB computes together."""
 
+SHARE = 6
+"""A batch may take a sixth of the memory that is left at the start, so a row that is alone has five times that: it is
+computed twice, and DuckDB doubles its blocks for texts."""
+
+PLANNING = 5
+"""Seconds of the processor that planning may take in a rehearsal: they are set aside from what rows may use."""
+
+COUNTED = "/proc/self/statm"
 HEAD = struct.Struct("<cQ")
 ORDINARY = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
 """After these DuckDB is as it was; any other exception ends the process."""
@@ -132,9 +143,31 @@ def write_frame(kind: bytes, body: bytes | memoryview) -> None:
             view = view[os.write(1, view) :]
 
 
-def seal(memory: int) -> None:
-    """Takes away memory beyond a limit, core files, and any further file or socket."""
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+class Memory:
+    """The address space that a batch may have: for one row all up to the limit, for more a SHARE of what is left."""
+
+    def __init__(self, limit: int) -> None:
+        self._most = limit
+        self._counted = os.open(COUNTED, os.O_RDONLY) if Path(COUNTED).exists() else None
+        self._shared = limit if self._counted is None else self._used() + (limit - self._used()) // SHARE
+        self.allow(2)
+
+    def allow(self, rows: int) -> None:
+        """Sets the limit for so many rows; the operating system may raise it again up to the most."""
+        resource.setrlimit(resource.RLIMIT_AS, (self._most if rows == 1 else self._shared, self._most))
+
+    def outgrown(self) -> bool:
+        """Whether a row that was alone left more behind than a batch may use, which would be at hand for it."""
+        return self._used() > self._shared
+
+    def _used(self) -> int:
+        if self._counted is None:  # a system that counts none limits none either
+            return 0
+        return int(os.pread(self._counted, 64, 0).split()[0]) * resource.getpagesize()
+
+
+def seal() -> None:
+    """Takes away core files, and any further file or socket."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
@@ -143,10 +176,9 @@ def seal(memory: int) -> None:
 def allowed(seconds: float, rows: int) -> float:
     """How much of the processor's time a batch may use beside planning, where one row may use so many seconds.
 
-    A row that is alone is computed twice (evaluate). A batch may use half of what a row may: whoever is beside a row,
-    it is left out only for what it used alone, and what passes among others passes alone.
+    A row that is alone is computed twice (evaluate), perhaps in a process that has to ask for memory first.
     """
-    return seconds * (2 if rows == 1 else 0.5)
+    return seconds * (4 if rows == 1 else 0.5)
 
 
 def serve(threads: int, memory: int, limit: int) -> None:
@@ -158,7 +190,8 @@ def serve(threads: int, memory: int, limit: int) -> None:
     asked, answered, head = Room(), Room(), memoryview(bytearray(HEAD.size))
     answered.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
     evaluate(connection, f"SELECT x = $p FROM {BATCH}", {"p": "1"}, warm)
-    seal(limit)
+    room = Memory(limit)
+    seal()
     write_frame(b"S", b"")
     sql, parameters, tells, seconds, empty = "", {}, False, 0.0, -1.0
     while True:
@@ -177,14 +210,18 @@ def serve(threads: int, memory: int, limit: int) -> None:
                 empty = -time.process_time()
                 found = evaluate(connection, sql, parameters, batch.slice(0, 0))
                 empty += time.process_time()
+                if tells and empty > PLANNING:  # rehearsed, hence the same for all rows
+                    raise duckdb.InvalidInputException(f"planning takes more than {PLANNING} seconds")
             if batch.num_rows:
+                room.allow(batch.num_rows)
                 signal.setitimer(signal.ITIMER_PROF, 2 * empty + allowed(seconds, batch.num_rows))
                 found = evaluate(connection, sql, parameters, batch)
             said, answer = b"R", answered.stream(found)
         except ORDINARY as error:
             said, answer = b"F", memoryview(str(error).encode() if tells else b"")
         signal.setitimer(signal.ITIMER_PROF, 0)
-        write_frame(said, answer)
+        write_frame(said.lower() if room.outgrown() else said, answer)
+        room.allow(2)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from dpduck.trusted.rows.worker import HEAD, Room
 from dpduck.values.errors import InternalError
 
 COMMAND = (sys.executable, "-I", str(Path(__file__).with_name("worker.py")))
-MEMORY = 1 << 30
+MEMORY = 3 << 30
 """What DuckDB may use in a worker."""
 
 ADDRESS_SPACE = 4 << 30
@@ -76,7 +76,7 @@ class Worker:
         self._program: Program | None = None
         self._ready = False
         self._room = Room()
-        self.said = ""
+        self.said, self.spent = "", False
 
     def prepare(self, program: Program) -> None:
         """Sends a program, where it is not the last one."""
@@ -94,8 +94,9 @@ class Worker:
         self._write(b"B", self._room.stream(batch))
 
     def receive(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
-        """The answer to the batch that was sent last; None where it failed and the process lives on."""
+        """The answer to the batch that was sent last; None where it failed and the process lives on, or is spent."""
         kind, body = self._frame()
+        self.spent, kind = kind.islower(), kind.upper()
         if kind == b"F":
             self.said = body.to_pybytes().decode(errors="replace")
             return None
@@ -310,7 +311,10 @@ class Runner:
         if self._worker is None or not was_sent:
             return None
         try:
-            return self._worker.receive(batch, self._program.schema)
+            found = self._worker.receive(batch, self._program.schema)
+            if self._worker.spent:
+                self.abandon()
+            return found
         except WorkerFailed:
             if self.abandon():
                 self._most = max(LEAST_ROWS, batch.num_rows // 2)

@@ -85,16 +85,36 @@ def test_no_row_is_lost_where_the_machine_gives_no_time(faulty: Workers, monkeyp
 def test_what_a_row_may_use_does_not_depend_on_those_beside_it(
     faulty: Workers, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """Rows that use two thirds of the limit are computed, however many there are; twice the limit never is."""
-    monkeypatch.setattr(module, "ROW_SECONDS", 0.3)
+    """Rows that use two thirds of the limit are computed, however many there are; four times the limit never is."""
+    monkeypatch.setattr(module, "ROW_SECONDS", 0.15)
     with faulty.runner(Program("SELECT busy(x) AS y FROM dpduck_batch", TEXT)) as runner:
-        assert runner.compute(pa.table({"x": ["0.2"] * count}))["y"].to_pylist() == [True] * count
-        assert runner.compute(pa.table({"x": ["0.6"] + ["0.1"] * (count - 1)}))["y"][0].as_py() is None
+        assert runner.compute(pa.table({"x": ["0.1"] * count}))["y"].to_pylist() == [True] * count
+        assert runner.compute(pa.table({"x": ["0.6"] + ["0.05"] * (count - 1)}))["y"][0].as_py() is None
 
 
 def test_what_passes_in_a_batch_passes_alone() -> None:
     """With room to spare for what one run differs from another, and for the row's being computed twice when alone."""
     assert all(worker.allowed(1.0, rows) <= worker.allowed(1.0, 1) / 2 / 2 for rows in (2, 3, 122_880))
+
+
+@pytest.mark.parametrize("times", [100, *(pytest.param(times, marks=pytest.mark.audit) for times in (8, 70, 130, 400))])
+def test_what_fits_into_memory_in_a_batch_fits_alone(plain: Workers, times: int) -> None:
+    """A long row is what it is, beside short ones and alone: each time it needs 4 MB `times` over.
+
+    That is a little more than a block of DuckDB's for texts, which it doubles.
+
+    100 times were too much for a row alone, which is computed twice, and none too much beside others: one person's long
+    rows would have decided which of the others' are alone, and so are counted.
+    """
+    long = f"length(concat({', '.join(['x'] * 64)}, '{'y' * 80}'))"
+    sql = f"SELECT greatest({', '.join([long] * times)}) > 1000000 AS y FROM dpduck_batch"
+    row, found = "a" * 65_535, []
+    for rows in ([row], [row, "b", "c"]):
+        with plain.runner(Program(sql, TEXT)) as runner:
+            answers = runner.compute(pa.table({"x": pa.array(rows, pa.large_string())}))["y"].to_pylist()
+        found += [answer for text, answer in zip(rows, answers, strict=True) if text == row]
+        assert all(answer is False for text, answer in zip(rows, answers, strict=True) if text != row)
+    assert len(set(found)) == 1, found
 
 
 @pytest.mark.parametrize("count", [1, 100])
