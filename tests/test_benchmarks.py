@@ -114,6 +114,7 @@ def test_every_benchmark_is_tried() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of peers
+@pytest.mark.filterwarnings("ignore:Arrow output on a DB-API result")  # of DuckDB 2.0, about speed
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.audit) if tiny.long else name for name, tiny in TINY.items()]
 )

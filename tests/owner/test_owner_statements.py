@@ -171,6 +171,6 @@ def test_names_are_compared_as_duckdb_does() -> None:
         dpduck.load(connection)
         connection.execute(
             "FROM dp('CREATE PRIVACY POLICY ON visits (PRIVACY UNIT \"é\" MAX ROWS 1, BUDGET (epsilon = 1))')"
-        )
-        connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits SET DOMAIN AGE RANGE 0 TO 90 STEP 5')")
+        ).fetchall()
+        connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits SET DOMAIN AGE RANGE 0 TO 90 STEP 5')").fetchall()
         assert connection.sql("SELECT privacy_unit FROM dp_policies()").fetchall() == [("memory.main.visits.é",)]
