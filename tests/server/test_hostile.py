@@ -129,6 +129,13 @@ def nothing_yet() -> dict[str, list[float]]:
     return {kind: [] for kind in ("read", "join", "ask", "known", "attach")}
 
 
+def require_bounds(sizes: list[int], limits: Limits) -> None:
+    """Runners stay below their limit; the vault, the largest, has copies of its last releases: five million rows."""
+    *runners, vault = sorted(sizes)
+    assert all(size < limits.runner_bytes + BESIDE_RUNNER + 2**28 for size in runners), runners
+    assert vault < 2**30, vault
+
+
 def hold_against(folder: Path, seconds: float, busy: float, block: float = BLOCK) -> int:
     """The other's answers come, at most twice as late as alone; memory, notes, charges and the next start are right.
 
@@ -163,9 +170,7 @@ def hold_against(folder: Path, seconds: float, busy: float, block: float = BLOCK
         print(late)  # noqa: T201
         limits = Limits(memory=parse_size(MEMORY))
         assert window < limits.memory + BESIDE
-        *runners, vault = sorted(processes_of_it)
-        assert all(size < limits.runner_bytes + BESIDE_RUNNER + 2**28 for size in runners), runners
-        assert vault < 2**30, "beside what it starts with, copies of its last releases: at most five million rows"
+        require_bounds(processes_of_it, limits)
         start = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - start < 90
