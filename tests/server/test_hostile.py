@@ -136,6 +136,15 @@ def require_bounds(sizes: list[int], limits: Limits) -> None:
     assert vault < 2**30, vault
 
 
+def require_start(database: Path, token: str) -> None:
+    """The server starts again, with its views, and answers what was answered."""
+    with serving(database, "--memory", MEMORY) as server:
+        again = Working(server, token)
+        assert len(again.rows("SELECT * FROM ward_cube")) == 21
+        assert len(again.rows(count("ward", "0.01"))) == 6
+        assert server.stop() == 0
+
+
 def hold_against(folder: Path, seconds: float, busy: float, block: float = BLOCK) -> int:
     """The other's answers come, at most twice as late as alone; memory, notes, charges and the next start are right.
 
@@ -180,11 +189,7 @@ def hold_against(folder: Path, seconds: float, busy: float, block: float = BLOCK
     with dpduck.connect(database) as connection:
         charged = connection.execute("SELECT count(*) FROM dp_ledger() WHERE principal <> 'owner'").fetchall()
     assert 10 < charged[0][0] <= asked, "whatever was charged was noted before"
-    with serving(database, "--memory", MEMORY) as server:
-        again = Working(server, tokens["bob"])
-        assert len(again.rows("SELECT * FROM ward_cube")) == 21
-        assert len(again.rows(count("ward", "0.01"))) == 6
-        assert server.stop() == 0
+    require_start(database, tokens["bob"])
     return rounds
 
 
