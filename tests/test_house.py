@@ -16,9 +16,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 220,
-    "lines": 40_425,
+    "lines": 40_466,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 579,
+    "functions of a plain count": 580,
     "modules of a plain count": 95,
     "functions of a stored answer": 73,
     "modules of a stored answer": 18,

@@ -34,6 +34,11 @@ FUNCTIONS = frozenset(
      "to_seconds", "to_weeks", "to_quarters", "to_milliseconds", "to_microseconds", "to_decades", "to_centuries",
      "to_millennia")
 )  # fmt: skip
+TEXTS = frozenset(
+    ("||", "concat", "replace", "regexp_replace", "regexp_extract", "upper", "lower", "substring", "left", "right",
+     "trim", "ltrim", "rtrim", "reverse", "split_part", "strip_accents", "dayname", "monthname", "strftime")
+)  # fmt: skip
+"""Functions that make a text; a CAST may make one, too."""
 
 
 @lru_cache(maxsize=4096)
@@ -72,6 +77,15 @@ def check_parts(tree: Any, functions: frozenset[str]) -> None:
             raise refused(str(kind))
         if name is not None and (name not in functions or part.get("schema") not in ("", "main", None)):
             raise refused(str(name))
+
+
+@lru_cache(maxsize=4096)
+def texts_made(sql: str) -> int:
+    """The number of texts that an expression may make of one row."""
+    return sum(
+        part.get("class") == "CAST" or part.get("function_name") in TEXTS
+        for part in dicts(_read(f"SELECT ({sql})").get("select_list"))
+    )
 
 
 def dicts(value: Any) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dpduck.frontend.rows.parts import text_sql
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.functions import require_row_local
+from dpduck.trusted.rows.functions import require_row_local, texts_made
 from dpduck.trusted.rows.placed import ROW, Stage, Types, travels
 from dpduck.trusted.rows.plain import columns_of, renamed
 from dpduck.trusted.rows.worker import BATCH
@@ -32,6 +32,17 @@ BATCH_TEXTS = 30_720
 
 LONGEST_TEXT = 65_535
 """Rows with a longer text in what is read of them, or as their unit, contribute nothing."""
+
+ROW_TEXTS = 1 << 28
+"""Bytes that all texts made of one row may have: a row that is alone has memory for several times that (worker.SHARE).
+No row comes near the limits of memory then, where it could matter what was computed in a process before."""
+
+GROWTH, LITERALS = 64, 1 << 16
+"""A text that is made is at most so many times as long as the longest of its row, and longer by so much: what
+frontend/rows/costs.py refuses beyond. Were it wrong, the worker's limits would still hold."""
+
+SHORTEST_BOUND = 1024
+"""Programs that could not read texts of so many bytes are refused."""
 
 _AS_TEXT = ("HUGEINT", "UHUGEINT", "UUID", "TIME", "INTERVAL")
 _TYPES: Mapping[str, pa.DataType] = {
@@ -73,8 +84,7 @@ class Division:
     @property
     def columns(self) -> list[str]:
         """The stored columns that are read for it."""
-        texts = chain(self.conditions, (output.value_sql for output in self.outputs.values()))
-        return list(dict.fromkeys(name for text in texts for name in columns_of(text, self.types)))
+        return list(dict.fromkeys(name for text in self._expressions() for name in columns_of(text, self.types)))
 
     @property
     def names(self) -> list[str]:
@@ -88,7 +98,18 @@ class Division:
     def guards(self) -> list[str]:
         """Conditions that leave out rows whose texts are too long."""
         texts = [_sent(name, self.types[name]) for name in self.columns if not of_fixed_size(self.types[name])]
-        return [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts]
+        return [f"{text} IS NULL OR strlen({text}) <= {self.longest_text}" for text in texts]
+
+    @property
+    def longest_text(self) -> int:
+        """Bytes that a text of a row may have, so that what is made of the row stays below ROW_TEXTS."""
+        return min(LONGEST_TEXT, (ROW_TEXTS // max(1, self._texts_made()) - LITERALS) // GROWTH)
+
+    def _texts_made(self) -> int:
+        return sum(texts_made(text) for text in self._expressions())
+
+    def _expressions(self) -> Iterator[str]:
+        return chain(self.conditions, (output.value_sql for output in self.outputs.values()))
 
     def batch_rows(self, other_texts: bool) -> int:
         """How many rows go at a time. other_texts: whether texts or bytes are read of a row besides the inputs."""
@@ -97,6 +118,11 @@ class Division:
 
     def program(self) -> Program:
         """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
+        if self.longest_text < SHORTEST_BOUND:
+            raise Refusal(
+                f"the statement makes {self._texts_made()} texts of each row",
+                accepted="fewer casts, concatenations and text functions in one statement, or several statements",
+            )
         columns = {name: f"dpduck_x_{number}" for number, name in enumerate(self.columns)}
         restored = [_restored(x, self.types[name]) for name, x in columns.items()]
         values, results = [], []

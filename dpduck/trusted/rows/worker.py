@@ -173,12 +173,13 @@ def seal() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
-def allowed(seconds: float, rows: int) -> float:
-    """How much of the processor's time a batch may use beside planning, where one row may use so many seconds.
+def allowed(seconds: float, rows: int, planning: float) -> float:
+    """How much of the processor's time a batch may use, where one row may use so many seconds.
 
-    A row that is alone is computed twice (evaluate), perhaps in a process that has to ask for memory first.
+    planning: what it took over no rows; a batch has as much again, since no two times are alike. A row that is alone
+        is computed twice (evaluate), perhaps in a process that has to ask for memory first: it has twice all that.
     """
-    return seconds * (4 if rows == 1 else 0.5)
+    return 4 * (planning + seconds) if rows == 1 else 2 * planning + seconds / 2
 
 
 def serve(threads: int, memory: int, limit: int) -> None:
@@ -215,7 +216,7 @@ def serve(threads: int, memory: int, limit: int) -> None:
                     raise duckdb.InvalidInputException(f"planning takes more than {PLANNING} seconds")
             if batch.num_rows:
                 room.allow(batch.num_rows)
-                signal.setitimer(signal.ITIMER_PROF, 2 * empty + allowed(seconds, batch.num_rows))
+                signal.setitimer(signal.ITIMER_PROF, allowed(seconds, batch.num_rows, empty))
                 found = evaluate(connection, sql, parameters, batch)
             said, answer = b"R", answered.stream(found)
         except ORDINARY as error:

@@ -1,0 +1,100 @@
+"""What is made of one row: so little that no row comes near the memory that a row alone may use."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import dpduck
+from dpduck.frontend.rows.costs import MAX_BUILT, MAX_GROWTH
+from dpduck.trusted.rows import workers as module
+from dpduck.trusted.rows.functions import texts_made
+from dpduck.trusted.rows.program import GROWTH, LITERALS, LONGEST_TEXT, Division
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import Refusal
+from tests.support.clinics import Clinic
+
+NOTE = '"r0"."note"'
+LONG = f"concat({', '.join([NOTE] * GROWTH)})"
+"""The longest text that one call may make of a row."""
+
+
+def heavy(times: int) -> Division:
+    """A condition that makes the longest text so many times."""
+    return Division({}, (f"greatest({', '.join([f'length({LONG})'] * times)}) > 0",), {NOTE: "VARCHAR"})
+
+
+def kept(division: Division, length: int, beside: int) -> bool | None:
+    """Whether a worker keeps a row with a text of so many bytes, beside other rows; None where it fails."""
+    rows = ["a" * length] + ["b"] * beside
+    workers = Workers()
+    try:
+        with workers.runner(division.program()) as runner:
+            answers = runner.compute(pa.table({"dpduck_x_0": pa.array(rows, pa.large_string())}))
+    finally:
+        workers.close()
+    found: bool | None = answers.column(0)[0].as_py()
+    return found
+
+
+def test_the_rule_is_what_conditions_are_refused_by() -> None:
+    """The frontend refuses what makes a text grow by more."""
+    assert (GROWTH, LITERALS) == (MAX_GROWTH, MAX_BUILT)
+
+
+def test_texts_that_are_made_are_counted() -> None:
+    """Calls that make a text, and casts, which may; not comparisons, numbers or literals."""
+    assert texts_made("upper(a) || lower(b) = 'x' AND c + 1 < 2 AND a LIKE 'y%'") == 3
+    assert texts_made("CASE WHEN a = 'x' THEN CAST(c AS VARCHAR) ELSE strftime(d, '%Y') END") == 2
+    assert texts_made("concat('concat(', a)") == 1
+
+
+@pytest.mark.parametrize(("times", "others"), [(60, (0, 2)), (400, (0,))])
+def test_a_row_at_its_bound_has_memory_to_spare(
+    monkeypatch: pytest.MonkeyPatch, times: int, others: tuple[int, ...]
+) -> None:
+    """The longest text that a program reads is kept with three quarters of the memory, alone and beside others.
+
+    Without a rule for the whole program 400 texts would have 1.7 GB, and a row of the longest text is left out.
+    """
+    monkeypatch.setattr(module, "MEMORY", module.MEMORY * 3 // 4)
+    monkeypatch.setattr(module, "ADDRESS_SPACE", module.ADDRESS_SPACE * 3 // 4)
+    division = heavy(times)
+    assert [kept(division, division.longest_text, beside) for beside in others] == [True] * len(others)
+    assert times == 60 or not kept(division, LONGEST_TEXT, 0)
+
+
+def test_ordinary_programs_read_whole_texts() -> None:
+    """Up to sixty texts made of a row change nothing; more shorten what is read."""
+    assert heavy(60).longest_text == LONGEST_TEXT
+    assert 10_000 > heavy(400).longest_text > 9_000
+
+
+def test_a_statement_that_makes_too_many_texts_is_refused() -> None:
+    """It says so before the charge, whatever the rows are."""
+    with pytest.raises(Refusal, match="makes 2100 texts of each row"):
+        heavy(2100).program()
+    with dpduck.connect(":memory:") as connection:
+        clinic = Clinic(connection)
+        clinic.rows("CREATE TABLE visits (note VARCHAR)")
+        clinic.dp("CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 9))")
+        many = f"greatest({', '.join(['length(upper(note))'] * 2100)})"
+        asked = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits WHERE {many} > 5"
+        with pytest.raises(Exception, match="makes 2100 texts of each row"):
+            clinic.dp(asked)
+        assert clinic.rows("SELECT count(*) FROM dp_ledger() WHERE principal <> 'owner'") == [(0,)]
+
+
+def test_longer_rows_are_left_out_beside_others_and_alone() -> None:
+    """A row beyond the program's bound contributes nothing, whoever is beside it; one at the bound does."""
+    bound = heavy(400).longest_text
+    condition = f"greatest({', '.join(['length(upper(note))'] * 400)}) > 0"
+    for others in (0, 1000):
+        for length, counted in ((bound, 1), (bound + 1, 0)):
+            with dpduck.connect(":memory:") as connection:
+                clinic = Clinic(connection)
+                clinic.rows(f"CREATE TABLE visits AS SELECT repeat('a', {length}) AS note UNION ALL "
+                            f"SELECT '' FROM range({others})")  # fmt: skip
+                clinic.dp("CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 9000))")
+                asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) count(*) AS n FROM visits WHERE "
+                assert clinic.dp(asked + condition) == [(counted,)], "noise is 0 but for one in 10^43"
