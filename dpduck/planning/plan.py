@@ -20,12 +20,12 @@ from dpduck.trusted.operators import Factor, IdentityFactor, KroneckerQuery
 class Measurement:
     """One integer query and its noise, independent and alike on every row of the query.
 
-    spread: Laplace: the scale b, P(k) proportional to exp(-|k|/b); Gaussian: the parameter sigma^2,
+    parameter: Laplace: the scale b, P(k) proportional to exp(-|k|/b); Gaussian: the parameter sigma^2,
     P(k) proportional to exp(-k^2 / (2 sigma^2)). Exact rationals, in the integer units of the query.
     """
 
     query: KroneckerQuery
-    spread: Fraction
+    parameter: Fraction
 
 
 CONSISTENCIES = ("l2", "l1", "linf", "none")
@@ -75,14 +75,14 @@ def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> Krone
 
 
 def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
-    """What is measured, with its noise; refuses noise that cannot be drawn. One spread is one noise."""
+    """What is measured, with its noise; refuses noise that cannot be drawn. One parameter is one noise."""
     known: dict[int, tuple[Fraction, Noise]] = {}
     found = []
     for measurement in plan.measurements:
-        spread = measurement.spread
-        if id(spread) not in known:  # the spread itself is kept, so that its number stays its own
-            known[id(spread)] = spread, Noise(plan.noise, spread)
-        found.append((measurement.query, known[id(spread)][1]))
+        parameter = measurement.parameter
+        if id(parameter) not in known:  # the parameter itself is kept, so that its number stays its own
+            known[id(parameter)] = parameter, Noise(plan.noise, parameter)
+        found.append((measurement.query, known[id(parameter)][1]))
     return found
 
 
@@ -90,8 +90,8 @@ def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Spreads(Sequence[Fraction]):
-    """One exact spread per measurement; equal ones are held once.
+class Parameters(Sequence[Fraction]):
+    """One exact parameter per measurement; equal ones are held once.
 
     distinct: the different values. which: for each measurement, the position of its value in `distinct`.
     """
@@ -105,10 +105,10 @@ class Spreads(Sequence[Fraction]):
     @overload
     def __getitem__(self, item: int) -> Fraction: ...
     @overload
-    def __getitem__(self, item: slice) -> Spreads: ...
-    def __getitem__(self, item: int | slice) -> Fraction | Spreads:
+    def __getitem__(self, item: slice) -> Parameters: ...
+    def __getitem__(self, item: int | slice) -> Fraction | Parameters:
         if isinstance(item, slice):
-            return Spreads(self.distinct, self.which[item])
+            return Parameters(self.distinct, self.which[item])
         return self.distinct[int(self.which[item])]
 
 
@@ -121,7 +121,7 @@ class FamilyMeasurements(Sequence[Measurement]):
 
     attribute_sets: Sequence[tuple[int, ...]]
     factors: Sequence[Factor]
-    spreads: Spreads
+    parameters: Parameters
 
     def __len__(self) -> int:
         return len(self.attribute_sets)
@@ -132,10 +132,10 @@ class FamilyMeasurements(Sequence[Measurement]):
     def __getitem__(self, item: slice) -> Sequence[Measurement]: ...
     def __getitem__(self, item: int | slice) -> Measurement | Sequence[Measurement]:
         if isinstance(item, slice):
-            return FamilyMeasurements(self.attribute_sets[item], self.factors, self.spreads[item])
+            return FamilyMeasurements(self.attribute_sets[item], self.factors, self.parameters[item])
         members = self.attribute_sets[item]
         query = KroneckerQuery(members, tuple(self.factors[attribute] for attribute in members))
-        return Measurement(query, self.spreads[item])
+        return Measurement(query, self.parameters[item])
 
 
 def measured_kinds(plan: Plan) -> set[type[Factor]]:

@@ -11,7 +11,7 @@ from math import exp, expm1, log1p, pi, sqrt
 import numpy as np
 from scipy.special import log_ndtr
 
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.noise.law import Noise, NoiseKind
 
 MARGIN = 1e-9
 """Relative; a thousand times the error of the computations below."""
@@ -29,15 +29,15 @@ SMALLEST_SHARE = 1e-100
 """The least probability that a threshold is looked for with."""
 
 
-def tail(noise: NoiseKind, spread: Fraction, start: int) -> float:
+def tail(noise: Noise, start: int) -> float:
     """An upper bound of P(X >= start), start from 1, with a relative error of at most 1e-5.
 
     Laplace of scale b, a = exp(-1/b): a^start / (1 + a). Gaussian: see gaussian_tails.
     """
-    if noise is NoiseKind.LAPLACE:
-        scale = float(spread)
+    if noise.kind is NoiseKind.LAPLACE:
+        scale = float(noise.parameter)
         return exp(-start / scale - log1p(exp(-1 / scale))) * (1 + MARGIN) + SMALLEST
-    return gaussian_tails(float(spread), start)[1]
+    return gaussian_tails(float(noise.parameter), start)[1]
 
 
 def gaussian_tails(variance: float, start: int) -> tuple[float, float]:
@@ -74,14 +74,14 @@ def each_of(groups: int, any_one: Fraction) -> float:
     return -expm1(log1p(-float(any_one)) / groups) * (1 - 2 * MARGIN)
 
 
-def smallest_excess(noise: NoiseKind, spread: Fraction, each: float) -> int:
+def smallest_excess(noise: Noise, each: float) -> int:
     """tau: the smallest whole number from 0 with P(noise > tau) <= each."""
     if not SMALLEST_SHARE <= each < 0.5:
         raise ValueError("the probability that a group is published must lie between 1e-100 and 1/2")
     low, high = -1, 1
-    while tail(noise, spread, high + 1) > each:
+    while tail(noise, high + 1) > each:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if tail(noise, spread, middle + 1) <= each else (middle, high)
+        low, high = (low, middle) if tail(noise, middle + 1) <= each else (middle, high)
     return high

@@ -171,7 +171,7 @@ def tree_runs(
     exact = np.bincount(placed, minlength=buckets.count)
     generator, answers = np.random.default_rng(3), []
     truth = [measurement.query.apply(exact) for measurement in plan.measurements]
-    scales = [float(one.spread) ** (1 if kind is NoiseKind.LAPLACE else 0.5) for one in plan.measurements]
+    scales = [float(one.parameter) ** (1 if kind is NoiseKind.LAPLACE else 0.5) for one in plan.measurements]
     for _ in range(count):
         noisy = [
             table + noise_of(generator, kind, scale, table.shape).astype(np.int64)

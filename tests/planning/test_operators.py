@@ -91,7 +91,7 @@ def test_every_candidate_measures_what_it_says_and_fits_its_budget() -> None:
                 assert query.norms[1] == (rows**2).sum(axis=0).max()
                 laplace = problem.noise is NoiseKind.LAPLACE
                 norm = query.norms[0] if laplace else query.norms[1]
-                columns += problem.unit_bound ** (1 if laplace else 2) * norm / measurement.spread
+                columns += problem.unit_bound ** (1 if laplace else 2) * norm / measurement.parameter
             budget = problem.amount if problem.noise is NoiseKind.LAPLACE else 2 * problem.amount
             assert columns <= budget, plan.strategy
             assert columns >= budget * (1 - Fraction(1, 10**9)), plan.strategy

@@ -157,19 +157,21 @@ def is_whole(found: Planned, number: int) -> bool:
         or isinstance(plan, RangeSetsPlan)
     ):
         return False
-    return all(single_spread(plan, set_number) is not None for set_number in range(len(request.question.grouping_sets)))
+    return all(
+        single_parameter(plan, set_number) is not None for set_number in range(len(request.question.grouping_sets))
+    )
 
 
-def single_spread(plan: Plan, number: int) -> Fraction | None:
+def single_parameter(plan: Plan, number: int) -> Fraction | None:
     """The noise of the one integer measurement that every cell of a grouping set is; None where it combines several."""
     if plan.strategy == DISTINCT:
-        return plan.measurements[number].spread
+        return plan.measurements[number].parameter
     if len(plan.measurements) != 1:
         return None
     query = plan.measurements[0].query
     alike = query.attributes == plan.workload.marginals[number]
     plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
-    return plan.measurements[0].spread if alike and plain else None
+    return plan.measurements[0].parameter if alike and plain else None
 
 
 def error_laws(found: Planned) -> tuple[tuple[ErrorLaw, ...], ...]:
@@ -187,7 +189,7 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction]) -> tuple[ErrorLaw, ...]:
     if isinstance(plan, RangeSetsPlan):
         return tuple(ErrorLaw(plan.noise, None, size * float(one.max()), step) for one in plan.variances)
     return tuple(
-        ErrorLaw(plan.noise, single_spread(plan, number) if len(weights) == 1 else None, size * variance, step)
+        ErrorLaw(plan.noise, single_parameter(plan, number) if len(weights) == 1 else None, size * variance, step)
         for number, variance in enumerate(plan.variances)
     )
 

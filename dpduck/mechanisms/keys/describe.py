@@ -8,7 +8,7 @@ from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.keys.measure import KeyOffer, planned_keys
 from dpduck.mechanisms.keys.plan import KeyPlan, queries
-from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import InternalError
 
 SIZES = (1, 10, 50, 100, 500)
@@ -23,7 +23,7 @@ def explained_keys(request: Request, offer: KeyOffer) -> str:
     columns = [*EXPLAINED, ("threshold", "BIGINT"), ("selection_stderr", "DOUBLE")]
     columns += [(f"published_{size}", "DOUBLE") for size in SIZES]
     chosen = offer.plan
-    other = NoiseKind.GAUSSIAN if chosen.noise is NoiseKind.LAPLACE else NoiseKind.LAPLACE
+    other = NoiseKind.GAUSSIAN if chosen.selection.kind is NoiseKind.LAPLACE else NoiseKind.LAPLACE
     rows = [
         _row(request, chosen, True, _note(request, chosen)),
         _row(request, planned_keys(request, other), False, "at the same rho and delta"),
@@ -32,11 +32,11 @@ def explained_keys(request: Request, offer: KeyOffer) -> str:
 
 
 def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
-    worst, price = max(plan.variance_of(number) for number in range(plan.aggregates)), request.price
+    worst, price = max(plan.noise_of(number).variance for number in range(plan.aggregates)), request.price
     return [
         plan.strategy, chosen, None, sqrt(worst), price.stated_epsilon, price.charge.delta, price.charge.rho,
         None, queries(plan.aggregates, plan.reused, plan.other), note, 0.0, plan.threshold,
-        sqrt(noise_variance(plan.noise, plan.selection_spread)), *(plan.published(size) for size in SIZES),
+        sqrt(plan.selection.variance), *(plan.published(size) for size in SIZES),
     ]  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def _note(request: Request, plan: KeyPlan) -> str:
     counted = "rows" if request.rows.unit_sql is None else "units"
     left = "; rows of a unit in further groups are left out, and intervals are about the rest"
     return (
-        f"{plan.noise.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are groups "
-        f"of more than {plan.threshold} {counted} after noise"
+        f"{plan.selection.kind.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are "
+        f"groups of more than {plan.threshold} {counted} after noise"
         f"{left if plan.bounds.groups < request.rows.unit_bound else ''}"
     )

@@ -19,9 +19,9 @@ from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, listed, released_columns
 from dpduck.planning.recovery.curved import LEVELS
-from dpduck.planning.recovery.intervals import ErrorLaw, selected_lows
+from dpduck.planning.recovery.intervals import ErrorLaw, law_of, selected_lows
 from dpduck.trusted.ask import Ask, Scan, Threshold
-from dpduck.trusted.noise.law import Noise, NoiseKind, noise_variance
+from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.jobs import KeyedJob
@@ -50,7 +50,7 @@ def offer_keys(request: Request) -> KeyOffer:
 def key_header(offer: KeyOffer) -> ReleaseHeader:
     """What is public before the count."""
     plan = offer.plan
-    return ReleaseHeader(offer.request, f"{plan.noise.value}, {plan.strategy}", plan.strategy, key_laws(plan))
+    return ReleaseHeader(offer.request, f"{plan.selection.kind.value}, {plan.strategy}", plan.strategy, key_laws(plan))
 
 
 def key_columns(offer: KeyOffer) -> Columns:
@@ -112,19 +112,15 @@ def keyed_job(request: Request) -> KeyedJob:
 
 
 def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
-    """What will leave; refuses noise that cannot be drawn."""
-    selecting, answers = Noise(plan.noise, plan.selection_spread), Noise(plan.noise, plan.answer_spread)
-    query = Threshold(plan.bounds, plan.least, plan.excess, answers, plan.aggregates, plan.reused, plan.other)
-    return Ask(Scan(keyed_job(request), plan.bounds.l1), query, selecting)
+    """What will leave."""
+    query = Threshold(plan.bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
+    return Ask(Scan(keyed_job(request), plan.bounds.l1), query, plan.selection)
 
 
 def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
     """How the noise of published groups is distributed before they are selected, and that of the row for the others."""
-    other = ErrorLaw(plan.noise, plan.answer_spread, noise_variance(plan.noise, plan.answer_spread))
-    return tuple(
-        (ErrorLaw(plan.noise, plan.spread_of(number), plan.variance_of(number)), other)
-        for number in range(plan.aggregates)
-    )
+    other = law_of(plan.answers)
+    return tuple((law_of(plan.noise_of(number)), other) for number in range(plan.aggregates))
 
 
 def _selection(request: Request) -> KeySelection:
@@ -157,7 +153,6 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
         columns[answer_column(number)] = pa.array(np.concatenate([published.answers[number], rest]))
         columns[stderr_column(number)] = pa.array([sqrt(law[0].variance)] * count + [sqrt(law[1].variance)] * others)
         if number in plan.reused:
-            spread, seen = plan.selection_spread, published.answers[number]
-            lows = selected_lows(plan.noise, spread, plan.threshold, plan.least, seen, LEVELS)
+            lows = selected_lows(plan.selection, plan.threshold, plan.least, published.answers[number], LEVELS)
             columns[lows_column(number)] = listed(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
     return pa.table(columns)

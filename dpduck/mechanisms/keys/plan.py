@@ -1,4 +1,4 @@
-"""How the keys of a release are selected by a noisy threshold, what is measured for them, and at which spreads.
+"""How the keys of a release are selected by a noisy threshold, what is measured for them, and with which noise.
 
 A group is published if it has at least n privacy units and its noisy count is above n - 1 + k + tau, where one unit
 changes the count by at most k and P(noise > tau) is so small that none of C new groups is published but with
@@ -14,7 +14,7 @@ import numpy as np
 
 from dpduck.planning.recovery.intervals import survivals
 from dpduck.planning.tails import each_of, smallest_excess
-from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.accounting import sigma2_of
 
@@ -24,15 +24,15 @@ class KeyPlan:
     """One release of selected keys.
 
     least: n. excess: tau. reused: the aggregates that the selecting count answers.
-    other: whether what was suppressed is counted too. spreads: of the selecting counts, and of every other query.
+    other: whether what was suppressed is counted too. selection, answers: the noise of the selecting counts, and of
+    every other query.
     """
 
-    noise: NoiseKind
     bounds: GroupBounds
     least: int
     delta: Fraction
-    selection_spread: Fraction
-    answer_spread: Fraction
+    selection: Noise
+    answers: Noise
     excess: int
     aggregates: int
     reused: tuple[int, ...]
@@ -46,21 +46,17 @@ class KeyPlan:
     @property
     def strategy(self) -> str:
         """The name of the strategy."""
-        return f"{self.noise.name.lower()}_threshold"
+        return f"{self.selection.kind.name.lower()}_threshold"
 
-    def spread_of(self, aggregate: int) -> Fraction:
-        """The spread of an aggregate's answers."""
-        return self.selection_spread if aggregate in self.reused else self.answer_spread
-
-    def variance_of(self, aggregate: int) -> float:
-        """The variance of an aggregate's answers before it is known which groups are published."""
-        return noise_variance(self.noise, self.spread_of(aggregate))
+    def noise_of(self, aggregate: int) -> Noise:
+        """The noise of an aggregate's answers, before it is known which groups are published."""
+        return self.selection if aggregate in self.reused else self.answers
 
     def published(self, units: int) -> float:
         """The probability that a group of so many units, in as many rows, is published."""
         if units < self.least:
             return 0.0
-        return float(survivals(self.noise, self.selection_spread, np.array([self.threshold - units + 1]))[0])
+        return float(survivals(self.selection, np.array([self.threshold - units + 1]))[0])
 
 
 def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:
@@ -73,7 +69,7 @@ def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:
 
 
 def plan_keys(
-    noise: NoiseKind,
+    kind: NoiseKind,
     amount: Fraction,
     delta: Fraction,
     bounds: GroupBounds,
@@ -85,10 +81,10 @@ def plan_keys(
 ) -> KeyPlan:
     """The plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for new groups."""
     share = amount / queries(aggregates, reused, other)
-    if noise is NoiseKind.LAPLACE:
-        selection, answers = Fraction(bounds.l1) / share, Fraction(bounds.rows) / share
+    if kind is NoiseKind.LAPLACE:
+        selection, answers = Noise(kind, bounds.l1 / share), Noise(kind, bounds.rows / share)
     else:
-        selection = sigma2_of(share, Fraction(bounds.l2_squared))
-        answers = sigma2_of(share, Fraction(bounds.rows**2))
-    excess = smallest_excess(noise, selection, each_of(bounds.groups, delta))
-    return KeyPlan(noise, bounds, least, delta, selection, answers, excess, aggregates, reused, other)
+        selection = Noise(kind, sigma2_of(share, Fraction(bounds.l2_squared)))
+        answers = Noise(kind, sigma2_of(share, Fraction(bounds.rows**2)))
+    excess = smallest_excess(selection, each_of(bounds.groups, delta))
+    return KeyPlan(bounds, least, delta, selection, answers, excess, aggregates, reused, other)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from fractions import Fraction
-from math import sqrt
 
 import pyarrow as pa
 
@@ -27,35 +26,17 @@ FACTS = (("facts", "VARCHAR"),)
 COMPUTATIONAL = "computational: as strong as HMAC-SHA256 for keys without rows"
 
 
-@dataclass(frozen=True)
-class HistogramLaw:
-    """The noise of every key's count."""
-
-    noise: NoiseKind
-    spread: Fraction
-
-    @property
-    def law(self) -> Noise:
-        """The noise to be drawn; refused where it cannot be."""
-        return Noise(self.noise, self.spread)
-
-    @property
-    def stderr(self) -> float:
-        """Standard error of one key's count, from above."""
-        return sqrt(float(self.spread)) if self.noise is NoiseKind.GAUSSIAN else sqrt(2.0) * float(self.spread)
-
-
 def secret_name(digest: str) -> str:
     """Where the secrets file holds a histogram's or session's secret."""
     return f"sparse {digest}"
 
 
-def histogram_law(sparse: SparseRequest) -> HistogramLaw:
-    """The noise that the price buys for every key at once."""
+def histogram_noise(sparse: SparseRequest) -> Noise:
+    """The noise that the price buys for every key at once; refused where it cannot be drawn."""
     charge, bound = sparse.request.price.charge, sparse.request.rows.unit_bound
     if charge.epsilon is None:
-        return HistogramLaw(NoiseKind.GAUSSIAN, sigma2_of(charge.rho, Fraction(bound**2)))
-    return HistogramLaw(NoiseKind.LAPLACE, Fraction(bound) / charge.epsilon)
+        return Noise(NoiseKind.GAUSSIAN, sigma2_of(charge.rho, Fraction(bound**2)))
+    return Noise(NoiseKind.LAPLACE, Fraction(bound) / charge.epsilon)
 
 
 def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPlan:
@@ -77,7 +58,7 @@ class HistogramOffer:
     """A histogram over an unbounded universe, and what will leave."""
 
     sparse: SparseRequest
-    law: HistogramLaw
+    noise: Noise
     ask: Ask[bytes]
 
     @property
@@ -88,13 +69,13 @@ class HistogramOffer:
 
 def offer_histogram(sparse: SparseRequest) -> HistogramOffer:
     """The plan of a histogram."""
-    law = histogram_law(sparse)
-    return HistogramOffer(sparse, law, Ask(key_scan(sparse), EveryKey(), law.law))
+    noise = histogram_noise(sparse)
+    return HistogramOffer(sparse, noise, Ask(key_scan(sparse), EveryKey(), noise))
 
 
 def histogram_header(offer: HistogramOffer) -> ReleaseHeader:
     """What is public before the count."""
-    return ReleaseHeader(offer.request, f"{offer.law.noise.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
+    return ReleaseHeader(offer.request, f"{offer.noise.kind.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
 
 
 def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
@@ -105,7 +86,7 @@ def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
 
 def histogram_facts(offer: HistogramOffer, nothing: None, tools: Tools) -> ReleasedTable:
     """What is public about it."""
-    return _facts({"noise": offer.law.noise.name, "spread": offer.law.spread})
+    return _facts({"noise": offer.noise.kind.name, "spread": offer.noise.parameter})
 
 
 @dataclass(frozen=True)
@@ -171,7 +152,7 @@ def plan_to_facts(plan: SessionPlan, noisy_total: int) -> dict[str, object]:
         "noisy_total": noisy_total, "alpha": plan.alpha, "measured": plan.measured, "slots": plan.slots,
         "total": plan.total, "updates": law.updates, "unit_bound": law.unit_bound, "threshold": law.threshold,
         "threshold_scale": law.threshold_scale, "question_scale": law.question_scale, "noise": law.noise.name,
-        "spread": law.spread, "total_spread": law.total_spread,
+        "spread": law.parameter, "total_spread": law.total_parameter,
     }  # fmt: skip
 
 
@@ -186,7 +167,7 @@ def plan_from_facts(text: str) -> SessionPlan:
     return SessionPlan(law, facts["alpha"], facts["measured"], facts["slots"], facts["total"])
 
 
-def histogram_from_facts(text: str) -> HistogramLaw:
+def histogram_from_facts(text: str) -> Noise:
     """The noise of a released histogram."""
     facts = json.loads(text)
-    return HistogramLaw(NoiseKind[facts["noise"]], Fraction(facts["spread"]))
+    return Noise(NoiseKind[facts["noise"]], Fraction(facts["spread"]))

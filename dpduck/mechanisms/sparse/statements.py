@@ -38,7 +38,6 @@ from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_arg
 from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
 from dpduck.mechanisms.sparse.session import (
     COMPUTATIONAL,
-    HistogramLaw,
     histogram_from_facts,
     secret_name,
 )
@@ -48,7 +47,7 @@ from dpduck.trusted.ask import UNITS
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import required
 from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.histograms import LazyHistogram
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import DpduckError, InternalError, PermissionRefusal, Refusal
@@ -77,7 +76,7 @@ def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequ
     return rows_sql(COLUMNS, rows)
 
 
-def histogram_answers(named: Named, law: HistogramLaw, asked: Asked, values: Sequence[int]) -> str:
+def histogram_answers(named: Named, noise: Noise, asked: Asked, values: Sequence[int]) -> str:
     """One row for each question of a histogram; margins hold for all declared questions but with chance beta."""
     shares = asked.weights / UNITS
     starts = np.concatenate([[0], np.cumsum(asked.lengths)[:-1]]).astype(np.intp)
@@ -87,7 +86,7 @@ def histogram_answers(named: Named, law: HistogramLaw, asked: Asked, values: Seq
         [
             label,
             float(answer),
-            histogram_margin(law, float(square), named.queries, named.beta),
+            histogram_margin(noise, float(square), named.queries, named.beta),
             "histogram",
             False,
             None,
@@ -98,11 +97,13 @@ def histogram_answers(named: Named, law: HistogramLaw, asked: Asked, values: Seq
     return rows_sql(COLUMNS, rows)
 
 
-def histogram_margin(law: HistogramLaw, weight_squared: float, queries: int, beta: float) -> float:
+def histogram_margin(noise: Noise, weight_squared: float, queries: int, beta: float) -> float:
     """Gaussian: a sub-Gaussian tail. Laplace: Bernstein's bound, with weights of at most 1."""
     chances = log(2 * queries / beta)
-    usual = law.stderr * sqrt(2 * weight_squared * chances)
-    return usual if law.noise is NoiseKind.GAUSSIAN else usual + float(law.spread) * chances
+    parameter = float(noise.parameter)
+    if noise.kind is NoiseKind.GAUSSIAN:
+        return sqrt(parameter) * sqrt(2 * weight_squared * chances)
+    return sqrt(2.0) * parameter * sqrt(2 * weight_squared * chances) + parameter * chances
 
 
 OWNER_NAME = "owner"
@@ -223,17 +224,17 @@ class SparseQueries:
         return listings.rows_sql(LISTED, rows)
 
     def _histogram(self, named: Named, asked: Asked) -> str:
-        law = histogram_from_facts(self._store.facts(named))
+        noise = histogram_from_facts(self._store.facts(named))
         histogram = self._histograms.get(named.digest)
         if histogram is None:
             histogram = LazyHistogram.from_bytes(required(self._ledger.secrets, secret_name(named.digest)))
             self._histograms[named.digest] = histogram
-        values = histogram.values(asked.digests, law.law).tolist()
+        values = histogram.values(asked.digests, noise).tolist()
         self._steps("values computed")
         with self._lock:
             released = self._store.released(named.digest, asked.keys(), values)
         self._steps("values stored")
-        return histogram_answers(named, law, asked, released)
+        return histogram_answers(named, noise, asked, released)
 
     def _askable(self, name: str, caller: Caller) -> Named:
         named = self._store.named(name)

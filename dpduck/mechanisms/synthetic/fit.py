@@ -69,7 +69,7 @@ class Problem:
         """The gradient of F, its mean under the distribution taken away."""
         tables: dict[tuple[int, ...], FloatArray] = {}
         for observation, residual in zip(self.observations, point.residuals, strict=True):
-            part = self.records * observation.spread(residual)
+            part = self.records * observation.parameter(residual)
             before = tables.get(observation.attributes)
             tables[observation.attributes] = part if before is None else before + part
         slope = self.tree.lifted(tables)
@@ -178,7 +178,7 @@ class Observation:
             return marginal
         return np.asarray((self.coefficients * marginal).sum())
 
-    def spread(self, weights: FloatArray) -> FloatArray:
+    def parameter(self, weights: FloatArray) -> FloatArray:
         """The adjoint: weights of the values as a table over the marginal."""
         return weights if self.coefficients is None else weights * self.coefficients
 

@@ -159,10 +159,10 @@ class Interview:
         self._schedule, self._scan = schedule, scan
         self.families = Families(pool.families, pool.whole)
         total = Marginal(self.families, len(pool.families) - 1)
-        self.marginals = {total.number: Ask(scan, total, self.noise(schedule.spread(schedule.total_price)))}
+        self.marginals = {total.number: Ask(scan, total, self.noise(schedule.parameter(schedule.total_price)))}
         for place in range(schedule.first):
             number = len(pool.workload) + place
-            noise = self.noise(schedule.spread(schedule.first_price))
+            noise = self.noise(schedule.parameter(schedule.first_price))
             self.marginals[number] = Ask(scan, Marginal(self.families, number), noise)
         self.rounds: Ask[None] | None = None
         self.choice: Ask[int] | None = None
@@ -172,8 +172,8 @@ class Interview:
             kinds = (Choice, Candidate)
             self.rounds = Ask(scan, Within(schedule.amount - spent, schedule.pure, kinds))
             return
-        rate, spread = schedule.of_round(schedule.round_price)
-        self.choice, self.candidate = self.round_asks(rate, spread, schedule.rounds)
+        rate, parameter = schedule.of_round(schedule.round_price)
+        self.choice, self.candidate = self.round_asks(rate, parameter, schedule.rounds)
 
     @property
     def asks(self) -> Sequence[Ask[Any]]:
@@ -181,14 +181,14 @@ class Interview:
         rounds = (self.rounds, self.choice, self.candidate)
         return [*self.marginals.values(), *(ask for ask in rounds if ask is not None)]
 
-    def noise(self, spread: Fraction) -> Noise:
+    def noise(self, parameter: Fraction) -> Noise:
         """Noise of an answer, with the scale or the variance that the schedule says."""
-        return Noise(NoiseKind.LAPLACE if self._schedule.pure else NoiseKind.GAUSSIAN, spread)
+        return Noise(NoiseKind.LAPLACE if self._schedule.pure else NoiseKind.GAUSSIAN, parameter)
 
-    def round_asks(self, rate: Fraction, spread: Fraction, times: int) -> tuple[Ask[int], Ask[IntegerArray]]:
+    def round_asks(self, rate: Fraction, parameter: Fraction, times: int) -> tuple[Ask[int], Ask[IntegerArray]]:
         """A choice and the answer of what it chose."""
         choice = Ask(self._scan, Choice(self.families, rate, self._schedule.pure), times=times)
-        return choice, Ask(self._scan, Candidate(self.families), self.noise(spread), times)
+        return choice, Ask(self._scan, Candidate(self.families), self.noise(parameter), times)
 
     def through(self, door: Door) -> Interviewed:
         """Whoever answers the questions by a door."""
@@ -215,17 +215,17 @@ class Interviewed:
             self._admit(ask)
         return self._door.answer(ask, Guess(estimates, penalties, allowed))
 
-    def answer(self, candidate: int, spread: Fraction) -> IntegerArray:
+    def answer(self, candidate: int, parameter: Fraction) -> IntegerArray:
         """Its noisy answer."""
-        ask, noise = self._interview.candidate, self._interview.noise(spread)
+        ask, noise = self._interview.candidate, self._interview.noise(parameter)
         if ask is None or ask.noise != noise:
             ask = Ask(self._scan, Candidate(self._interview.families), noise)
             self._admit(ask)
         return self._door.answer(ask, candidate)
 
-    def marginal(self, family: int, spread: Fraction) -> IntegerArray:
+    def marginal(self, family: int, parameter: Fraction) -> IntegerArray:
         """A whole noisy marginal."""
-        ask, noise = self._interview.marginals[family], self._interview.noise(spread)
+        ask, noise = self._interview.marginals[family], self._interview.noise(parameter)
         return self._door.answer(ask if ask.noise == noise else Ask(ask.scan, ask.query, noise))
 
     @property

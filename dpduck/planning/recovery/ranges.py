@@ -46,12 +46,12 @@ def recover_product(plan: ProductPlan, noisy: Sequence[IntegerArray]) -> FloatAr
     pieces: Mapping[tuple[int, ...], FloatArray] = {
         key: np.asarray(answers, dtype=np.float64) for key, answers in zip(plan.choices, noisy, strict=True)
     }
-    for axis, (strategy, spreads) in enumerate(zip(plan.strategies, plan.unit_variances, strict=True)):
+    for axis, (strategy, parameters) in enumerate(zip(plan.strategies, plan.unit_variances, strict=True)):
         later = [range(len(other.factors)) for other in plan.strategies[axis + 1 :]]
         recovered = {}
         for rest in product(*later):
             rows = [np.moveaxis(pieces[(group, *rest)], axis, 0) for group in range(len(strategy.factors))]
-            answers = strategy.buckets.answers(recover_buckets(strategy, spreads, rows))
+            answers = strategy.buckets.answers(recover_buckets(strategy, parameters, rows))
             recovered[rest] = np.moveaxis(answers, 0, axis)
         pieces = recovered
     return pieces[()]

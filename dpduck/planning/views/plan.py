@@ -7,7 +7,7 @@ from functools import lru_cache
 from time import monotonic
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
-from dpduck.planning.budgets import safe_spreads
+from dpduck.planning.budgets import safe_parameters
 from dpduck.planning.plan import FamilyMeasurements, Plan
 from dpduck.planning.variance import workload_variances
 from dpduck.planning.views.designs import sets_of
@@ -66,8 +66,8 @@ def plan_optimised_views(
     closed = lattice or close_downward(workload.marginals, workload.sizes)
     found = _searched(workload, closed, planning_seconds)
     sets = sets_of(closed, found.views)
-    spreads = safe_spreads(noise, 1 / (found.budgets * float(amount)), [1] * len(sets), amount, unit_bound)
-    measurements = FamilyMeasurements(sets, [IdentityFactor(size) for size in workload.sizes], spreads)
+    parameters = safe_parameters(noise, 1 / (found.budgets * float(amount)), [1] * len(sets), amount, unit_bound)
+    measurements = FamilyMeasurements(sets, [IdentityFactor(size) for size in workload.sizes], parameters)
     return Plan(
         strategy="O",
         noise=noise,

@@ -43,12 +43,12 @@ class SeededInterviewer:
         scores = gaps - penalties + self.noise * self.draws.gumbel(size=len(gaps))
         return int(np.argmax(np.where(allowed, scores, -np.inf)))
 
-    def answer(self, candidate, spread) -> np.ndarray:
+    def answer(self, candidate, parameter) -> np.ndarray:
         starts = self.pool.starts
         first, last = (starts[candidate], starts[candidate + 1]) if self.pool.whole else (candidate, candidate + 1)
         return self._noisy(first, last)
 
-    def marginal(self, family, spread) -> np.ndarray:
+    def marginal(self, family, parameter) -> np.ndarray:
         return self._noisy(self.pool.starts[family], self.pool.starts[family + 1])
 
     def _noisy(self, first, last) -> np.ndarray:

@@ -48,6 +48,6 @@ def price_of_plans(plans: Sequence[Plan], bound: int) -> Charge:
 
 def key_ask(job: KeyedJob, plan: KeyPlan) -> Ask[Any]:
     """The selection of a plan."""
-    answers, bounds = Noise(plan.noise, plan.answer_spread), plan.bounds
-    query = Threshold(bounds, plan.least, plan.excess, answers, plan.aggregates, plan.reused, plan.other)
-    return Ask(Scan(job, bounds.l1), query, Noise(plan.noise, plan.selection_spread))
+    bounds = plan.bounds
+    query = Threshold(bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
+    return Ask(Scan(job, bounds.l1), query, plan.selection)

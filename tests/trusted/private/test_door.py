@@ -232,7 +232,7 @@ def test_a_session_is_reopened_for_what_was_paid() -> None:
     given = ("session", door.entry, vault.ledger, vault.con.cursor, vault.unchanged, ENTROPY, Workers())
     reopened(law, scan, *given)
     vault.events.clear()
-    for dearer in (replace(law, spread=law.spread / 2), replace(law, question_scale=law.question_scale - 1)):
+    for dearer in (replace(law, parameter=law.parameter / 2), replace(law, question_scale=law.question_scale - 1)):
         with pytest.raises(InternalError, match="cost more"):
             reopened(dearer, scan, *given)
     assert vault.events == [], "refused before anything was looked at"

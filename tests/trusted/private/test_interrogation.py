@@ -99,13 +99,13 @@ def test_no_question_beyond_the_limit() -> None:
 def test_answers_have_the_noise_that_was_paid_for(pure: bool) -> None:
     """Single cells and whole marginals, against 2/3 and 3/2 of the scale too. False alarm 4e-11, see noise_sizes."""
     table, noise = np.full((2_000, 1), 70), NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
-    spread, pool = Fraction(25), Pool((2_000, 1), (Family((0,), (2_000,)),), (), whole=True)
+    parameter, pool = Fraction(25), Pool((2_000, 1), (Family((0,), (2_000,)),), (), whole=True)
     exact = interrogation(table, pool)
-    assert has_scale(exact.answer(0, Noise(noise, spread), ENTROPY) - 70, noise, spread)
-    assert has_scale(exact.marginal(0, Noise(noise, spread), ENTROPY) - 70, noise, spread)
+    assert has_scale(exact.answer(0, Noise(noise, parameter), ENTROPY) - 70, noise, parameter)
+    assert has_scale(exact.marginal(0, Noise(noise, parameter), ENTROPY) - 70, noise, parameter)
     families = Families(pool.families, pool.whole)
-    cost = price_of(Candidate(families), Noise(noise, spread))
-    assert (cost.epsilon if pure else cost.rho) == (1 / spread if pure else 1 / (2 * spread))
+    cost = price_of(Candidate(families), Noise(noise, parameter))
+    assert (cost.epsilon if pure else cost.rho) == (1 / parameter if pure else 1 / (2 * parameter))
 
 
 @pytest.mark.parametrize("pure", [True, False])
@@ -240,8 +240,8 @@ class Listener:
     def left(self) -> Fraction:
         return self._meter.left
 
-    def answer(self, candidate: int, spread: Fraction) -> np.ndarray:
-        self.said = self._meter.answer(candidate, spread)
+    def answer(self, candidate: int, parameter: Fraction) -> np.ndarray:
+        self.said = self._meter.answer(candidate, parameter)
         return self.said
 
 
