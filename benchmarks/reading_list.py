@@ -23,7 +23,7 @@ CLAIM = {
         "trusted/rows/scan trusted/rows/workers trusted/rows/worker trusted/rows/memory_limit"
     ),
     "counts to noisy answers": (
-        "trusted/private/measure trusted/private/keys trusted/private/interrogation trusted/private/sessions "
+        "trusted/private/measure trusted/private/keys trusted/private/families trusted/private/sessions "
         "trusted/private/histograms trusted/private/sketches trusted/private/summaries "
         "trusted/private/range_nodes mechanisms/sparse/ask algebra/hadamard algebra/dyadic algebra/hashing"
     ),

@@ -133,8 +133,8 @@ READS = {"execute", "executemany", "sql", "query", "table", "from_arrow", "fetch
 ONLY_THE_DOOR = {
     *("count_exactly", "count_keys", "KeyStream", "publish_keys", "measure", "measure_distinct", "noisy_total"),
     *("draw", "draw_sketch", "draw_summary", "sparse_counts", "measure_projection", "open_histogram"),
-    *("counting", "key_counting", "key_counts", "answers", "interrogation", "histograms", "sketches", "summaries"),
-    *("draw_thresholds", "Interrogation", "ExactCounts", "KeyCounts", "Exact", "discrete_laplace", "discrete_gaussian"),
+    *("counting", "key_counting", "key_counts", "answers", "families", "histograms", "sketches", "summaries"),
+    *("draw_thresholds", "FamilyAnswers", "ExactCounts", "KeyCounts", "Exact", "discrete_laplace", "discrete_gaussian"),
 }
 """What counts rows or turns exact counts into numbers: nobody outside of trusted/ has it."""
 

@@ -36,7 +36,7 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-class Answered:
+class SandboxAnswers:
     """What sandboxes have answered lately. An answer follows from the question alone: SQL text, types, public labels.
 
     Nothing else passes from statement to statement; what was refused is asked again.
@@ -69,8 +69,8 @@ class Sandbox:
     whatever else a question makes or sets goes with its cursor.
     """
 
-    def __init__(self, answered: Answered | None = None) -> None:
-        self._answered = answered or Answered()
+    def __init__(self, answered: SandboxAnswers | None = None) -> None:
+        self._answered = answered or SandboxAnswers()
         self._root: duckdb.DuckDBPyConnection | None = None
         self._copies: dict[TableName, tuple[Column, ...]] = {}
 

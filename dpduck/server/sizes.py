@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpduck.server.vault import Rows
+from dpduck.server.vault import ReleasedRows
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,6 @@ class Size:
 NOTHING = Size(0, 0, 0)
 
 
-def size_of(rows: Rows) -> Size:
+def size_of(rows: ReleasedRows) -> Size:
     """The size of these rows."""
     return Size(rows.table.num_rows, len(rows.columns), rows.table.nbytes)

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpduck.frontend.select.request import Aggregate, Request
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
-from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, tree_buckets
-from dpduck.mechanisms.released_rows import Answer
+from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, tree_buckets
+from dpduck.mechanisms.released_rows import AnswerColumn
 from dpduck.planning.marginals.planners import DISTINCT
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
@@ -33,7 +33,7 @@ MOST_COVARIANCES = 20_000
 """Covariances of more sets of columns are not kept with a release."""
 
 
-def answers_of(found: Planned, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[Answer]:
+def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[AnswerColumn]:
     """The answers of every aggregate from the recovered tables of every measure; raw: those before options.
 
     Ratios and quantiles are answered from what was measured: there is no saying what options would do to them.
@@ -51,36 +51,36 @@ def answers_of(found: Planned, tables: Sequence[Tables], raw: Sequence[Tables] |
     ]
 
 
-def _moved(shown: Answer, measured: Answer) -> Answer:
+def _moved(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
     """An answer that an option has moved: its error is the noise's and the move's together.
 
     The move is known. In a sparse table it is one bias of all occupied cells, as large as the noise of the empty ones.
     """
     stderrs = np.hypot(measured.stderrs, shown.estimates - measured.estimates)
-    return Answer(shown.estimates, stderrs, raw=measured.estimates)
+    return AnswerColumn(shown.estimates, stderrs, raw=measured.estimates)
 
 
-def _intervals(found: Planned, answers: FloatArray) -> list[Answer]:
+def _intervals(found: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
     """Intervals of one column are the answers of one measurement, one cell each."""
     errors = np.sqrt(_variances(found.request, found.measures[0].plan)[0])
     return [
-        Answer(answers[number : number + 1], errors[number : number + 1])
+        AnswerColumn(answers[number : number + 1], errors[number : number + 1])
         for number in range(len(found.request.question.aggregates))
     ]
 
 
-def _answer(found: Planned, one: Aggregate, use: Use, tables: Tables) -> Answer:
+def _answer(found: CubePlan, one: Aggregate, use: Use, tables: Tables) -> AnswerColumn:
     measured = found.measures[use.measure]
     variances = _variances(found.request, measured.plan)
     if use.weights:
         estimates = np.concatenate([_weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         size = float(sum(weight * weight for weight in use.weights))
-        return Answer(estimates, np.sqrt(np.concatenate(variances) * size))
+        return AnswerColumn(estimates, np.sqrt(np.concatenate(variances) * size))
     curved = [
         _curved(found, one, measured, [table.ravel() for table in of_set], variance)
         for of_set, variance in zip(zip(*tables, strict=True), variances, strict=True)
     ]
-    return Answer(
+    return AnswerColumn(
         np.concatenate([part.estimates for part in curved]),
         np.concatenate([part.stderrs for part in curved]),
         np.concatenate([part.lows for part in curved], axis=1),
@@ -97,7 +97,7 @@ def _weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> Floa
 
 
 def _curved(
-    found: Planned, one: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
+    found: CubePlan, one: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
 ) -> Curved:
     measure, operand, noise = measured.measure, one.operand, measured.plan.noise
     if operand is None:
@@ -137,12 +137,12 @@ def _variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
     return [np.full(count, variance) for count, variance in zip(cells, plan.variances, strict=True)]
 
 
-def wholes(found: Planned) -> list[bool]:
+def wholes(found: CubePlan) -> list[bool]:
     """For each aggregate, whether its answers are whole numbers."""
     return [is_whole(found, number) for number in range(len(found.uses))]
 
 
-def is_whole(found: Planned, number: int) -> bool:
+def is_whole(found: CubePlan, number: int) -> bool:
     """Whether every answer of an aggregate is one integer measurement or rounded: public facts of the plan."""
     request, use = found.request, found.uses[number]
     if request.question.treatment.integer:
@@ -174,7 +174,7 @@ def single_parameter(plan: Plan, number: int) -> Fraction | None:
     return plan.measurements[0].parameter if alike and plain else None
 
 
-def error_laws(found: Planned) -> tuple[tuple[ErrorLaw, ...], ...]:
+def error_laws(found: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
     """For each aggregate, how the noise of each grouping set's cells is distributed; () where it depends on answers."""
     return tuple(_laws(found.measures[use.measure].plan, use.weights) for use in found.uses)
 
@@ -194,7 +194,7 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction]) -> tuple[ErrorLaw, ...]:
     )
 
 
-def covariances_text(found: Planned) -> str | None:
+def covariances_text(found: CubePlan) -> str | None:
     """What is kept for sums of released cells; nothing where no formula holds, or where it would be very long.
 
     Aggregates that are measured with different noise have no covariances in common.

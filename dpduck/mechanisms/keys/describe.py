@@ -6,7 +6,7 @@ from math import sqrt
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.keys.measure import KeyOffer, planned_keys
+from dpduck.mechanisms.keys.measure import KeyProposal, planned_keys
 from dpduck.mechanisms.keys.plan import KeyPlan, queries
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import InternalError
@@ -15,14 +15,14 @@ SIZES = (1, 10, 50, 100, 500)
 """Privacy units of the groups whose chances are shown."""
 
 
-def explained_keys(request: Request, offer: KeyOffer) -> str:
+def explained_keys(request: Request, proposal: KeyProposal) -> str:
     """The plan and the one with the other noise at the same rho and delta, with the columns of every explanation.
 
     How many groups there are is private: total_variance and cells are NULL. worst_stderr: of a published group.
     """
     columns = [*EXPLAINED, ("threshold", "BIGINT"), ("selection_stderr", "DOUBLE")]
     columns += [(f"published_{size}", "DOUBLE") for size in SIZES]
-    chosen = offer.plan
+    chosen = proposal.plan
     other = NoiseKind.GAUSSIAN if chosen.selection.kind is NoiseKind.LAPLACE else NoiseKind.LAPLACE
     rows = [
         _row(request, chosen, True, _note(request, chosen)),

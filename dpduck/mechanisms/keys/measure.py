@@ -33,7 +33,7 @@ OTHER_SET = 1
 
 
 @dataclass(frozen=True)
-class KeyOffer:
+class KeyProposal:
     """Counts by selected keys: the plan, and what will leave."""
 
     request: Request
@@ -41,32 +41,34 @@ class KeyOffer:
     ask: Ask[PublishedKeys]
 
 
-def offer_keys(request: Request) -> KeyOffer:
+def propose_keys(request: Request) -> KeyProposal:
     """The plan of a request that selects its keys."""
     plan = planned_keys(request)
-    return KeyOffer(request, plan, key_ask(request, plan))
+    return KeyProposal(request, plan, key_ask(request, plan))
 
 
-def key_header(offer: KeyOffer) -> ReleaseHeader:
+def key_header(proposal: KeyProposal) -> ReleaseHeader:
     """What is public before the count."""
-    plan = offer.plan
-    return ReleaseHeader(offer.request, f"{plan.selection.kind.value}, {plan.strategy}", plan.strategy, key_laws(plan))
+    plan = proposal.plan
+    return ReleaseHeader(
+        proposal.request, f"{plan.selection.kind.value}, {plan.strategy}", plan.strategy, key_laws(plan)
+    )
 
 
-def key_columns(offer: KeyOffer) -> Columns:
+def key_columns(proposal: KeyProposal) -> Columns:
     """Of the released table; all answers are whole. Those that select have lower ends of intervals of their own."""
-    lows = tuple((lows_column(number), "DOUBLE[]") for number in offer.plan.reused)
-    return (*released_columns(offer.request, [True] * len(offer.request.question.aggregates)), *lows)
+    lows = tuple((lows_column(number), "DOUBLE[]") for number in proposal.plan.reused)
+    return (*released_columns(proposal.request, [True] * len(proposal.request.question.aggregates)), *lows)
 
 
-def publish(offer: KeyOffer, door: Door, tools: Tools) -> PublishedKeys:
+def publish(proposal: KeyProposal, door: Door, tools: Tools) -> PublishedKeys:
     """Selects groups by the threshold, and counts them."""
-    return door.answer(offer.ask)
+    return door.answer(proposal.ask)
 
 
-def key_table(offer: KeyOffer, published: PublishedKeys, tools: Tools) -> ReleasedTable:
+def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:
     """Published groups with their answers; a table without rows where none is."""
-    return ReleasedTable(key_columns(offer), _rows(offer.request, offer.plan, published))
+    return ReleasedTable(key_columns(proposal), _rows(proposal.request, proposal.plan, published))
 
 
 def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:

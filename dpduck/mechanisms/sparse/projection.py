@@ -141,7 +141,7 @@ def key_scan(sparse: SparseRequest) -> Scan:
 
 
 @dataclass(frozen=True)
-class ProjectionOffer:
+class ProjectionProposal:
     """A random projection of the counts of an unbounded universe, and what will leave."""
 
     request: Request
@@ -149,29 +149,29 @@ class ProjectionOffer:
     ask: Ask[Projected]
 
 
-def offer_projection(sparse: SparseRequest) -> ProjectionOffer:
+def propose_projection(sparse: SparseRequest) -> ProjectionProposal:
     """The plan of a projection."""
     plan = projection_plan(sparse)
     query = Projection(plan.rows, plan.words, INDEPENDENCE)
-    return ProjectionOffer(sparse.request, plan, Ask(key_scan(sparse), query, Noise(plan.noise, plan.parameter)))
+    return ProjectionProposal(sparse.request, plan, Ask(key_scan(sparse), query, Noise(plan.noise, plan.parameter)))
 
 
-def projection_header(offer: ProjectionOffer) -> ReleaseHeader:
+def projection_header(proposal: ProjectionProposal) -> ReleaseHeader:
     """What is public before the count."""
-    plan = offer.plan
+    plan = proposal.plan
     return ReleaseHeader(
-        offer.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", most_rows=plan.rows
+        proposal.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", most_rows=plan.rows
     )
 
 
-def project(offer: ProjectionOffer, door: Door, tools: Tools) -> Projected:
+def project(proposal: ProjectionProposal, door: Door, tools: Tools) -> Projected:
     """Coefficients, and the noisy projection of the counts."""
-    return door.answer(offer.ask)
+    return door.answer(proposal.ask)
 
 
-def projection_table(offer: ProjectionOffer, projected: Projected, tools: Tools) -> ReleasedTable:
+def projection_table(proposal: ProjectionProposal, projected: Projected, tools: Tools) -> ReleasedTable:
     """The same in blocks."""
-    plan, (coefficients, values) = offer.plan, projected
+    plan, (coefficients, values) = proposal.plan, projected
     blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
     rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
     whole = pa.list_(pa.int64())

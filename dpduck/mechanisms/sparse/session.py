@@ -15,7 +15,7 @@ from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan, plan_session, total_margin
-from dpduck.trusted.ask import Ask, EveryKey, Gate, Within
+from dpduck.trusted.ask import Ask, EveryKey, SparseVector, Within
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.sessions import GateLaw
@@ -54,7 +54,7 @@ def _facts(values: dict[str, object]) -> ReleasedTable:
 
 
 @dataclass(frozen=True)
-class HistogramOffer:
+class HistogramProposal:
     """A histogram over an unbounded universe, and what will leave."""
 
     sparse: SparseRequest
@@ -67,30 +67,30 @@ class HistogramOffer:
         return self.sparse.request
 
 
-def offer_histogram(sparse: SparseRequest) -> HistogramOffer:
+def propose_histogram(sparse: SparseRequest) -> HistogramProposal:
     """The plan of a histogram."""
     noise = histogram_noise(sparse)
-    return HistogramOffer(sparse, noise, Ask(key_scan(sparse), EveryKey(), noise))
+    return HistogramProposal(sparse, noise, Ask(key_scan(sparse), EveryKey(), noise))
 
 
-def histogram_header(offer: HistogramOffer) -> ReleaseHeader:
+def histogram_header(proposal: HistogramProposal) -> ReleaseHeader:
     """What is public before the count."""
-    return ReleaseHeader(offer.request, f"{offer.noise.kind.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
+    return ReleaseHeader(proposal.request, f"{proposal.noise.kind.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
 
 
-def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
+def open_histogram(proposal: HistogramProposal, door: Door, tools: Tools) -> None:
     """Noise of the keys that have rows, a fresh secret for all others."""
-    tools.secrets.put(secret_name(offer.sparse.digest()), door.answer(offer.ask))
+    tools.secrets.put(secret_name(proposal.sparse.digest()), door.answer(proposal.ask))
     tools.steps("after the secret")
 
 
-def histogram_facts(offer: HistogramOffer, nothing: None, tools: Tools) -> ReleasedTable:
+def histogram_facts(proposal: HistogramProposal, nothing: None, tools: Tools) -> ReleasedTable:
     """What is public about it."""
-    return _facts({"noise": offer.noise.kind.name, "spread": offer.noise.parameter})
+    return _facts({"noise": proposal.noise.kind.name, "spread": proposal.noise.parameter})
 
 
 @dataclass(frozen=True)
-class SessionOffer:
+class SessionProposal:
     """A session of adaptive questions. total, gates: the noisy number of rows, and a gate that is planned for it."""
 
     sparse: SparseRequest
@@ -104,35 +104,35 @@ class SessionOffer:
         return self.sparse.request
 
 
-def offer_session(sparse: SparseRequest) -> SessionOffer:
+def propose_session(sparse: SparseRequest) -> SessionProposal:
     """The plan of a session, for the public guess of its number of rows."""
     plan, scan = session_plan(sparse), key_scan(sparse)
     plan.law.gate_ask(scan)  # refused here where its noise cannot be drawn: after the total, that would tell of it
     total = plan.law.total_ask(scan)
-    return SessionOffer(sparse, plan, total, gates_within(sparse, total))
+    return SessionProposal(sparse, plan, total, gates_within(sparse, total))
 
 
-def session_header(offer: SessionOffer) -> ReleaseHeader:
+def session_header(proposal: SessionProposal) -> ReleaseHeader:
     """What is public before the count."""
-    noise = offer.plan.law.noise.value
-    return ReleaseHeader(offer.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
+    noise = proposal.plan.law.noise.value
+    return ReleaseHeader(proposal.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
 
 
-def open_session(offer: SessionOffer, door: Door, tools: Tools) -> Opened:
+def open_session(proposal: SessionProposal, door: Door, tools: Tools) -> Opened:
     """The noisy number of rows, the plan for it, the noise of all thresholds."""
-    request, beta = offer.request, float(offer.sparse.options.beta)
-    noisy = door.answer(offer.total)
+    request, beta = proposal.request, float(proposal.sparse.options.beta)
+    noisy = door.answer(proposal.total)
     plan = session_plan(
-        offer.sparse, max(1.0, noisy + total_margin(request.price.charge, request.rows.unit_bound, beta))
+        proposal.sparse, max(1.0, noisy + total_margin(request.price.charge, request.rows.unit_bound, beta))
     )
-    gate = plan.law.gate_ask(offer.total.scan)
-    door.admit(gate, offer.gates)
-    tools.secrets.put(secret_name(offer.sparse.digest()), door.answer(gate))
+    gate = plan.law.gate_ask(proposal.total.scan)
+    door.admit(gate, proposal.gates)
+    tools.secrets.put(secret_name(proposal.sparse.digest()), door.answer(gate))
     tools.steps("after the secret")
     return plan, noisy
 
 
-def session_facts(offer: SessionOffer, opened: Opened, tools: Tools) -> ReleasedTable:
+def session_facts(proposal: SessionProposal, opened: Opened, tools: Tools) -> ReleasedTable:
     """What is public about it."""
     return _facts(plan_to_facts(*opened))
 
@@ -141,8 +141,8 @@ def gates_within(sparse: SparseRequest, total: Ask[int]) -> Ask[None]:
     """A gate that costs what the noisy number of rows leaves of the price."""
     charge, paid = sparse.request.price.charge, total.cost
     if charge.epsilon is None or paid.epsilon is None:
-        return Ask(total.scan, Within(charge.rho - paid.rho, pure=False, kinds=(Gate,)))
-    return Ask(total.scan, Within(charge.epsilon - paid.epsilon, pure=True, kinds=(Gate,)))
+        return Ask(total.scan, Within(charge.rho - paid.rho, pure=False, kinds=(SparseVector,)))
+    return Ask(total.scan, Within(charge.epsilon - paid.epsilon, pure=True, kinds=(SparseVector,)))
 
 
 def plan_to_facts(plan: SessionPlan, noisy_total: int) -> dict[str, object]:

@@ -23,7 +23,7 @@ from dpduck.frontend.statements.kinds import (
     HISTOGRAM,
     PROJECTION,
     SESSION,
-    Ask,
+    AskStatement,
     CreateSparse,
     DropPrivateView,
     DropSparse,
@@ -31,7 +31,7 @@ from dpduck.frontend.statements.kinds import (
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.mechanisms.release import WAITING, Steps
-from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, Sessions
+from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, OpenSessions
 from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
 from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_argument, selected_questions
@@ -42,7 +42,7 @@ from dpduck.mechanisms.sparse.session import (
     secret_name,
 )
 from dpduck.mechanisms.sparse.session_plan import SessionPlan
-from dpduck.mechanisms.sparse.store import Answered, Named, SparseStore
+from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import required
@@ -63,7 +63,7 @@ OUT_OF_UPDATES = "no updates are left: from the hypothesis, without a statement 
 MORE_THAN_DECLARED = "beyond the declared number of questions"
 
 
-def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequence[Answered]) -> str:
+def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequence[SessionAnswer]) -> str:
     """One row for each question of a session."""
     margins = {HYPOTHESIS: plan.alpha, MEASURED: plan.measured}
     rows: list[list[Value]] = []
@@ -140,7 +140,7 @@ class SparseQueries:
         self._ledger = ledger
         self._store = store
         self._steps = steps
-        self._sessions = Sessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
+        self._sessions = OpenSessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
         self._names = NamedLocks()
@@ -165,7 +165,7 @@ class SparseQueries:
         return listings.status(self._views.drop(DropPrivateView(statement.name, statement.if_exists), text, caller))
 
     def _create_projection(self, sparse: SparseRequest, statement: CreateSparse, text: str, caller: Caller) -> str:
-        main = Ask(statement.query, text, 0, statement.name, False, ())
+        main = AskStatement(statement.query, text, 0, statement.name, False, ())
         seed = replace(main, view=statement.name + SEED)
         digest, existing = sparse.digest(), self._releases.view(statement.name)
         if existing is not None and (existing.digest, existing.statement, existing.principal) != (

@@ -45,7 +45,7 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class FitProblem:
     """What is fitted. records: n. prior: logarithm of the prior, used where strength is above 0."""
 
     tree: MarginTree
@@ -109,7 +109,7 @@ def fit(
     """
     tree = margin_tree(members, start.shape, [observation.attributes for observation in observations])
     base = np.log(np.maximum(start if prior is None else prior, SMALLEST))
-    problem = Problem(tree, tuple(observations), records, base, strength)
+    problem = FitProblem(tree, tuple(observations), records, base, strength)
     table, logarithm = normalised(np.log(np.maximum(start, SMALLEST)))
     point = best = problem.point(table, logarithm)
     slope = problem.gradient(point)
@@ -139,7 +139,7 @@ def fit(
 
 
 def _line_search(
-    problem: Problem, point: Point, slope: FloatArray, step: float, reference: float
+    problem: FitProblem, point: Point, slope: FloatArray, step: float, reference: float
 ) -> tuple[Point, float] | None:
     """The first of step, step/2, step/4, .. that lowers F enough, None where none does."""
     for _ in range(60):

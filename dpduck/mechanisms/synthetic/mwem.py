@@ -29,8 +29,8 @@ LAST_STEPS = 300
 """Steps of the last fit."""
 
 
-class Interviewer(Protocol):
-    """Who answers: trusted.interrogation.Interrogation in the product."""
+class NoisyOracle(Protocol):
+    """Who answers: synthetic.measure.DoorOracle in the product."""
 
     @property
     def left(self) -> Fraction:
@@ -109,22 +109,22 @@ class Synthesis:
     chosen: tuple[int, ...]
 
 
-def synthesise(pool: Pool, schedule: Schedule, method: Method, interviewer: Interviewer) -> Synthesis:
+def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOracle) -> Synthesis:
     """The whole algorithm; the price is what the schedule says."""
     parameter = schedule.parameter(schedule.total_price)
-    first_total = float(interviewer.marginal(len(pool.families) - 1, parameter)[0])
+    first_total = float(oracle.marginal(len(pool.families) - 1, parameter)[0])
     total = first_total, schedule.variance(parameter), method.expected
     distribution = uniform(pool.sizes, dense=method.dense or method.averages)
     observations: list[Observation] = []
     records = total_of(observations, *total)
-    distribution = _begin(pool, schedule, interviewer, distribution, observations, records)
+    distribution = _begin(pool, schedule, oracle, distribution, observations, records)
     chosen: list[int] = []
     mean: FloatArray | None = None
     share, more = schedule.round_price / (4 if schedule.adaptive else 1), True
     while more:
-        price = _price(schedule, share, interviewer.left)
-        more = price < interviewer.left if schedule.adaptive else len(chosen) + 1 < schedule.rounds
-        candidate, gap, parameter = _ask(pool, schedule, interviewer, distribution, observations, records, price)
+        price = _price(schedule, share, oracle.left)
+        more = price < oracle.left if schedule.adaptive else len(chosen) + 1 < schedule.rounds
+        candidate, gap, parameter = _ask(pool, schedule, oracle, distribution, observations, records, price)
         chosen.append(candidate)
         if schedule.adaptive and gap <= mean_absolute(schedule.pure, schedule.variance(parameter)):
             share *= 2
@@ -150,7 +150,7 @@ def _price(schedule: Schedule, share: Fraction, left: Fraction) -> Fraction:
 def _begin(
     pool: Pool,
     schedule: Schedule,
-    interviewer: Interviewer,
+    oracle: NoisyOracle,
     distribution: Distribution,
     observations: list[Observation],
     records: float,
@@ -160,7 +160,7 @@ def _begin(
         return distribution
     parameter = schedule.parameter(schedule.first_price)
     for number, family in enumerate(pool.first, start=len(pool.workload)):
-        noisy = observed_marginal(family, interviewer.marginal(number, parameter), schedule.variance(parameter))
+        noisy = observed_marginal(family, oracle.marginal(number, parameter), schedule.variance(parameter))
         if len(family.attributes) == len(pool.sizes) > 1:
             joined, place = distribution.join(family.attributes)
             return joined.replaced(place, from_histogram(noisy, records, schedule.pure))
@@ -183,7 +183,7 @@ def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray
 def _ask(
     pool: Pool,
     schedule: Schedule,
-    interviewer: Interviewer,
+    oracle: NoisyOracle,
     distribution: Distribution,
     observations: list[Observation],
     records: float,
@@ -196,8 +196,8 @@ def _ask(
     penalties = np.zeros(len(owners))
     if pool.whole:
         penalties = np.diff(pool.starts) * mean_absolute(schedule.pure, variance)
-    candidate = interviewer.choose(estimates, penalties, _allowed(pool, distribution)[owners], rate)
-    noisy = interviewer.answer(candidate, parameter)
+    candidate = oracle.choose(estimates, penalties, _allowed(pool, distribution)[owners], rate)
+    noisy = oracle.answer(candidate, parameter)
     number = int(owners[candidate])
     family, start = pool.families[number], int(pool.starts[number])
     if pool.whole:

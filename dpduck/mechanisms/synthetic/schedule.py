@@ -28,7 +28,7 @@ LOUDEST = 0.25
 
 
 @dataclass(frozen=True)
-class Question:
+class ScheduledAsk:
     """chooses: whether `parameter` is the rate of a choice; else it is the parameter of a noisy answer."""
 
     chooses: bool
@@ -86,15 +86,15 @@ class Schedule:
         """Of the noise."""
         return 2 * float(parameter) ** 2 if self.pure else float(parameter)
 
-    def questions(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[ScheduledAsk]:
         """Everything that will be asked; of adaptive rounds, as many as there would be without doubling."""
-        yield Question(False, self.parameter(self.total_price))
+        yield ScheduledAsk(False, self.parameter(self.total_price))
         for _ in range(self.first):
-            yield Question(False, self.parameter(self.first_price))
+            yield ScheduledAsk(False, self.parameter(self.first_price))
         rate, parameter = self.of_round(self.round_price)
         for _ in range(self.rounds):
-            yield Question(True, rate)
-            yield Question(False, parameter)
+            yield ScheduledAsk(True, rate)
+            yield ScheduledAsk(False, parameter)
 
 
 def mean_absolute(pure: bool, variance: float) -> float:

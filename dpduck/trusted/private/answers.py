@@ -16,13 +16,13 @@ from dpduck.trusted.ask import (
     Choice,
     EveryKey,
     Families,
-    Gate,
     Layers,
     Marginal,
     Present,
     Projection,
     Quantiles,
     Sketch,
+    SparseVector,
     Table,
     Threshold,
     Total,
@@ -32,9 +32,9 @@ from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy, words64
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import IdentityFactor
+from dpduck.trusted.private.families import FamilyAnswers, Guess
 from dpduck.trusted.private.hidden import ExactCounts, Hidden
 from dpduck.trusted.private.histograms import open_histogram
-from dpduck.trusted.private.interrogation import Guess, Interrogation
 from dpduck.trusted.private.key_counts import KeyCounts
 from dpduck.trusted.private.keys import KeyStream, publish_keys
 from dpduck.trusted.private.measure import exact_marginals, measure, noisy_total, positions, require_fit, with_noise
@@ -55,7 +55,7 @@ class Exact(Hidden):
 
     def __init__(self, counts: Counts, entropy: Entropy) -> None:
         self._counts, self._entropy = counts, entropy
-        self._questions: dict[int, tuple[Families, Interrogation]] = {}
+        self._questions: dict[int, tuple[Families, FamilyAnswers]] = {}
 
     def tables(self, asks: Sequence[Ask[Any]]) -> list[tuple[IntegerArray, ...]]:
         """The answers of asks for tables of one scan: for each ask, an array for each table."""
@@ -99,11 +99,11 @@ class Exact(Hidden):
             raise InternalError("a candidate without its number")
         return exact.answer(chosen, noise, self._entropy)
 
-    def _asked(self, families: Families, ask: Ask[Any]) -> Interrogation:
+    def _asked(self, families: Families, ask: Ask[Any]) -> FamilyAnswers:
         if id(families) not in self._questions:
             if not isinstance(self._counts, ExactCounts):
                 raise InternalError("a query of other counts")
-            self._questions[id(families)] = families, Interrogation(self._counts, families, ask.scan.l1)
+            self._questions[id(families)] = families, FamilyAnswers(self._counts, families, ask.scan.l1)
         return self._questions[id(families)][1]
 
 
@@ -139,7 +139,7 @@ def _of_keys(counts: KeyCounts, ask: Ask[Any], noise: Noise, entropy: Entropy) -
         return coefficients, measure_projection(counts, coefficients, query.rows, noise, entropy)
     if isinstance(query, EveryKey):
         return open_histogram(counts, noise, entropy).to_bytes()
-    if isinstance(query, Gate):
+    if isinstance(query, SparseVector):
         return draw_thresholds(noise.parameter, ask.times, entropy)
     raise InternalError("a query of other counts")
 

@@ -21,7 +21,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.trusted.ask import UNITS, Ask, Gate, Scan, Total
+from dpduck.trusted.ask import UNITS, Ask, Scan, SparseVector, Total
 from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.noise.integers import discrete_laplace
@@ -56,7 +56,7 @@ class GateLaw:
         """All rounds with their measurements."""
         if scan.l1 != self.unit_bound:
             raise InternalError("the session and its counts disagree about the contribution bound")
-        gate = Gate(Noise(NoiseKind.LAPLACE, self.question_scale), Noise(self.noise, self.parameter))
+        gate = SparseVector(Noise(NoiseKind.LAPLACE, self.question_scale), Noise(self.noise, self.parameter))
         return Ask(scan, gate, Noise(NoiseKind.LAPLACE, self.threshold_scale), times=self.updates)
 
 

@@ -20,11 +20,11 @@ from dpduck.trusted.ask import (
     Choice,
     EveryKey,
     Families,
-    Gate,
     Layers,
     Present,
     Scan,
     Sketch,
+    SparseVector,
     Table,
     Threshold,
     Total,
@@ -257,7 +257,7 @@ def test_prices_by_hand() -> None:
     assert price_of(Total(), four, 3) == Charge.concentrated(Fraction(9, 8))
     assert price_of(Candidate(families), four, 2, times=5).rho == 5 * Fraction(4, 8)
     assert price_of(Sketch(5, 7, ()), two, 3).epsilon == Fraction(15, 2)
-    gate = Gate(Noise(LAPLACE, Fraction(1024)), Noise(GAUSSIAN, Fraction(1024**2)))
+    gate = SparseVector(Noise(LAPLACE, Fraction(1024)), Noise(GAUSSIAN, Fraction(1024**2)))
     assert price_of(gate, Noise(LAPLACE, Fraction(512)), 1, times=4).rho == 4 * (Fraction(9, 2) + Fraction(1, 2))
     axis = Axis("dyadic", 8)
     layers = Layers((axis, None), MixedRadix((axis.nodes, 3)))
@@ -280,7 +280,7 @@ def test_prices_by_hand() -> None:
         rho_of_laplace(20, 10, Fraction(2))
     ), "columns 2, -1, -1: 5 rows move no answer by more than 10"
     pure = price_of(
-        Gate(Noise(LAPLACE, Fraction(1024)), Noise(LAPLACE, Fraction(1024))), Noise(LAPLACE, Fraction(512)), 1
+        SparseVector(Noise(LAPLACE, Fraction(1024)), Noise(LAPLACE, Fraction(1024))), Noise(LAPLACE, Fraction(512)), 1
     )
     assert pure == Charge(Fraction(4), rho_of_pure(Fraction(4)))
     with pytest.raises(InternalError, match="without its noise"):

@@ -42,7 +42,7 @@ class Guess:
     allowed: NDArray[np.bool_]
 
 
-class Interrogation(Hidden):
+class FamilyAnswers(Hidden):
     """The exact answers of families of queries; hidden."""
 
     __slots__ = ("_exact", "_families", "_starts")
