@@ -19,8 +19,8 @@ from tests.support.clinics import Clinic, by
 
 SEARCHES = (
     "dpduck.planning.views.objective",
-    "dpduck.planning.views.plan",
-    "dpduck.planning.ranges.budgets",
+    "dpduck.planning.views.search",
+    "dpduck.planning.ranges.candidates",
     "dpduck.planning.ranges.p_identity",
     "dpduck.planning.ranges.candidates",
 )

@@ -26,8 +26,7 @@ import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.marginals.operators import padded
-from dpduck.planning.plan import Plan
+from dpduck.planning.plan import Plan, padded
 from dpduck.planning.recovery.recover import recover
 from dpduck.planning.variance import direct_sources
 from dpduck.trusted.noise.entropy import operating_system_entropy

@@ -25,7 +25,7 @@ from math import ceil, exp, expm1, floor, log1p, sqrt
 import numpy as np
 from scipy.optimize import brentq
 
-from dpduck.planning.tails import MARGIN, each_of, gaussian_tails, normaliser, smallest_excess, tail
+from dpduck.mechanisms.keys.plan import MARGIN, each_of, gaussian_tails, normaliser, smallest_excess, tail
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.values.arrays import FloatArray
 

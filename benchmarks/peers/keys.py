@@ -25,9 +25,9 @@ from itertools import pairwise
 import numpy as np
 
 from dpduck.frontend.select.summary import Summary
+from dpduck.mechanisms.keys.plan import each_of, smallest_excess
 from dpduck.mechanisms.summaries.plan import designed
 from dpduck.mechanisms.summaries.recover import estimated, with_priorities
-from dpduck.planning.tails import each_of, smallest_excess
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.integers import discrete_laplace
 from dpduck.trusted.noise.law import Noise, NoiseKind

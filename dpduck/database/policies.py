@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from dpduck.database.cursors import OpenCursor
+from dpduck.database.cursors import OpenCursor, Shadows
 from dpduck.database.policy_text import policy_from_text, policy_to_text
 from dpduck.database.sandbox import SandboxAnswers
-from dpduck.database.shadows import Shadows
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.values.privacy import Budget

@@ -11,10 +11,9 @@ from time import perf_counter
 
 from dpduck.algebra.lattice import MOST_STEPS, Lattice, MarginalWorkload, close_downward, closure_steps
 from dpduck.planning.marginals.clustering import MOST_MARGINALS, plan_clustering
-from dpduck.planning.marginals.operators import base_attributes
 from dpduck.planning.marginals.planners import plan_fourier, plan_identity, plan_marginals, plan_residual
-from dpduck.planning.plan import CONSISTENCIES, Plan
-from dpduck.planning.views.plan import plan_optimised_views
+from dpduck.planning.plan import CONSISTENCIES, Plan, base_attributes
+from dpduck.planning.views.search import plan_optimised_views
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
 

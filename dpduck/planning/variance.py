@@ -19,8 +19,7 @@ from math import inf, prod
 import numpy as np
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
-from dpduck.planning.marginals.operators import hadamard_adjoint
-from dpduck.planning.plan import FamilyMeasurements, Measurement, Plan
+from dpduck.planning.plan import FamilyMeasurements, Measurement, Plan, hadamard_adjoint
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor
 from dpduck.values.arrays import FloatArray

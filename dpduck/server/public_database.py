@@ -26,7 +26,6 @@ from dpduck.server.limits import Limits
 from dpduck.server.places import GivenUp, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
 from dpduck.server.runners import Runners, TableRead
-from dpduck.server.sizes import NOTHING, Size, size_of
 from dpduck.server.vault import ReleasedRows
 from dpduck.values.errors import Refusal, StoreError
 
@@ -303,3 +302,20 @@ class Kept:
         for key in keys:
             del self._entries[key]
         return keys
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a table of released rows."""
+
+    rows: int
+    columns: int
+    bytes: int
+
+
+NOTHING = Size(0, 0, 0)
+
+
+def size_of(rows: ReleasedRows) -> Size:
+    """The size of these rows."""
+    return Size(rows.table.num_rows, len(rows.columns), rows.table.nbytes)

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
-from dpduck.algebra.hadamard import Family
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import IdentityFactor, KroneckerQuery, Norms
+from dpduck.trusted.operators import Family, IdentityFactor, KroneckerQuery, Norms
 from dpduck.trusted.private.cells import MixedRadix
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys, key_delta
 from dpduck.trusted.private.sketches import SketchHashes

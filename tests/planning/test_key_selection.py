@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.joint_threshold import any_of, joint_delta
-from dpduck.mechanisms.keys.plan import plan_keys, queries
+from dpduck.mechanisms.keys.plan import each_of, gaussian_tails, plan_keys, queries, smallest_excess, tail
 from dpduck.planning.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail, survivals
-from dpduck.planning.tails import each_of, gaussian_tails, smallest_excess, tail
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.accounting import rho_of

@@ -9,7 +9,7 @@ import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import CANDIDATES, PlanningProblem
-from dpduck.planning.marginals.operators import padded
+from dpduck.planning.plan import padded
 from dpduck.planning.ranges.strategy import matrix_of
 from dpduck.planning.variance import adjoint, gram
 from dpduck.trusted.noise.law import NoiseKind

@@ -13,7 +13,7 @@ from dpduck.algebra.ranges import all_ranges, intervals, prefixes, total
 from dpduck.planning.plan import Measurement
 from dpduck.planning.ranges.plan import plan_matrix
 from dpduck.planning.ranges.strategy import matrix_of
-from dpduck.planning.recovery.ranges import recover_product, recover_ranges, solve_least_squares, solve_sparse
+from dpduck.planning.recovery.recover import recover_product, recover_ranges, solve_least_squares, solve_sparse
 from dpduck.trusted.noise.law import NoiseKind
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN

@@ -11,7 +11,7 @@ import pytest
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.marginals.planners import plan_marginals
 from dpduck.planning.plan import Plan
-from dpduck.planning.views.plan import plan_optimised_views
+from dpduck.planning.views.search import plan_optimised_views
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
 

@@ -21,7 +21,7 @@ from dpduck.frontend.select.binding import check_rows
 from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, read_grouping
 from dpduck.frontend.select.keys import KeyBuilder
-from dpduck.frontend.select.options import Options, read_options, require_confidence, row_bound
+from dpduck.frontend.select.options import Options, price_of, read_options, require_confidence, row_bound
 from dpduck.frontend.select.outer import (
     OuterQuery,
     SelectItem,
@@ -31,9 +31,8 @@ from dpduck.frontend.select.outer import (
     surround,
     with_errors,
 )
-from dpduck.frontend.select.price import charge_of, least_rho, target_of
 from dpduck.frontend.select.private_keys import require_counts, require_selectable, selection_of
-from dpduck.frontend.select.request import Aggregate, Key, Price, Question, Request, Treatment
+from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
 from dpduck.frontend.select.summary import Summary
 from dpduck.frontend.select.summary_checks import summarised, with_summary_columns
 from dpduck.frontend.statements.kinds import AskStatement
@@ -316,15 +315,7 @@ def _request(
         selection=selection_of(options, policy, rows.unit_bound, place),
         own=options.own,
     )
-    price = Price(
-        charge_of(options, policy, place),
-        options.epsilon,
-        options.delta,
-        options.refresh,
-        target_of(options, policy, place),
-        Fraction(0) if policy.min_epsilon is None else least_rho(policy.min_epsilon),
-    )
-    return Request(rows, question, price)
+    return Request(rows, question, price_of(options, policy, place))
 
 
 # count(*) FILTER (WHERE age BETWEEN a AND b), several of them: intervals of bins, planned together as one

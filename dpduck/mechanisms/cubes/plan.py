@@ -41,8 +41,7 @@ from dpduck.planning.ranges.buckets import (
     tree_workload,
 )
 from dpduck.planning.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
-from dpduck.planning.recovery.ranges import recover_sets
-from dpduck.planning.recovery.recover import recover, recover_linearly, treated
+from dpduck.planning.recovery.recover import recover, recover_linearly, recover_sets, treated
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn

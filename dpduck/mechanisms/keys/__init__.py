@@ -1,8 +1,15 @@
 """Keys that nobody declared, chosen privately."""
 
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.keys.describe import explained_keys
-from dpduck.mechanisms.keys.measure import KeyProposal, key_columns, key_header, key_table, propose_keys, publish
+from dpduck.mechanisms.keys.measure import (
+    KeyProposal,
+    explained_keys,
+    key_columns,
+    key_header,
+    key_table,
+    propose_keys,
+    publish,
+)
 from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.trusted.private.key_delta import PublishedKeys
 

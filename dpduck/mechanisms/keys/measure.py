@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.database.sandbox import sandbox
+from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.private_keys import counts_units
 from dpduck.frontend.select.request import KeySelection, Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, lows_column, stderr_column
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
+from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys, queries
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, listed, released_columns
@@ -158,3 +159,48 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
             lows = selected_lows(plan.selection, plan.threshold, plan.least, published.answers[number], LEVELS)
             columns[lows_column(number)] = listed(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
     return pa.table(columns)
+
+
+# dp_explain for selected keys: the threshold, the noise, and how likely groups of some sizes are published.
+
+
+SIZES = (1, 10, 50, 100, 500)
+"""Privacy units of the groups whose chances are shown."""
+
+
+def explained_keys(request: Request, proposal: KeyProposal) -> str:
+    """The plan and the one with the other noise at the same rho and delta, with the columns of every explanation.
+
+    How many groups there are is private: total_variance and cells are NULL. worst_stderr: of a published group.
+    """
+    columns = [*EXPLAINED, ("threshold", "BIGINT"), ("selection_stderr", "DOUBLE")]
+    columns += [(f"published_{size}", "DOUBLE") for size in SIZES]
+    chosen = proposal.plan
+    other = NoiseKind.GAUSSIAN if chosen.selection.kind is NoiseKind.LAPLACE else NoiseKind.LAPLACE
+    rows = [
+        _row(request, chosen, True, _note(request, chosen)),
+        _row(request, planned_keys(request, other), False, "at the same rho and delta"),
+    ]
+    return rows_sql(columns, rows)
+
+
+def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
+    worst, price = max(plan.noise_of(number).variance for number in range(plan.aggregates)), request.price
+    return [
+        plan.strategy, chosen, None, sqrt(worst), price.stated_epsilon, price.charge.delta, price.charge.rho,
+        None, queries(plan.aggregates, plan.reused, plan.other), note, 0.0, plan.threshold,
+        sqrt(plan.selection.variance), *(plan.published(size) for size in SIZES),
+    ]  # fmt: skip
+
+
+def _note(request: Request, plan: KeyPlan) -> str:
+    if request.question.selection is None:
+        raise InternalError("an explanation of keys without a selection")
+    unit = "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
+    counted = "rows" if request.rows.unit_sql is None else "units"
+    left = "; rows of a unit in further groups are left out, and intervals are about the rest"
+    return (
+        f"{plan.selection.kind.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are "
+        f"groups of more than {plan.threshold} {counted} after noise"
+        f"{left if plan.bounds.groups < request.rows.unit_bound else ''}"
+    )

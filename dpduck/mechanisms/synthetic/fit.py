@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.hadamard import Family
 from dpduck.algebra.margin_tree import MarginTree, margin_tree
+from dpduck.trusted.operators import Family
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 MEMORY = 5  # values of F that the line search looks back at

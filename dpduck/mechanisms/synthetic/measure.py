@@ -28,7 +28,7 @@ from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Marginal, Scan,
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.families import Guess
+from dpduck.trusted.private.measure import Guess
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError
 

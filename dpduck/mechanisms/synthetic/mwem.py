@@ -15,11 +15,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.hadamard import Family
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Distribution, uniform
 from dpduck.mechanisms.synthetic.fit import FLAT_PRIOR, Observation, fit, observed_marginal, observed_query, total_of
 from dpduck.mechanisms.synthetic.multiplicative import replayed
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute
+from dpduck.trusted.operators import Family
 from dpduck.values.arrays import FloatArray
 
 ROUND_STEPS = 30

@@ -8,7 +8,6 @@ from math import prod
 
 import numpy as np
 
-from dpduck.algebra.hadamard import Family
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Key, Request
@@ -28,6 +27,7 @@ from dpduck.mechanisms.synthetic.schedule import (
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import Plan
 from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.trusted.operators import Family
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
 from dpduck.planning.budgets import optimal_parameters, safe_parameters, uniform_parameters
-from dpduck.planning.marginals.operators import measured_marginals
-from dpduck.planning.plan import FamilyMeasurements, Parameters, Plan
+from dpduck.planning.plan import FamilyMeasurements, Parameters, Plan, measured_marginals
 from dpduck.planning.variance import direct_sources, workload_variances
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.operators import IdentityFactor

@@ -11,14 +11,17 @@ import numpy as np
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
 from dpduck.planning.budgets import optimal_parameters, safe_parameters, uniform_parameter, uniform_parameters
-from dpduck.planning.marginals.operators import (
+from dpduck.planning.plan import (
+    FamilyMeasurements,
+    Measurement,
+    Plan,
     base_attributes,
     coefficient_weights,
+    marginal_query,
     measured_marginals,
     padded,
     residual_weights,
 )
-from dpduck.planning.plan import FamilyMeasurements, Measurement, Plan, marginal_query
 from dpduck.planning.variance import cell_weights, direct_variance, marginal_variances, workload_variances
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor

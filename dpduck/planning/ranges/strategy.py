@@ -13,8 +13,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 from threadpoolctl import threadpool_limits
 
 from dpduck.algebra.ranges import RangeWorkload
-from dpduck.planning.ranges.haar import Haar, haar_variances
-from dpduck.planning.ranges.hierarchy import Hierarchy, hierarchy_variances
+from dpduck.planning.ranges.hierarchy import Haar, Hierarchy, haar_variances, hierarchy_variances
 from dpduck.trusted.operators import Factor, IdentityFactor, MatrixFactor
 from dpduck.values.arrays import FloatArray, IndexArray, IntegerArray
 

@@ -32,16 +32,23 @@ from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy, words64
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import IdentityFactor
-from dpduck.trusted.private.families import FamilyAnswers, Guess
 from dpduck.trusted.private.hidden import ExactCounts, Hidden
 from dpduck.trusted.private.histograms import open_histogram
 from dpduck.trusted.private.key_counts import KeyCounts
 from dpduck.trusted.private.keys import KeyStream, publish_keys
-from dpduck.trusted.private.measure import exact_marginals, measure, noisy_total, positions, require_fit, with_noise
-from dpduck.trusted.private.range_nodes import sparse_counts
+from dpduck.trusted.private.measure import (
+    FamilyAnswers,
+    Guess,
+    exact_marginals,
+    measure,
+    noisy_total,
+    positions,
+    require_fit,
+    with_noise,
+)
 from dpduck.trusted.private.sessions import draw_thresholds
 from dpduck.trusted.private.sketches import draw_hashes, draw_sketch
-from dpduck.trusted.private.summaries import NoisySummary, SummaryPlan, draw_summary
+from dpduck.trusted.private.summaries import NoisySummary, SummaryPlan, draw_summary, sparse_counts
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpduck.algebra.hadamard import Family
 from dpduck.algebra.margin_tree import margin_tree
 from dpduck.mechanisms.synthetic import multiplicative
 from dpduck.mechanisms.synthetic.distribution import uniform
@@ -17,6 +16,7 @@ from dpduck.mechanisms.synthetic.fit import Observation, fit
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
 from dpduck.mechanisms.synthetic.plan import interval_products, parities
 from dpduck.mechanisms.synthetic.schedule import Schedule
+from dpduck.trusted.operators import Family
 from tests.mechanisms.synthetic.oracles import SeededOracle, naive, queries_of
 
 SIZES = (3, 2, 4, 2)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.dyadic import Axis
-from dpduck.algebra.hadamard import Family
 from dpduck.trusted.ask import (
     Ask,
     Candidate,
@@ -34,7 +33,7 @@ from dpduck.trusted.ask import (
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import CentredFactor, IdentityFactor, KroneckerQuery
+from dpduck.trusted.operators import CentredFactor, Family, IdentityFactor, KroneckerQuery
 from dpduck.trusted.private.cells import MixedRadix
 from dpduck.trusted.private.door import Bill, Door, charged, opened, reopened
 from dpduck.trusted.private.hidden import ExactCounts

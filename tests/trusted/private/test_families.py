@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from dpduck.algebra.hadamard import Family
 from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
 from dpduck.mechanisms.synthetic.schedule import Schedule
@@ -22,9 +21,10 @@ from dpduck.planning.budgets import root_below
 from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Total, Within, price
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private import families as module
-from dpduck.trusted.private.families import GRID, FamilyAnswers, Guess
+from dpduck.trusted.operators import Family
+from dpduck.trusted.private import measure as module
 from dpduck.trusted.private.hidden import ExactCounts
+from dpduck.trusted.private.measure import GRID, FamilyAnswers, Guess
 from dpduck.values.errors import InternalError
 from tests.trusted.noise.noise_sizes import has_scale
 from tests.trusted.private.doors import door_over, oracle, price_of, scan_of

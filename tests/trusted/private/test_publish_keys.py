@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 from benchmarks.papers.joint_threshold import calibrate_jointly
-from dpduck.mechanisms.keys.plan import KeyPlan
-from dpduck.planning.tails import each_of
+from dpduck.mechanisms.keys.plan import KeyPlan, each_of
 from dpduck.trusted.ask import Threshold
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private import keys as module
