@@ -16,16 +16,16 @@ CLAIM = {
     ),
     "integers to counts": (
         "trusted/private/counting_stage trusted/private/contributions trusted/private/contribution_sql "
-        "trusted/private/jobs trusted/private/counting trusted/private/key_counting "
+        "trusted/private/jobs trusted/private/counting "
         "trusted/private/key_counts trusted/private/hidden"
     ),
     "rows to integers, whatever one row does": (
         "trusted/rows/scan trusted/rows/workers trusted/rows/worker trusted/rows/memory_limit"
     ),
     "counts to noisy answers": (
-        "trusted/private/measure trusted/private/keys trusted/private/interrogation trusted/private/sessions "
+        "trusted/private/measure trusted/private/keys trusted/private/sessions "
         "trusted/private/histograms trusted/private/sketches trusted/private/summaries "
-        "trusted/private/range_nodes mechanisms/sparse/ask algebra/hadamard algebra/dyadic algebra/hashing"
+        "mechanisms/sparse/ask algebra/dyadic algebra/hashing"
     ),
     "the ledger": (
         "trusted/ledger/ledger trusted/ledger/table trusted/ledger/entries trusted/ledger/budgets "
@@ -39,8 +39,8 @@ COPIES = {
 }
 NOISE = {
     "exact samplers, which see no data": (
-        "trusted/noise/entropy trusted/noise/integers trusted/noise/table "
-        "trusted/noise/coins trusted/noise/binomial trusted/noise/choice trusted/noise/upgraded "
+        "trusted/noise/entropy trusted/noise/integers "
+        "trusted/noise/coins trusted/noise/binomial trusted/noise/choice "
         "trusted/noise/layers trusted/noise/zero_cells"
     ),
 }
@@ -50,7 +50,7 @@ ROWS = {
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (
         "frontend/rows/source frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
-        "frontend/rows/relation frontend/rows/unions frontend/rows/per_unit frontend/rows/parts"
+        "frontend/rows/relation frontend/rows/unions frontend/rows/parts"
     ),
     "facts that are taken for public": ("database/catalog owner/policies database/policies mechanisms/jobs"),
 }
@@ -60,17 +60,16 @@ OTHERS = {
         "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries"
     ),
     "expressions: refuses early what trusted/rows/functions refuses of the text that runs": (
-        "frontend/rows/functions frontend/select/binding frontend/text/limits "
-        "frontend/rows/expressions database/second_look"
+        "frontend/rows/functions frontend/select/binding frontend/text/limits frontend/rows/expressions"
     ),
     "public tables: database/catalog requires them public, trusted/private/jobs and rows bound their copies": (
         "frontend/rows/joins"
     ),
     "prices and groups: the door refuses what costs more than is charged": (
-        "frontend/select/price frontend/select/private_keys"
+        "frontend/select/options frontend/select/private_keys"
     ),
     "never sees a private row": ("database/sandbox"),
-    "what reads rows finds built-in functions alone (trusted/rows/reader)": ("database/shadows database/cursors"),
+    "what reads rows finds built-in functions alone (trusted/rows/reader)": ("database/cursors"),
 }
 PARTS = {
     "the claim": CLAIM,

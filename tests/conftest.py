@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import dpduck
-from dpduck.database.sandbox import Answered, cast_texts
+from dpduck.database.sandbox import SandboxAnswers, cast_texts
 from dpduck.trusted.rows.workers import Worker, Workers
 from tests.support.clinics import Clinic, by
 
 SEARCHES = (
     "dpduck.planning.views.objective",
-    "dpduck.planning.views.plan",
-    "dpduck.planning.ranges.budgets",
+    "dpduck.planning.views.search",
+    "dpduck.planning.ranges.candidates",
     "dpduck.planning.ranges.p_identity",
     "dpduck.planning.ranges.candidates",
 )
@@ -69,7 +69,7 @@ def shared_workers() -> Workers:
     return SharedWorkers()
 
 
-ANSWERED = Answered(10_000)
+ANSWERED = SandboxAnswers(10_000)
 """What sandboxes answered to any engine of the run: an answer follows from its question alone."""
 
 
@@ -77,12 +77,12 @@ ANSWERED = Answered(10_000)
 def warm_sandboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Engines know what other engines of the run asked of sandboxes: a third of the time that a small clinic takes."""
     for module in ("dpduck.engine.engine", "dpduck.mechanisms.release"):
-        monkeypatch.setattr(f"{module}.Answered", shared_answers)
+        monkeypatch.setattr(f"{module}.SandboxAnswers", shared_answers)
     monkeypatch.setattr("dpduck.owner.domains.cast_texts", lambda texts, name: cast_once(tuple(texts), name))
 
 
-def shared_answers(most: int | None = None) -> Answered:
-    return ANSWERED if most is None else Answered(most)
+def shared_answers(most: int | None = None) -> SandboxAnswers:
+    return ANSWERED if most is None else SandboxAnswers(most)
 
 
 @cache

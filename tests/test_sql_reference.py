@@ -1,6 +1,8 @@
 """The reference pages of docs/: their SQL runs, and their lists are those of the parser and of the connection."""
 
 import re
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import duckdb
@@ -13,6 +15,8 @@ from dpduck.frontend.statements import policy as policy_parser
 from dpduck.frontend.statements import synthetic as synthetic_options
 from dpduck.frontend.statements.synthetic import SyntheticOptions
 from dpduck.frontend.text import friendly as bigquery_forms
+from dpduck.frontend.text.options import Option
+from dpduck.mechanisms.registry import own_options
 from dpduck.mechanisms.sparse import request as sparse_request
 from dpduck.mechanisms.sparse.request import SparseOptions
 from dpduck.trusted.rows import functions as row_functions
@@ -58,8 +62,60 @@ def test_every_statement_runs(page: str) -> None:
 
 
 def test_options_are_the_parsers() -> None:
-    """The table of options names each option that is known, and no other."""
-    assert sorted(re.findall(r"`(\w+)`", first_cells(section("The clause")))) == sorted(options.KNOWN)
+    """The table of options names each option that is known, those of every registered mechanism too, and no other."""
+    known = [option.name for option in (*options.TABLE, *own_options())]
+    assert sorted(re.findall(r"`(\w+)`", first_cells(section("The clause")))) == sorted(known)
+
+
+def documented(title: str, page: str) -> dict[str, str]:
+    """The row of each option in a section's table, as text in lower case."""
+    rows = table(title, page)
+    return {name: " | ".join(cells).lower() for cells in rows for name in re.findall(r"`(\w+)`", cells[0])}
+
+
+def stated_bounds(row: str) -> list[tuple[Fraction | None, Fraction]]:
+    """The bounds that a row states: "at most b", or "from a to b"."""
+    number = r"(\d[\d,]*(?:\.\d+)?|a million)"
+    found = re.findall(rf"(?:from {number} to|at most) {number}", row.replace("a million", "1,000,000"))
+    read = [[Fraction(text.replace(",", "")) if text else None for text in pair] for pair in found]
+    return [(low, high) for low, high in read if high is not None]
+
+
+def undocumented(tables: Sequence[Option], shown: dict[str, str], elsewhere: str = "") -> list[str]:
+    """Words that an option takes and no page has, and bounds that its row states otherwise."""
+    found = []
+    for option in tables:
+        row = shown[option.name]
+        missing = [word for word in option.choices if word not in row and not re.search(f"[`']{word}[`']", elsewhere)]
+        found += [f"{option.name} = {word}" for word in missing]
+        found += [
+            f"{option.name}: {low} to {high}"
+            for low, high in stated_bounds(row)
+            if option.kind != "choice" and (high != option.most or low not in (None, option.least))
+        ]
+    return found
+
+
+def test_words_and_bounds_of_options_are_those_of_their_tables() -> None:
+    """Each word that an option takes is on a page, and bounds that a page states are those that are read."""
+    summaries = (DOCS / "summaries.md").read_text(encoding="utf-8")
+    assert undocumented((*options.TABLE, *own_options()), documented("The clause", "sql"), summaries) == []
+    synthetic = documented("Options", "synthetic_data")
+    assert undocumented(synthetic_options.OWN_OPTIONS, synthetic) == []
+    sparse = documented("Options of projections, histograms and sessions", "reference")
+    assert undocumented(sparse_request.OPTIONS, sparse) == []
+    stated = [bounds for row in (*synthetic.values(), *sparse.values()) for bounds in stated_bounds(row)]
+    assert len(stated) >= 5, "something is compared"
+
+
+def test_other_words_and_bounds_are_found() -> None:
+    """The comparison compares: a word or a bound that the page does not have is named."""
+    shown = {"keep": "`keep` | `'last'`", "rounds": "at most 10,000", "share": "from 0.01 to 0.9"}
+    keep = Option("keep", "choice", "", choices=("last", "average"))
+    rounds, share = Option("rounds", "whole", "", Fraction(1), Fraction(999)), Option("share", "number", "")
+    assert undocumented([keep], shown) == ["keep = average"]
+    assert undocumented([rounds], shown) == ["rounds: None to 10000"]
+    assert undocumented([share], shown) == ["share: 1/100 to 9/10"]
 
 
 def test_policy_items_are_the_parsers() -> None:

@@ -26,8 +26,7 @@ import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.marginals.operators import padded
-from dpduck.planning.plan import Plan
+from dpduck.planning.plan import Plan, padded
 from dpduck.planning.recovery.recover import recover
 from dpduck.planning.variance import direct_sources
 from dpduck.trusted.noise.entropy import operating_system_entropy
@@ -166,7 +165,7 @@ def measure_errors(table: Table, plan: Plan, repetitions: int) -> Measured:
     for start in range(0, repetitions, batch):
         count = min(batch, repetitions - start)
         noisy = [
-            answers + sampler(item.spread, count * answers.size, entropy).reshape(count, *answers.shape)
+            answers + sampler(item.parameter, count * answers.size, entropy).reshape(count, *answers.shape)
             for item, answers in zip(measurements, exact, strict=True)
         ]
         for number in range(count):
@@ -195,7 +194,7 @@ def measure_at_length(table: Table, plan: Plan, repetitions: int) -> Measured:
     absolute, squared = [], []
     for start in range(0, repetitions, MOST_RECOVERED):
         count = min(MOST_RECOVERED, repetitions - start)
-        draws = [discrete_laplace(item.spread, count * prod(item.query.shape), entropy) for item in measurements]
+        draws = [discrete_laplace(item.parameter, count * prod(item.query.shape), entropy) for item in measurements]
         errors = np.concatenate([block.reshape(count, -1) for block in draws], axis=1) @ matrix
         absolute.append(np.abs(errors).mean(axis=1))
         squared.append((errors * errors).mean(axis=1))
@@ -232,13 +231,13 @@ def _table_terms(plan: Plan) -> Iterator[Terms]:
     for source, marginal in zip(sources, plan.workload.marginals, strict=True):
         item = plan.measurements[source]
         dropped = set(item.query.attributes) - set(marginal)
-        yield ((noise_variance(plan.noise, item.spread), prod(sizes[i] for i in dropped)),), 1
+        yield ((noise_variance(plan.noise, item.parameter), prod(sizes[i] for i in dropped)),), 1
 
 
 def _fourier_terms(plan: Plan) -> Iterator[Terms]:
     """A cell is a sum of coefficients with signs, divided by the number of codes."""
     codes = [padded(size) for size in plan.workload.sizes]
-    variances = {item.query.attributes: noise_variance(plan.noise, item.spread) for item in plan.measurements}
+    variances = {item.query.attributes: noise_variance(plan.noise, item.parameter) for item in plan.measurements}
     for marginal in plan.workload.marginals:
         supports = [chosen for order in range(len(marginal) + 1) for chosen in combinations(marginal, order)]
         noise = [(round(variances[support], 9), prod(codes[i] - 1 for i in support)) for support in supports]

@@ -15,7 +15,7 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.margin_tree import margin_tree
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
 from dpduck.mechanisms.synthetic.fit import Observation
-from dpduck.mechanisms.synthetic.measure import Interview
+from dpduck.mechanisms.synthetic.measure import MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.choose import plan_workload
@@ -78,10 +78,10 @@ def sets_of(table: NDArray[np.int64], order: int) -> tuple[Members, ...]:
 
 
 def run_mwem(table: NDArray[np.int64], pool: Pool, schedule: Schedule, method: Method) -> Distribution:
-    """MWEM with the product's own interrogation, noise and accounting."""
-    interview = Interview(pool, schedule, Scan(None, 1))
-    door = Door(interview.asks, lambda job: exact(table), ENTROPY)
-    return synthesise(pool, schedule, method, interview.through(door)).distribution
+    """MWEM with the product's own families, noise and accounting."""
+    mwem_asks = MwemAsks(pool, schedule, Scan(None, 1))
+    door = Door(mwem_asks.asks, lambda job: exact(table), ENTROPY)
+    return synthesise(pool, schedule, method, mwem_asks.through(door)).distribution
 
 
 def measured_tables(

@@ -25,8 +25,8 @@ from math import ceil, exp, expm1, floor, log1p, sqrt
 import numpy as np
 from scipy.optimize import brentq
 
-from dpduck.planning.tails import MARGIN, each_of, gaussian_tails, normaliser, smallest_excess, tail
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.mechanisms.keys.plan import MARGIN, each_of, gaussian_tails, normaliser, smallest_excess, tail
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.values.arrays import FloatArray
 
 SPREAD_OUT = 9.0
@@ -58,7 +58,7 @@ class JointThreshold:
 
 def joint_delta(epsilon: float, variance: Fraction, excess: int, groups: int, rows: int = 1) -> float:
     """The formula for a given variance and tau, an upper bound; groups: C. rows: k."""
-    one = tail(NoiseKind.GAUSSIAN, variance, excess + 1)
+    one = tail(Noise(NoiseKind.GAUSSIAN, variance), excess + 1)
     return max(_at(epsilon, float(variance), one, groups, existing, rows) for existing in range(groups + 1))
 
 
@@ -76,7 +76,7 @@ def calibrate_jointly(epsilon: Fraction, delta: Fraction, groups: int, rows: int
     step = FINEST
     while True:
         variance = Fraction(sigma * sigma).limit_denominator(10**9)
-        excess = smallest_excess(NoiseKind.GAUSSIAN, variance, each)
+        excess = smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), each)
         if within(wanted, share, variance, excess, groups, rows):
             return JointThreshold(variance, excess, _reached(wanted, variance, excess, groups, rows))
         sigma, step = sigma * (1 + step), step * 2
@@ -86,13 +86,13 @@ def calibrate_apart(epsilon: Fraction, delta: Fraction, groups: int, rows: int =
     """What adding two deltas of one half gives: one for old groups, one for new ones."""
     sigma = _smallest_sigma(float(epsilon), float(delta) / 2 * (1 - 1e-7), groups, rows)
     variance = Fraction(sigma * sigma).limit_denominator(10**9)
-    excess = smallest_excess(NoiseKind.GAUSSIAN, variance, each_of(groups, delta / 2))
+    excess = smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), each_of(groups, delta / 2))
     return JointThreshold(variance, excess, float(delta))
 
 
 def within(epsilon: float, delta: float, variance: Fraction, excess: int, groups: int, rows: int = 1) -> bool:
     """Whether the formula stays at or below delta for every S; runs of S are judged together where that is enough."""
-    one = tail(NoiseKind.GAUSSIAN, variance, excess + 1)
+    one = tail(Noise(NoiseKind.GAUSSIAN, variance), excess + 1)
     runs = [(0, groups)]
     if any_of(groups, one) > delta:
         return False
@@ -109,7 +109,7 @@ def within(epsilon: float, delta: float, variance: Fraction, excess: int, groups
 
 def _reached(epsilon: float, variance: Fraction, excess: int, groups: int, rows: int) -> float:
     """The delta at S = 0 and S = C, where it is largest in all but extreme cases."""
-    one = tail(NoiseKind.GAUSSIAN, variance, excess + 1)
+    one = tail(Noise(NoiseKind.GAUSSIAN, variance), excess + 1)
     return max(_at(epsilon, float(variance), one, groups, existing, rows) for existing in (0, groups))
 
 

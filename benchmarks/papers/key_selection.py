@@ -17,8 +17,8 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.papers.joint_threshold import JointThreshold, calibrate_apart, calibrate_jointly
-from dpduck.planning.tails import each_of, smallest_excess
-from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.mechanisms.keys.plan import each_of, smallest_excess
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.values.accounting import rho_of, sigma2_of
 
 DESIGN = {1: 4.229, 8: 11.96, 100: 42.29}
@@ -29,15 +29,14 @@ LONGEST = 0.05
 
 def stability(epsilon: Fraction, delta: Fraction, groups: int) -> tuple[float, int]:
     """Standard error and units for an even chance, with Laplace noise."""
-    scale = groups / epsilon
-    excess = smallest_excess(NoiseKind.LAPLACE, scale, each_of(groups, delta))
-    return sqrt(noise_variance(NoiseKind.LAPLACE, scale)), 2 + excess
+    noise = Noise(NoiseKind.LAPLACE, groups / epsilon)
+    return sqrt(noise.variance), 2 + smallest_excess(noise, each_of(groups, delta))
 
 
 def in_the_ledger(epsilon: Fraction, delta: Fraction, groups: int) -> tuple[float, int]:
     """The same for rho and a delta for keys."""
     variance = sigma2_of(rho_of(epsilon, delta / 2), Fraction(groups))
-    return sqrt(variance), 2 + smallest_excess(NoiseKind.GAUSSIAN, variance, each_of(groups, delta / 2))
+    return sqrt(variance), 2 + smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), each_of(groups, delta / 2))
 
 
 def timed(epsilon: Fraction, delta: Fraction, groups: int) -> tuple[JointThreshold, float]:

@@ -37,7 +37,6 @@ from benchmarks.papers._synthetic_data import (
     sets_of,
     table_of,
 )
-from dpduck.algebra.hadamard import Family
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform
 from dpduck.mechanisms.synthetic.multiplicative import replayed
@@ -53,6 +52,7 @@ from dpduck.mechanisms.synthetic.schedule import (
 )
 from dpduck.planning.choose import plan_workload
 from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.operators import Family
 
 TABLES = ("mildew", "rochdale", "czech")
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)

@@ -22,11 +22,11 @@ from math import sqrt
 import numpy as np
 
 from benchmarks.papers._synthetic_data import measured_tables, mixture, relative_entropy, run_mwem, sets_of, variation
-from dpduck.algebra.hadamard import Family
 from dpduck.mechanisms.synthetic import distribution as tables
 from dpduck.mechanisms.synthetic import mwem
 from dpduck.mechanisms.synthetic.mwem import Method, Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of
+from dpduck.trusted.operators import Family
 from dpduck.values.accounting import rho_of
 
 WEIGHTS = {

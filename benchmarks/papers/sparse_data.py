@@ -34,8 +34,7 @@ from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, pla
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.private.cells import MixedRadix
 from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.range_nodes import sparse_counts
-from dpduck.trusted.private.summaries import SparseCounts, draw_summary
+from dpduck.trusted.private.summaries import SparseCounts, draw_summary, sparse_counts
 
 CELLS = 1_000_000
 EPSILON = Fraction(1, 10)

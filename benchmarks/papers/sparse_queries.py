@@ -73,7 +73,7 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
     moment = float(held.exact.astype(float) @ held.exact)
     plan = plan_projection(charge, 1, sparsity, QUERIES, Fraction(1, 20), moment, ROWS)
     coefficients = draw_coefficients(plan.words, INDEPENDENCE, ENTROPY)
-    values = measure_projection(held.counts, coefficients, plan.rows, Noise(plan.noise, plan.spread), ENTROPY)
+    values = measure_projection(held.counts, coefficients, plan.rows, Noise(plan.noise, plan.parameter), ENTROPY)
     matrix = np.moveaxis(signs(evaluate(coefficients, held.digests.high)), 1, 2).reshape(-1, KEYS)[: plan.rows]
     estimates = (matrix.T.astype(float) @ values / plan.rows)[held.queries].sum(axis=1)
     stated = max(plan.error(sparsity, moment, float(answer)) for answer in truth(held))
@@ -82,11 +82,11 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
 
 def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error and what is stated."""
-    spread = sigma2_of(charge.rho, Fraction(1))
-    noise = Noise(NoiseKind.GAUSSIAN, spread)
+    parameter = sigma2_of(charge.rho, Fraction(1))
+    noise = Noise(NoiseKind.GAUSSIAN, parameter)
     made = open_histogram(held.counts, noise, ENTROPY)
     values = made.values(held.digests, noise)[held.queries].sum(axis=1)
-    stated = sqrt(float(spread) * 2 * sparsity * log(2 * QUERIES / BETA))
+    stated = sqrt(float(parameter) * 2 * sparsity * log(2 * QUERIES / BETA))
     return float(np.abs(values - truth(held)).max()), stated
 
 

@@ -25,12 +25,12 @@ from itertools import pairwise
 import numpy as np
 
 from dpduck.frontend.select.summary import Summary
+from dpduck.mechanisms.keys.plan import each_of, smallest_excess
 from dpduck.mechanisms.summaries.plan import designed
 from dpduck.mechanisms.summaries.recover import estimated, with_priorities
-from dpduck.planning.tails import each_of, smallest_excess
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.integers import discrete_laplace
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.cells import MixedRadix
 from dpduck.trusted.private.summaries import SparseCounts, draw_summary
 
@@ -71,7 +71,7 @@ def summary(method: str, keys: np.ndarray, counts: np.ndarray) -> tuple[Answers,
 def stability(keys: np.ndarray, counts: np.ndarray) -> tuple[Answers, int]:
     """Laplace noise on occupied keys, published above the threshold that delta asks for."""
     noisy = counts + discrete_laplace(1 / EPSILON, len(counts), operating_system_entropy())
-    kept = noisy > 1 + smallest_excess(NoiseKind.LAPLACE, 1 / EPSILON, each_of(1, DELTA))
+    kept = noisy > 1 + smallest_excess(Noise(NoiseKind.LAPLACE, 1 / EPSILON), each_of(1, DELTA))
     return looked_up(keys[kept], noisy[kept].astype(np.float64)), int(kept.sum())
 
 

@@ -22,8 +22,7 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from dpduck.trusted.noise.entropy import Entropy, operating_system_entropy
-from dpduck.trusted.noise.integers import discrete_gaussian, discrete_laplace
-from dpduck.trusted.noise.table import noise_table
+from dpduck.trusted.noise.integers import discrete_gaussian, discrete_laplace, noise_table
 
 SCALES = [Fraction(1, 2), Fraction(1), Fraction(3), Fraction(10), Fraction(30), *map(Fraction, (10**3, 10**6, 10**9))]
 REPEATS = 7
@@ -56,17 +55,17 @@ def theirs(name: str, scale: Fraction) -> Callable[[], object]:
 
 def compare(name: str, sampler: Sampler, scale: Fraction) -> bool:
     """One line of figures and the gate."""
-    spread = scale if name == "laplace" else scale * scale
+    parameter = scale if name == "laplace" else scale * scale
     entropy = operating_system_entropy()
     counts = np.zeros(OUR_DRAWS, dtype=np.int64)
     noise_table.cache_clear()
-    cold = seconds(lambda: sampler(spread, 1, entropy))
-    few = median(seconds(lambda: sampler(spread, 50, entropy)) for _ in range(REPEATS))
+    cold = seconds(lambda: sampler(parameter, 1, entropy))
+    few = median(seconds(lambda: sampler(parameter, 50, entropy)) for _ in range(REPEATS))
     their_work = theirs(name, scale)
     ours, others = [], []
     for _ in range(REPEATS):
         others.append(seconds(their_work) / THEIR_DRAWS)
-        ours.append(seconds(lambda: counts + sampler(spread, OUR_DRAWS, entropy)) / OUR_DRAWS)
+        ours.append(seconds(lambda: counts + sampler(parameter, OUR_DRAWS, entropy)) / OUR_DRAWS)
     their_time, our_time = median(others) * 1e9, median(ours) * 1e9
     passed = their_time / our_time >= gate(scale)
     print(

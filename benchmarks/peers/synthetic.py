@@ -37,10 +37,10 @@ from benchmarks.papers._synthetic_data import (
     variation,
 )
 from benchmarks.peers._synthetic_peers import print_mbi, python_of, smartnoise
-from dpduck.algebra.hadamard import Family
 from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.mwem import Method, Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of
+from dpduck.trusted.operators import Family
 from dpduck.values.accounting import rho_of
 
 RHO = rho_of(Fraction(1), Fraction(1, 10**6))

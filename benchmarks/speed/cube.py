@@ -87,7 +87,9 @@ def statistical_part() -> float:
         noisy = []
         for measurement in plan.measurements:
             exact = measurement.query.apply(np.zeros([SIZES[i] for i in measurement.query.attributes], np.int64))
-            noisy.append(exact + discrete_gaussian(measurement.spread, prod(exact.shape), entropy).reshape(exact.shape))
+            noisy.append(
+                exact + discrete_gaussian(measurement.parameter, prod(exact.shape), entropy).reshape(exact.shape)
+            )
         recover(plan, noisy)
 
     return median(seconds(once) for _ in range(ROUNDS))

@@ -30,9 +30,9 @@ from dpduck.publish.postgres import extension_file, load_extension
 from dpduck.server.audit import AuditFile
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
+from dpduck.server.public_database import Size
 from dpduck.server.quack import QuackListener
 from dpduck.server.service import Service, open_service
-from dpduck.server.sizes import Size
 from dpduck.trusted.ledger.secrets import SecretsFile
 
 SLOWER, GATE_MS, QUACK_RATIO = 3.0, 1.0, 1.3

@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from dpduck.database.cursors import OpenCursor
+from dpduck.database.cursors import OpenCursor, Shadows
 from dpduck.database.policy_text import policy_from_text, policy_to_text
-from dpduck.database.sandbox import Answered
-from dpduck.database.shadows import Shadows
+from dpduck.database.sandbox import SandboxAnswers
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.values.privacy import Budget
@@ -40,7 +39,7 @@ class PolicyStore:
         self._open_cursor = open_cursor
         self._budget_of = budget_of
         self._schema = f"{quote_identifier(store)}.dpduck"
-        self._read = Answered(_MOST_READ)
+        self._read = SandboxAnswers(_MOST_READ)
 
     def create_tables(self) -> None:
         """The tables, where they are not there yet."""

@@ -351,7 +351,7 @@ def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
     return json.dumps(
         [
             [
-                [law.noise.name, None if law.spread is None else str(law.spread), law.variance, law.step]
+                [law.noise.name, None if law.parameter is None else str(law.parameter), law.variance, law.step]
                 for law in of_aggregate
             ]
             for of_aggregate in laws
@@ -363,8 +363,8 @@ def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
     """What laws_to_text wrote."""
     return tuple(
         tuple(
-            ErrorLaw(NoiseKind[noise], None if spread is None else Fraction(spread), *numbers)
-            for noise, spread, *numbers in of_aggregate
+            ErrorLaw(NoiseKind[noise], None if parameter is None else Fraction(parameter), *numbers)
+            for noise, parameter, *numbers in of_aggregate
         )
         for of_aggregate in json.loads(text)
     )

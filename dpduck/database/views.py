@@ -11,7 +11,7 @@ import duckdb
 
 from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore, StoredRelease, require_view_name
-from dpduck.frontend.statements.kinds import Ask, DropPrivateView
+from dpduck.frontend.statements.kinds import AskStatement, DropPrivateView
 from dpduck.frontend.text.friendly import meant_or
 from dpduck.values.errors import PermissionRefusal, Refusal
 
@@ -39,7 +39,7 @@ class PrivateViews:
         """The word for a view that can be read."""
         return f"{self._store}.{name} is ready"
 
-    def is_ready(self, statement: Ask, text: str, caller: Caller, digest: str) -> bool:
+    def is_ready(self, statement: AskStatement, text: str, caller: Caller, digest: str) -> bool:
         """Whether this very statement made the view already; Refusal where the name is not free for it."""
         return self.is_made(statement.view or "", statement.replace, text, caller, digest)
 
@@ -65,12 +65,12 @@ class PrivateViews:
         _require_own(existing, caller, "another name")
         return False
 
-    def put(self, statement: Ask, text: str, caller: Caller, release: StoredRelease, select_sql: str) -> str:
+    def put(self, statement: AskStatement, text: str, caller: Caller, release: StoredRelease, select_sql: str) -> str:
         """Stores the view of a release that was made for it."""
         return self.put_together([(statement, select_sql)], text, caller, release)
 
     def put_together(
-        self, statements: Sequence[tuple[Ask, str]], text: str, caller: Caller, release: StoredRelease
+        self, statements: Sequence[tuple[AskStatement, str]], text: str, caller: Caller, release: StoredRelease
     ) -> str:
         """Stores the views of a release, each with its SELECT, all of them or none; the word is about the first."""
         name = statements[0][0].view or ""

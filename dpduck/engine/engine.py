@@ -14,14 +14,14 @@ from dpduck.database.check import check_table
 from dpduck.database.cursors import Caller, Connections, ReleaseCopies
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.database.sandbox import Answered, Sandbox
+from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.views import PrivateViews
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import from_sql, unit_sql
 from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import Ask, CreateSparse, DropPrivateView, DropSparse, Statement
+from dpduck.frontend.statements.kinds import AskStatement, CreateSparse, DropPrivateView, DropSparse, Statement
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.friendly import meant_or
@@ -58,7 +58,7 @@ MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
 class Analysed:
     """A statement, what it asks for, and the public facts from which that follows."""
 
-    statement: Ask
+    statement: AskStatement
     analysis: Analysis
     facts: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 
@@ -82,8 +82,8 @@ class Engine:
         self._store = store
         self._steps = steps
         self._bound: set[tuple[str, str, Fraction]] = set()
-        self._answered = Answered()
-        self._analysed = Answered(MOST_ANALYSED)
+        self._answered = SandboxAnswers()
+        self._analysed = SandboxAnswers(MOST_ANALYSED)
         self._ledger = ledger
         self._policies = PolicyStore(connections.cursor, store, ledger.budget, connections.home)
         self._releases = ReleaseStore(connections.cursor, store, steps)
@@ -123,7 +123,7 @@ class Engine:
         """SQL whose result is the answer to a statement of dp()."""
         known: Analysed | None = self._analysed.get((text, caller))
         statement = parse_statement(text) if known is None else known.statement
-        if isinstance(statement, Ask):
+        if isinstance(statement, AskStatement):
             return self._ask(statement, text, caller, known)
         if isinstance(statement, CreateSynthetic):
             return self._synthetic(statement, text, caller)
@@ -155,7 +155,7 @@ class Engine:
         if isinstance(statement, CreateSparse):
             sparse = self._sparse.analysed(statement, caller)
             return sparse, sparse.request
-        if isinstance(statement, Ask):
+        if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box:
                 request = self._analysis(statement, text, box, caller).request
             return request, request
@@ -167,7 +167,7 @@ class Engine:
     def describe(self, text: str, caller: Caller) -> str:
         """SQL with the columns that the answer to a statement of dp() would have, and no rows; it spends nothing."""
         statement = parse_statement(text)
-        if not isinstance(statement, Ask) or statement.view is not None:
+        if not isinstance(statement, AskStatement) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
         with Sandbox(self._answered) as box:
             analysis = self._analysis(statement, text, box, caller)
@@ -228,7 +228,7 @@ class Engine:
         return self._sparse.list_sessions(caller)
 
     def _analysis(
-        self, statement: Ask, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
+        self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysis:
         """What a statement asks for. known: from when it was asked before; it holds while public facts are the same."""
         with self._open_cursor() as cursor:
@@ -243,7 +243,7 @@ class Engine:
                 self._analysed.put((text, caller), Analysed(statement, analysis, catalog.known))
             return analysis
 
-    def _ask(self, statement: Ask, text: str, caller: Caller, known_before: Analysed | None) -> str:
+    def _ask(self, statement: AskStatement, text: str, caller: Caller, known_before: Analysed | None) -> str:
         with Sandbox(self._answered) as box:
             analysis = self._analysis(statement, text, box, caller, known_before)
             caller.require_tables(analysis.request.asked_tables)
@@ -301,7 +301,7 @@ class Engine:
                 catalog.bind(check_sql(analysis, mechanism, plan), analysis.outer.tables)
 
         tools = Tools(box or Sandbox(), self._ledger.secrets, self._steps)
-        return self._releaser.release(digest, lambda: mechanism.recipe(question, recheck, tools), caller, text)
+        return self._releaser.release(digest, lambda: mechanism.planned(question, recheck, tools), caller, text)
 
     def _release_sparse(self, sparse: SparseRequest, caller: Caller, text: str) -> StoredRelease:
         return self._release(sparse, sparse.request, sparse.digest(), caller, text)

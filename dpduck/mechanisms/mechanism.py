@@ -11,7 +11,7 @@ import duckdb
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.options import Option
-from dpduck.mechanisms.release import Recipe, ReleasedTable, ReleaseHeader, Steps
+from dpduck.mechanisms.release import Planned, ReleasedTable, ReleaseHeader, Steps
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.secrets import Secrets
@@ -21,7 +21,7 @@ Columns = Sequence[tuple[str, str]]
 Laws = tuple[tuple[ErrorLaw, ...], ...]
 
 
-class Offer(Protocol):
+class Proposal(Protocol):
     """A plan of any mechanism. request: what is asked of which rows, at the price that planning has found."""
 
     @property
@@ -29,7 +29,7 @@ class Offer(Protocol):
 
 
 Q = TypeVar("Q")
-P = TypeVar("P", bound=Offer)
+P = TypeVar("P", bound=Proposal)
 N = TypeVar("N")
 
 
@@ -67,11 +67,11 @@ class Mechanism(Generic[Q, P, N]):
     unplanned: Callable[[Q], str] | None = None
     options: tuple[Option, ...] = ()
 
-    def recipe(self, question: Q, recheck: Callable[[duckdb.DuckDBPyConnection, P], None], tools: Tools) -> Recipe:
+    def planned(self, question: Q, recheck: Callable[[duckdb.DuckDBPyConnection, P], None], tools: Tools) -> Planned:
         """The release of a question. recheck: the last look at public facts, in the transaction that will count."""
         plan = self.plan(question)
         asks = self.asks(plan)
-        return Recipe(
+        return Planned(
             self.header(plan),
             asks,
             lambda cursor: recheck(cursor, plan),

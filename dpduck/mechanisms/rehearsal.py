@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 
-from dpduck.database.sandbox import Answered, Sandbox
+from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.rows.parts import Source, Stored, Units
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
@@ -51,7 +51,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
 }
 
 
-def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: Answered, workers: Workers) -> None:
+def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers, workers: Workers) -> None:
     """Counts for the asks over made-up tables; a job that went well is not rehearsed again."""
     scans = list({id(ask.scan): ask for ask in asks}.values())
     question = ("rehearsal", tuple(told(one.scan.job) for one in scans), tuple(shapes))

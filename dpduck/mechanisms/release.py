@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies
 from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.database.sandbox import Answered
+from dpduck.database.sandbox import SandboxAnswers
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.prices import in_both_forms, priced_entry
 from dpduck.mechanisms.rehearsal import rehearsed
@@ -59,7 +59,7 @@ class ReleaseHeader:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Planned:
     """How one release is made (mechanism.Mechanism makes it). asks: what will leave, declared before any look.
 
     recheck: the last look at public facts, in the transaction that will count.
@@ -103,12 +103,12 @@ class Releaser:
         self._entropy = entropy
         self._steps = steps
         self._workers = workers
-        self._answered = Answered()
+        self._answered = SandboxAnswers()
         self._locks = NamedLocks()
         self._failed: dict[str, int] = {}
 
-    def release(self, digest: str, recipe: Callable[[], Recipe], caller: Caller, statement: str) -> StoredRelease:
-        """The release under a digest: the stored one, or a new one that is charged for and made by the recipe."""
+    def release(self, digest: str, planned: Callable[[], Planned], caller: Caller, statement: str) -> StoredRelease:
+        """The release under a digest: the stored one, or a new one that is charged for and made as planned."""
         with self._locks.held(digest, lambda: self._steps(WAITING)):
             found = self._releases.by_digest(digest)
             if found is not None:
@@ -124,12 +124,12 @@ class Releaser:
             failed = self._failed.get(digest) or stored
             if failed is not None:  # a statement is bound more than once, and sent again: one failure is charged once
                 raise ReleaseFailed(failed)
-            return self._new(digest, recipe(), caller, statement, paid)
+            return self._new(digest, planned(), caller, statement, paid)
 
-    def _new(self, digest: str, recipe: Recipe, caller: Caller, statement: str, paid: int | None) -> StoredRelease:
+    def _new(self, digest: str, planned: Planned, caller: Caller, statement: str, paid: int | None) -> StoredRelease:
         """paid: the entry that paid for it before its process ended."""
-        asks = recipe.asks
-        header, rows, price = recipe.header, recipe.header.request.rows, recipe.header.request.price
+        asks = planned.asks
+        header, rows, price = planned.header, planned.header.request.rows, planned.header.request.price
         charge, table = charged(price.charge, asks, price.least_rho), str(rows.table)
         caller.require_table(table)
         if not caller.owner:
@@ -146,7 +146,7 @@ class Releaser:
                 bill,
                 self._ledger,
                 self._open_cursor,
-                recipe.recheck,
+                planned.recheck,
                 self._entropy,
                 self._steps,
                 self._workers,
@@ -155,7 +155,7 @@ class Releaser:
             ) as door:
                 if caller.charged is not None:
                     caller.charged(door.entry)
-                release = self._produced(door, recipe, _described(header, digest, bill, door.entry))
+                release = self._produced(door, planned, _described(header, digest, bill, door.entry))
         except BudgetRefusal as refused:
             raise in_both_forms(refused, self._ledger, rows.unit_key, charge, caller.name, caller.share) from None
         if release is None:  # raised here, so that no error that quotes data is its context
@@ -172,7 +172,7 @@ class Releaser:
         with suppress(duckdb.Error):
             self._releases.put_failure(digest, entry)
 
-    def _produced(self, door: Door, recipe: Recipe, release: StoredRelease) -> StoredRelease | None:
+    def _produced(self, door: Door, planned: Planned, release: StoredRelease) -> StoredRelease | None:
         """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
         interrupted = ended = False
 
@@ -185,7 +185,7 @@ class Releaser:
             self._steps("after the charge")
             door.count()
             self._steps("after the count")
-            made = recipe.produce(door)
+            made = planned.produce(door)
             self._steps("after the noise")
             release = replace(release, rows=made.rows.num_rows)
             try:

@@ -26,7 +26,7 @@ from dpduck.values.arrays import FloatArray
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerColumn:
     """One aggregate over all cells of all grouping sets, in order; NaN is NULL.
 
     lows, highs: shape (levels, cells), where intervals depend on the answer.
@@ -55,7 +55,7 @@ def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str
     return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answers)
 
 
-def released_rows(request: Request, answers: Sequence[Answer], whole: Sequence[bool], box: Sandbox) -> pa.Table:
+def released_rows(request: Request, answers: Sequence[AnswerColumn], whole: Sequence[bool], box: Sandbox) -> pa.Table:
     """The rows of a release from the answers of every aggregate. whole: see released_columns. box: casts labels."""
     sizes = request.question.released_sizes
     cells = [prod(sizes[position] for position in grouping_set) for grouping_set in request.question.grouping_sets]

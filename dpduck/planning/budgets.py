@@ -14,19 +14,19 @@ from math import isqrt
 
 import numpy as np
 
-from dpduck.planning.plan import Spreads
+from dpduck.planning.plan import Parameters
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
 WASTE = 9e-10
-"""Largest relative amount by which a rounded spread exceeds its optimum."""
+"""Largest relative amount by which a rounded parameter exceeds its optimum."""
 
 MARGIN = 1 + 2.0**-36
-"""Spreads are raised by this before rounding: far above the closed forms' rounding errors, far below WASTE."""
+"""Parameters are raised by this before rounding: far above the closed forms' rounding errors, far below WASTE."""
 
 SIMPLE = 2000
-"""Up to this many different spreads get the smallest fractions; more get 31-bit numbers over powers of two."""
+"""Up to this many different parameters get the smallest fractions; more get 31-bit numbers over powers of two."""
 
 LEAST_WEIGHT = 1e-9
 """A measurement that nobody gave weight gets this part of the largest, so that its noise stays finite."""
@@ -34,8 +34,8 @@ LEAST_WEIGHT = 1e-9
 GUARD_BITS = 128
 
 
-def optimal_spreads(noise: NoiseKind, weights: FloatArray, norms: FloatArray, amount: float) -> FloatArray:
-    """Spreads that minimise sum of weight times noise variance, for sensitivity to one row.
+def optimal_parameters(noise: NoiseKind, weights: FloatArray, norms: FloatArray, amount: float) -> FloatArray:
+    """Parameters that minimise sum of weight times noise variance, for sensitivity to one row.
 
     Laplace: b_r proportional to (C_r / s_r)^(1/3), sum C_r / b_r = epsilon. Gaussian: sigma_r^2 proportional to
     (C_r^2 / s_r)^(1/2), sum C_r^2 / sigma_r^2 = 2 rho. (DESIGN 4.2 with eta_r = 1/b_r and eta_r^2 = 1/sigma_r^2.)
@@ -50,10 +50,10 @@ def optimal_spreads(noise: NoiseKind, weights: FloatArray, norms: FloatArray, am
     return scaled
 
 
-def uniform_spread(noise: NoiseKind, norm: int, amount: Fraction, unit_bound: int) -> Fraction:
-    """The one exact spread of measurements whose column norms (L1, or squared L2) add up to `norm`.
+def uniform_parameter(noise: NoiseKind, norm: int, amount: Fraction, unit_bound: int) -> Fraction:
+    """The one exact parameter of measurements whose column norms (L1, or squared L2) add up to `norm`.
 
-    >>> uniform_spread(NoiseKind.LAPLACE, 2, Fraction(1, 2), 3)
+    >>> uniform_parameter(NoiseKind.LAPLACE, 2, Fraction(1, 2), 3)
     Fraction(12, 1)
     """
     if noise is NoiseKind.LAPLACE:
@@ -61,44 +61,44 @@ def uniform_spread(noise: NoiseKind, norm: int, amount: Fraction, unit_bound: in
     return unit_bound * unit_bound * norm / (2 * Fraction(amount))
 
 
-def uniform_spreads(noise: NoiseKind, norms: Sequence[int], amount: Fraction, unit_bound: int) -> Spreads:
+def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction, unit_bound: int) -> Parameters:
     """Equal noise on every measurement."""
-    spread = uniform_spread(noise, sum(norms), amount, unit_bound)
-    return Spreads((spread,), np.zeros(len(norms), dtype=np.intp))
+    parameter = uniform_parameter(noise, sum(norms), amount, unit_bound)
+    return Parameters((parameter,), np.zeros(len(norms), dtype=np.intp))
 
 
-def safe_spreads(
+def safe_parameters(
     noise: NoiseKind, wanted: FloatArray, norms: Sequence[int], amount: Fraction, unit_bound: int
-) -> Spreads:
-    """Exact spreads just above the wanted ones (which are for one row), whose exact cost is at most `amount`.
+) -> Parameters:
+    """Exact parameters just above the wanted ones (which are for one row), whose exact cost is at most `amount`.
 
-    Every spread is rounded up, by less than 1e-9 of it: errors fall on the side of more noise.
+    Every parameter is rounded up, by less than 1e-9 of it: errors fall on the side of more noise.
     """
     if np.ptp(wanted) <= 1e-12 * wanted.max():  # nothing to gain: keep the simple rational
-        return uniform_spreads(noise, norms, amount, unit_bound)
+        return uniform_parameters(noise, norms, amount, unit_bound)
     factor = unit_bound if noise is NoiseKind.LAPLACE else unit_bound * unit_bound
     values, which = np.unique(wanted * (factor * MARGIN), return_inverse=True)
     if len(values) <= SIMPLE:
         distinct = tuple(simplest_between(Fraction(v), Fraction(v * (1 + WASTE))) for v in values.tolist())
     else:
         distinct = _dyadic(values)
-    spreads = Spreads(distinct, which.reshape(-1).astype(np.intp))
-    if not fits(noise, spreads, norms, amount, unit_bound):
+    parameters = Parameters(distinct, which.reshape(-1).astype(np.intp))
+    if not fits(noise, parameters, norms, amount, unit_bound):
         raise InternalError("rounded noise scales cost more than the budget; nothing was released")
-    return spreads
+    return parameters
 
 
-def fits(noise: NoiseKind, spreads: Spreads, norms: Sequence[int], amount: Fraction, unit_bound: int) -> bool:
+def fits(noise: NoiseKind, parameters: Parameters, norms: Sequence[int], amount: Fraction, unit_bound: int) -> bool:
     """Whether the summed cost is at most `amount`, proven in integers: every term is rounded up at 2^-128."""
     factor = unit_bound if noise is NoiseKind.LAPLACE else unit_bound * unit_bound
     allowed = amount if noise is NoiseKind.LAPLACE else 2 * amount
-    if len(spreads.distinct) == 1:
-        return factor * sum(norms) <= allowed * spreads.distinct[0]
+    if len(parameters.distinct) == 1:
+        return factor * sum(norms) <= allowed * parameters.distinct[0]
     unit = (allowed.denominator * factor) << GUARD_BITS
     total = 0
-    for (norm, which), count in Counter(zip(norms, spreads.which.tolist(), strict=True)).items():
-        spread = spreads.distinct[which]
-        total -= -(count * norm * spread.denominator * unit) // (spread.numerator * allowed.numerator)
+    for (norm, which), count in Counter(zip(norms, parameters.which.tolist(), strict=True)).items():
+        parameter = parameters.distinct[which]
+        total -= -(count * norm * parameter.denominator * unit) // (parameter.numerator * allowed.numerator)
     return total <= 1 << GUARD_BITS
 
 

@@ -11,10 +11,9 @@ from time import perf_counter
 
 from dpduck.algebra.lattice import MOST_STEPS, Lattice, MarginalWorkload, close_downward, closure_steps
 from dpduck.planning.marginals.clustering import MOST_MARGINALS, plan_clustering
-from dpduck.planning.marginals.operators import base_attributes
 from dpduck.planning.marginals.planners import plan_fourier, plan_identity, plan_marginals, plan_residual
-from dpduck.planning.plan import CONSISTENCIES, Plan
-from dpduck.planning.views.plan import plan_optimised_views
+from dpduck.planning.plan import CONSISTENCIES, Plan, base_attributes
+from dpduck.planning.views.search import plan_optimised_views
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
 
@@ -35,7 +34,7 @@ TIE = 1e-8
 
 
 @dataclass(frozen=True)
-class Problem:
+class PlanningProblem:
     """What is to be planned: the arguments of every planner."""
 
     workload: MarginalWorkload
@@ -58,7 +57,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Strategy:
     """A strategy that may be chosen.
 
     names: what the option `strategy` may say, the short name first. plan: the planner, given the budgets' kind.
@@ -66,21 +65,21 @@ class Candidate:
     """
 
     names: tuple[str, ...]
-    plan: Callable[[Problem, str], Plan]
-    applies: Callable[[Problem], bool] = lambda problem: True
+    plan: Callable[[PlanningProblem, str], Plan]
+    applies: Callable[[PlanningProblem], bool] = lambda problem: True
     uniform: bool = True
 
 
-def _identity(problem: Problem, budgets: str) -> Plan:
+def _identity(problem: PlanningProblem, budgets: str) -> Plan:
     return plan_identity(
         problem.workload, problem.noise, problem.amount, problem.unit_bound, budgets, problem.consistency
     )
 
 
-def _over_lattice(planner: Callable[..., Plan]) -> Callable[[Problem, str], Plan]:
+def _over_lattice(planner: Callable[..., Plan]) -> Callable[[PlanningProblem, str], Plan]:
     """A planner that works on the workload's closure."""
 
-    def plan(problem: Problem, budgets: str) -> Plan:
+    def plan(problem: PlanningProblem, budgets: str) -> Plan:
         return planner(
             problem.workload,
             problem.noise,
@@ -94,7 +93,7 @@ def _over_lattice(planner: Callable[..., Plan]) -> Callable[[Problem, str], Plan
     return plan
 
 
-def _views(problem: Problem, budgets: str) -> Plan:
+def _views(problem: PlanningProblem, budgets: str) -> Plan:
     return plan_optimised_views(
         problem.workload,
         problem.noise,
@@ -105,38 +104,38 @@ def _views(problem: Problem, budgets: str) -> Plan:
     )
 
 
-def _laplace(problem: Problem) -> bool:
+def _laplace(problem: PlanningProblem) -> bool:
     several = len(set(problem.workload.marginals)) > 1
     return problem.noise is NoiseKind.LAPLACE and problem.consistency == "l2" and several and problem.few_subsets
 
 
-def _few_cells(problem: Problem) -> bool:
+def _few_cells(problem: PlanningProblem) -> bool:
     base = base_attributes(problem.workload)
     return prod([problem.workload.sizes[attribute] for attribute in base]) <= MOST_CELLS
 
 
-def _few_subsets(problem: Problem) -> bool:
+def _few_subsets(problem: PlanningProblem) -> bool:
     return problem.few_subsets
 
 
-def _few_marginals(problem: Problem) -> bool:
+def _few_marginals(problem: PlanningProblem) -> bool:
     return len(set(problem.workload.marginals)) <= MOST_MARGINALS and problem.few_subsets
 
 
-def _gaussian(problem: Problem) -> bool:
+def _gaussian(problem: PlanningProblem) -> bool:
     if problem.noise is not NoiseKind.GAUSSIAN or not problem.few_subsets:
         return False
     norms = problem.lattice.products([float(size * (size - 1)) for size in problem.lattice.sizes])
     return float(norms.max()) < min(LARGEST_RESIDUAL, (LARGEST_WEIGHTED / problem.row_bound) ** 2)
 
 
-CANDIDATES: tuple[Candidate, ...] = (
-    Candidate(("I", "identity"), _identity, _few_cells, uniform=False),
-    Candidate(("R", "residual"), _over_lattice(plan_residual), _gaussian, uniform=False),
-    Candidate(("O", "views"), _views, _laplace, uniform=False),
-    Candidate(("Q", "marginals"), _over_lattice(plan_marginals), _few_subsets),
-    Candidate(("C", "clustering"), _over_lattice(plan_clustering), _few_marginals),
-    Candidate(("F", "fourier"), _over_lattice(plan_fourier), _few_subsets),
+CANDIDATES: tuple[Strategy, ...] = (
+    Strategy(("I", "identity"), _identity, _few_cells, uniform=False),
+    Strategy(("R", "residual"), _over_lattice(plan_residual), _gaussian, uniform=False),
+    Strategy(("O", "views"), _views, _laplace, uniform=False),
+    Strategy(("Q", "marginals"), _over_lattice(plan_marginals), _few_subsets),
+    Strategy(("C", "clustering"), _over_lattice(plan_clustering), _few_marginals),
+    Strategy(("F", "fourier"), _over_lattice(plan_fourier), _few_subsets),
 )
 
 
@@ -166,7 +165,7 @@ def plan_workload(
             f"consistency = '{consistency}' solves a linear program over {workload.cells} cells",
             accepted=f"at most {MOST_PROGRAM_CELLS} cells, or consistency = 'l2'",
         )
-    problem = Problem(workload, noise, Fraction(amount), unit_bound, consistency, planning_seconds, row_bound)
+    problem = PlanningProblem(workload, noise, Fraction(amount), unit_bound, consistency, planning_seconds, row_bound)
     if strategy != "auto":
         return (_named(strategy, problem, budgets),)
     plans = [
@@ -186,14 +185,14 @@ def plan_workload(
     return tuple(plans[number] for number in ranking)
 
 
-def _timed(candidate: Candidate, problem: Problem, budgets: str) -> Plan:
+def _timed(candidate: Strategy, problem: PlanningProblem, budgets: str) -> Plan:
     """The candidate's plan, which says how long it took; what candidates share is counted for the first of them."""
     begin = perf_counter()
     plan = candidate.plan(problem, budgets)
     return replace(plan, planning_seconds=perf_counter() - begin)
 
 
-def _named(strategy: str, problem: Problem, budgets: str) -> Plan:
+def _named(strategy: str, problem: PlanningProblem, budgets: str) -> Plan:
     """The plan of the candidate with this name; a trailing + asks for optimal budgets."""
     wanted = strategy.casefold()
     for candidate in CANDIDATES:

@@ -1,4 +1,4 @@
-"""What will be measured and with how much noise: frozen, public, decided before any data is seen."""
+"""What will be measured and with how much noise, frozen and public, and what strategies over marginals measure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.lattice import Lattice, MarginalWorkload
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import Factor, IdentityFactor, KroneckerQuery
+from dpduck.trusted.operators import Factor, IdentityFactor, KroneckerQuery, hadamard_transform
+from dpduck.values.arrays import FloatArray
 
 
 @dataclass(frozen=True)
 class Measurement:
     """One integer query and its noise, independent and alike on every row of the query.
 
-    spread: Laplace: the scale b, P(k) proportional to exp(-|k|/b); Gaussian: the parameter sigma^2,
+    parameter: Laplace: the scale b, P(k) proportional to exp(-|k|/b); Gaussian: the parameter sigma^2,
     P(k) proportional to exp(-k^2 / (2 sigma^2)). Exact rationals, in the integer units of the query.
     """
 
     query: KroneckerQuery
-    spread: Fraction
+    parameter: Fraction
 
 
 CONSISTENCIES = ("l2", "l1", "linf", "none")
@@ -75,14 +76,14 @@ def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> Krone
 
 
 def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
-    """What is measured, with its noise; refuses noise that cannot be drawn. One spread is one noise."""
+    """What is measured, with its noise; refuses noise that cannot be drawn. One parameter is one noise."""
     known: dict[int, tuple[Fraction, Noise]] = {}
     found = []
     for measurement in plan.measurements:
-        spread = measurement.spread
-        if id(spread) not in known:  # the spread itself is kept, so that its number stays its own
-            known[id(spread)] = spread, Noise(plan.noise, spread)
-        found.append((measurement.query, known[id(spread)][1]))
+        parameter = measurement.parameter
+        if id(parameter) not in known:  # the parameter itself is kept, so that its number stays its own
+            known[id(parameter)] = parameter, Noise(plan.noise, parameter)
+        found.append((measurement.query, known[id(parameter)][1]))
     return found
 
 
@@ -90,8 +91,8 @@ def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Spreads(Sequence[Fraction]):
-    """One exact spread per measurement; equal ones are held once.
+class Parameters(Sequence[Fraction]):
+    """One exact parameter per measurement; equal ones are held once.
 
     distinct: the different values. which: for each measurement, the position of its value in `distinct`.
     """
@@ -105,10 +106,10 @@ class Spreads(Sequence[Fraction]):
     @overload
     def __getitem__(self, item: int) -> Fraction: ...
     @overload
-    def __getitem__(self, item: slice) -> Spreads: ...
-    def __getitem__(self, item: int | slice) -> Fraction | Spreads:
+    def __getitem__(self, item: slice) -> Parameters: ...
+    def __getitem__(self, item: int | slice) -> Fraction | Parameters:
         if isinstance(item, slice):
-            return Spreads(self.distinct, self.which[item])
+            return Parameters(self.distinct, self.which[item])
         return self.distinct[int(self.which[item])]
 
 
@@ -121,7 +122,7 @@ class FamilyMeasurements(Sequence[Measurement]):
 
     attribute_sets: Sequence[tuple[int, ...]]
     factors: Sequence[Factor]
-    spreads: Spreads
+    parameters: Parameters
 
     def __len__(self) -> int:
         return len(self.attribute_sets)
@@ -132,10 +133,10 @@ class FamilyMeasurements(Sequence[Measurement]):
     def __getitem__(self, item: slice) -> Sequence[Measurement]: ...
     def __getitem__(self, item: int | slice) -> Measurement | Sequence[Measurement]:
         if isinstance(item, slice):
-            return FamilyMeasurements(self.attribute_sets[item], self.factors, self.spreads[item])
+            return FamilyMeasurements(self.attribute_sets[item], self.factors, self.parameters[item])
         members = self.attribute_sets[item]
         query = KroneckerQuery(members, tuple(self.factors[attribute] for attribute in members))
-        return Measurement(query, self.spreads[item])
+        return Measurement(query, self.parameters[item])
 
 
 def measured_kinds(plan: Plan) -> set[type[Factor]]:
@@ -143,3 +144,83 @@ def measured_kinds(plan: Plan) -> set[type[Factor]]:
     if isinstance(plan.measurements, FamilyMeasurements):
         return {type(factor) for factor in plan.measurements.factors}
     return {type(factor) for measurement in plan.measurements for factor in measurement.query.factors}
+
+
+# Says what strategies over marginals measure and how it is weighted: identity, marginals, residuals, Fourier.
+
+
+def base_attributes(workload: MarginalWorkload) -> tuple[int, ...]:
+    """Every attribute that some marginal uses, increasing.
+
+    >>> base_attributes(MarginalWorkload((2, 3, 4), ((2,), (0, 2)), (1.0, 1.0)))
+    (0, 2)
+    """
+    return tuple(sorted(set().union(*workload.marginals)))
+
+
+# Q: each marginal of the workload is measured itself; its cells are one group with C = 1 (paper, section
+# 3.2).
+
+
+def measured_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.float64]]:
+    """The distinct marginals and, for each, s_r: the summed weight of its cells."""
+    weights: dict[tuple[int, ...], float] = {}
+    for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
+        cells = prod([workload.sizes[attribute] for attribute in marginal])
+        weights[marginal] = weights.get(marginal, 0.0) + weight * cells
+    return tuple(weights), np.fromiter(weights.values(), dtype=np.float64, count=len(weights))
+
+
+# R: the residual basis, optimal for marginals under Gaussian noise (ResidualPlanner, arXiv 2305.08175; DESIGN
+# 4.6).
+#
+# For every subset A of a workload marginal the integer query kron over i in A of (n_i I - 11') is measured
+# once; with p_A = prod (n_i - 1)/n_i its squared L2 sensitivity is prod n_i (n_i - 1) = p_A n_A^2.
+
+
+def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
+    """Summed recovery weight of the rows of each set's residual query, in the query's integer units.
+
+    cell_weights: w_B N_B of each set's marginal, 0 where it is not asked. DESIGN 4.6 has, per unit of sigma_A^2,
+    v_A = p_A sum over B containing A of w_B N_B prod_{j in B minus A} n_j^-2; the integer query's variance is
+    sigma_A^2 n_A^2, so its weight is v_A / n_A^2.
+    """
+    sizes = np.asarray(lattice.sizes, dtype=np.float64)
+    kept = lattice.products((sizes - 1) / sizes)
+    above = lattice.sum_over_supersets(cell_weights, sizes**-2)
+    weights: FloatArray = kept * above / lattice.products(sizes) ** 2
+    return weights
+
+
+# F: unnormalised Hadamard rows on the bits of each attribute (Cormode et al., section 4.1; DESIGN 4.1).
+
+
+def padded(size: int) -> int:
+    """The number of codes m of an attribute of `size` values: the next power of two.
+
+    >>> padded(9), padded(16), padded(1)
+    (16, 16, 1)
+    """
+    return 1 << (size - 1).bit_length()
+
+
+def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
+    """A HadamardFactor's transpose times `tensor` along `axis`: coefficients back to the valid codes."""
+    moved = np.moveaxis(tensor, axis, 0)
+    codes = np.zeros((padded(size), *moved.shape[1:]), dtype=tensor.dtype)
+    codes[1:] = moved
+    values: FloatArray = np.ascontiguousarray(np.moveaxis(hadamard_transform(codes)[:size], 0, axis))
+    return values
+
+
+def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
+    """Summed recovery weight s_T of all coefficients with support T, for each set of the lattice.
+
+    cell_weights: summed weight of the valid cells of each set's marginal, 0 where it is not asked.
+    A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (equation 5 of the paper),
+    so each coefficient has weight sum over B containing T of cell_weights(B) / m_B^2; T has prod (m_i - 1) of them.
+    """
+    codes = np.array([padded(size) for size in lattice.sizes], dtype=np.float64)
+    each = lattice.sum_over_supersets(cell_weights / lattice.products(codes) ** 2, np.ones(len(codes)))
+    weights: FloatArray = each * lattice.products(codes - 1)
+    return weights

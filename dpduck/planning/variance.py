@@ -19,8 +19,7 @@ from math import inf, prod
 import numpy as np
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
-from dpduck.planning.marginals.operators import hadamard_adjoint
-from dpduck.planning.plan import FamilyMeasurements, Measurement, Plan
+from dpduck.planning.plan import FamilyMeasurements, Measurement, Plan, hadamard_adjoint
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor
 from dpduck.values.arrays import FloatArray
@@ -33,14 +32,16 @@ def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], 
     precisions = np.zeros(len(lattice))
     for measurement in measurements:
         query = measurement.query
-        variance = noise_variance(noise, measurement.spread)
+        variance = noise_variance(noise, measurement.parameter)
         precisions += _one_precision(lattice, query.attributes, query.factors, variance)
     return precisions
 
 
 def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
     """The same for a family: one transform for the sets in the lattice, one pass over it for each other set."""
-    variances = np.array([noise_variance(noise, spread) for spread in family.spreads.distinct])[family.spreads.which]
+    variances = np.array([noise_variance(noise, parameter) for parameter in family.parameters.distinct])[
+        family.parameters.which
+    ]
     numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
     inside = numbers >= 0
     starts = np.zeros(len(lattice))
@@ -88,9 +89,9 @@ def component_variances(lattice: Lattice, precisions: FloatArray) -> FloatArray:
 def marginal_variances(lattice: Lattice, variances: FloatArray) -> FloatArray:
     """Variance of a cell of every marginal of the lattice, from the variances 1/d_U of its components."""
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
-    spread = variances * lattice.products(sizes - 1)
+    parameter = variances * lattice.products(sizes - 1)
     cells = lattice.products(sizes)
-    totals: FloatArray = lattice.sum_over_subsets(spread, np.ones(len(sizes))) / cells / cells
+    totals: FloatArray = lattice.sum_over_subsets(parameter, np.ones(len(sizes))) / cells / cells
     return totals
 
 
@@ -129,7 +130,7 @@ def direct_sources(
     Only for measurements of marginals. A marginal inside none of them has no source: an error of the planner.
     """
     tables = [measurement.query.attributes for measurement in measurements]
-    variances = [noise_variance(noise, measurement.spread) for measurement in measurements]
+    variances = [noise_variance(noise, measurement.parameter) for measurement in measurements]
     own = {members: number for number, members in enumerate(tables)}
     holders = [frozenset(members) for members in tables]
     sources, predicted = [], []

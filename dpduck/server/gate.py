@@ -17,8 +17,7 @@ from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, ins
 from dpduck.server.limits import Limits
 from dpduck.server.places import Debts, GivenUp, never
 from dpduck.server.principals import Principal
-from dpduck.server.public_database import PublicDatabase, answer_name
-from dpduck.server.sizes import NOTHING
+from dpduck.server.public_database import NOTHING, PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
 from dpduck.values.errors import DpduckError, Refusal, StoreError

@@ -23,7 +23,7 @@ from dpduck.database.store import StoreFiles
 from dpduck.engine.functions import UNEXPECTED
 from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.server.runner_process import Message, create_table, packed, unpacked
-from dpduck.server.vault import LocalVault, Rows
+from dpduck.server.vault import LocalVault, ReleasedRows
 from dpduck.server.vault_client import rows_from, rows_message
 from dpduck.trusted.ledger.copies import state_directory
 from dpduck.values.errors import DpduckError, StoreError
@@ -105,7 +105,7 @@ class OwnerDoor:
             return packed({"error": str(error)})
         except Exception:  # whatever it says could quote data
             return packed({"error": UNEXPECTED})
-        if isinstance(found, Rows):
+        if isinstance(found, ReleasedRows):
             return packed(rows_message(found), found.table)
         return packed({"value": found})
 
@@ -128,7 +128,7 @@ class Owner:
     def close(self) -> None:
         self._pipe.close()
 
-    def call(self, action: str, argument: str | None) -> Rows:
+    def call(self, action: str, argument: str | None) -> ReleasedRows:
         """The answer to a dp function, as the owner."""
         return rows_from(*self._asked("call", action, argument))
 
@@ -172,7 +172,7 @@ def owner_of_server(files: StoreFiles) -> Owner | None:
     return Owner(client)
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows) -> None:
+def _copy(connection: duckdb.DuckDBPyConnection, name: str, rows: ReleasedRows) -> None:
     table = f"store.main.{quote_identifier(name)}"
     create_table(connection, table, list(rows.columns), rows.table)
     if rows.comment:

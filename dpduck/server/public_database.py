@@ -25,9 +25,8 @@ from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import Limits
 from dpduck.server.places import GivenUp, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
-from dpduck.server.runners import Runners, Source
-from dpduck.server.sizes import NOTHING, Size, size_of
-from dpduck.server.vault import Rows
+from dpduck.server.runners import Runners, TableRead
+from dpduck.server.vault import ReleasedRows
 from dpduck.values.errors import Refusal, StoreError
 
 LOCK = (
@@ -121,7 +120,7 @@ class PublicDatabase:
         """How large an answer is that was put here."""
         return self._kept.size(key) or NOTHING
 
-    def put_view(self, name: str, mark: str, rows: Rows) -> None:
+    def put_view(self, name: str, mark: str, rows: ReleasedRows) -> None:
         """A private view, new or anew, with its comments."""
         table = f"memory.main.{quote_identifier(name)}"
         with self._lock, self._transaction() as cursor:
@@ -145,7 +144,7 @@ class PublicDatabase:
         """Whether the answer under a key is here; if so it stays for its next reader."""
         return self._kept.used(key)
 
-    def put_answer(self, principal: str, key: str, rows: Rows) -> None:
+    def put_answer(self, principal: str, key: str, rows: ReleasedRows) -> None:
         """The rows of an answer under a key; they count as kept for this principal, whose oldest make room for them."""
         size = size_of(rows)
         with self._inserting.held(principal):  # one at a time: others' small ones do not wait for somebody's large ones
@@ -178,23 +177,23 @@ class PublicDatabase:
         self.put_answer(principal, key, found)
         return key
 
-    def _source(self, database: str, name: str) -> Source:
+    def _source(self, database: str, name: str) -> TableRead:
         table = f"{database}.main.{quote_identifier(name)}"
 
-        def rows() -> Rows:
+        def rows() -> ReleasedRows:
             with self.cursor() as cursor:
                 try:
                     relation = cursor.sql(f"FROM {table}")
                     columns = tuple(zip(relation.columns, map(str, relation.types), strict=True))
-                    return Rows(columns, relation.to_arrow_table(ROWS_AT_ONCE))
+                    return ReleasedRows(columns, relation.to_arrow_table(ROWS_AT_ONCE))
                 except duckdb.OutOfMemoryException:
                     raise StoreError("the server is short of memory; accepted: the same statement later") from None
                 except duckdb.Error:  # it went between the look whether it is there and here
                     raise Refusal(f"there is no table {name[:200]!r}", accepted="a name of dp_releases()") from None
 
-        return Source(table, self._marks.get(fold(name), "") if database == OWN else "", rows)
+        return TableRead(table, self._marks.get(fold(name), "") if database == OWN else "", rows)
 
-    def _insert(self, key: str, rows: Rows) -> None:
+    def _insert(self, key: str, rows: ReleasedRows) -> None:
         with self._transaction() as cursor:
             create_table(cursor, _answer_table(key), list(rows.columns), rows.table)
 
@@ -303,3 +302,20 @@ class Kept:
         for key in keys:
             del self._entries[key]
         return keys
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a table of released rows."""
+
+    rows: int
+    columns: int
+    bytes: int
+
+
+NOTHING = Size(0, 0, 0)
+
+
+def size_of(rows: ReleasedRows) -> Size:
+    """The size of these rows."""
+    return Size(rows.table.num_rows, len(rows.columns), rows.table.nbytes)

@@ -48,7 +48,7 @@ _HEAD, _TAIL = b"\x01\x00\x0b\x02\x00\x20", b"\x03\x00" + b"\xff" * 9 + b"\x01" 
 """Around a connection's name in Quack's message that ends it, as clients of DuckDB 1.5.5 send it on DETACH."""
 
 
-class Sessions:
+class QuackSessions:
     """Whose connection is whose; of too many a principal's own go first, the longest unused before others.
 
     Quack keeps a connection until its client ends it, which one that is killed never does: so those that are forgotten
@@ -131,7 +131,7 @@ class QuackListener:
             )
         self._audit = audit
         self._limits = limits
-        self._sessions: Sessions | None = None
+        self._sessions: QuackSessions | None = None
         self._forgotten: SimpleQueue[str | None] = SimpleQueue()
         self._gate: Gate | None = None
         self._public: PublicDatabase | None = None
@@ -153,7 +153,7 @@ class QuackListener:
 
     def open(self, public: PublicDatabase, gate: Gate, book: PrincipalBook) -> str:
         """Listens; returns the address. The server's own token is drawn and forgotten: nobody may use it."""
-        self._sessions = Sessions(book, self._limits, forgotten=self._forgotten.put)
+        self._sessions = QuackSessions(book, self._limits, forgotten=self._forgotten.put)
         self._gate, self._public = gate, public
         options = "" if self._local else ", allow_other_hostname := true, disable_ssl := true"
         with public.cursor() as cursor:

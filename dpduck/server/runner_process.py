@@ -99,7 +99,7 @@ def clock(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Callabl
         timer.join()  # the cursor may be closed from here on
 
 
-class Runner:
+class Instance:
     """The instance of a runner, and what it is told to do."""
 
     def __init__(self, setup: list[str], memory: str, threads: int) -> None:
@@ -150,7 +150,7 @@ def main(descriptor: int) -> None:
     pipe = Connection(descriptor)
     try:
         message, _ = unpacked(pipe.recv_bytes())
-        runner = Runner(message["setup"], message["memory"], message["threads"])
+        runner = Instance(message["setup"], message["memory"], message["threads"])
         pipe.send_bytes(packed({"ready": True}))
         while True:
             message, rows = unpacked(pipe.recv_bytes())

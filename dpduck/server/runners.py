@@ -23,7 +23,7 @@ from dpduck.server import runner_process
 from dpduck.server.limits import Limits
 from dpduck.server.places import PROMPT, GivenUp, Places, never
 from dpduck.server.runner_process import Message, packed, unpacked
-from dpduck.server.vault import Rows
+from dpduck.server.vault import ReleasedRows
 from dpduck.trusted.rows.memory_limit import limit_memory
 from dpduck.values.errors import Refusal
 
@@ -47,12 +47,12 @@ _LOOK_AGAIN = 0.1
 
 
 @dataclass(frozen=True)
-class Source:
+class TableRead:
     """A table that a statement reads. table: its name in full. mark: changes with its rows; "" for those of one run."""
 
     table: str
     mark: str
-    rows: Callable[[], Rows]
+    rows: Callable[[], ReleasedRows]
 
 
 class Runners:
@@ -77,11 +77,11 @@ class Runners:
         self,
         principal: str,
         sql: str,
-        sources: Sequence[Source],
+        sources: Sequence[TableRead],
         seconds: float,
         rows: int,
         given_up: GivenUp = never,
-    ) -> Rows:
+    ) -> ReleasedRows:
         """The rows of a SELECT over these tables; a Refusal where it takes too much of anything, or is given up."""
         with self._places.place(principal, seconds, given_up):
             used, message, table = self._tried(principal, sql, sources, seconds, rows, given_up)
@@ -89,10 +89,10 @@ class Runners:
                 _, message, table = self._tried(principal, sql, sources, seconds, rows, given_up)
         if table is None:
             raise self._refusal(message, seconds, rows)
-        return Rows(tuple((str(name), str(kind)) for name, kind in message["columns"]), table)
+        return ReleasedRows(tuple((str(name), str(kind)) for name, kind in message["columns"]), table)
 
     def _tried(
-        self, principal: str, sql: str, sources: Sequence[Source], seconds: float, rows: int, given_up: GivenUp
+        self, principal: str, sql: str, sources: Sequence[TableRead], seconds: float, rows: int, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
         """Whether the runner had run anything before; its answer."""
         start = time.monotonic()
@@ -234,7 +234,7 @@ class _Runner:
         self.asked({"setup": list(setup), "memory": memory, "threads": threads}, _SETUP_SECONDS)
         limit_memory(limits.runner_bytes + BESIDE, self.process.pid)
 
-    def provide(self, sources: Sequence[Source], most: int) -> None:
+    def provide(self, sources: Sequence[TableRead], most: int) -> None:
         """Gives the runner the tables that it does not hold as they are now, and takes the longest unused away."""
         gone = [table for table, (mark, _) in self._held.items() if not mark]
         wanted = {source.table for source in sources}

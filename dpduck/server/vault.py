@@ -68,7 +68,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ReleasedRows:
     """Released rows. columns: names and DuckDB types. comment, comments: of a view and of its columns."""
 
     columns: tuple[tuple[str, str], ...]
@@ -82,11 +82,11 @@ class Vault(Protocol):
 
     def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply: ...
 
-    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> Rows: ...
+    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows: ...
 
     def views(self) -> dict[str, str]: ...
 
-    def view(self, name: str) -> Rows: ...
+    def view(self, name: str) -> ReleasedRows: ...
 
     def close(self) -> None: ...
 
@@ -171,7 +171,7 @@ class LocalVault:
                 self._statements.popitem(last=False)
         return key
 
-    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> Rows:
+    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
         """The rows of an answer, one answer of a principal's at a time; Refusal where they are more than that."""
         with self._lock:
             sql = self._statements.get(key)
@@ -212,12 +212,12 @@ class LocalVault:
             ).fetchall()
         return {row[0]: row[1] for row in listed}
 
-    def view(self, name: str) -> Rows:
+    def view(self, name: str) -> ReleasedRows:
         """A private view with its comments, without the number of its ledger entry: that is for the owner."""
         found = self.view_with_entry(name)
         return replace(found, comment=None if found.comment is None else LEDGER_ENTRY.sub("", found.comment))
 
-    def view_with_entry(self, name: str) -> Rows:
+    def view_with_entry(self, name: str) -> ReleasedRows:
         """A private view with its comments, all that they say."""
         table = f"{STORE_NAME}.main.{quote_identifier(name)}"
         with self._connection.cursor() as cursor:
@@ -233,14 +233,16 @@ class LocalVault:
                 "AND table_name = $2 ORDER BY column_index",
                 [STORE_NAME, name],
             ).fetchall()
-        return Rows(found.columns, found.table, comment[0] if comment else None, tuple(row[0] for row in comments))
+        return ReleasedRows(
+            found.columns, found.table, comment[0] if comment else None, tuple(row[0] for row in comments)
+        )
 
     def end(self) -> None:
         """Sends away whoever waits for a place; what is at work is finished."""
         self._places.close()
         self._reading.close()
 
-    def owner(self, action: str, argument: str | None) -> Rows:
+    def owner(self, action: str, argument: str | None) -> ReleasedRows:
         """The answer to a dp function for the owner, who is held to no grid and no quota."""
         try:
             sql = called(self._engine, OWNER, action, argument).sql
@@ -254,7 +256,7 @@ class LocalVault:
         self._engine.ledger.verify()
         return len(self._engine.ledger.entries())
 
-    def view_records(self) -> Rows:
+    def view_records(self) -> ReleasedRows:
         """What the store knows about its private views, for publishing."""
         with self._connection.cursor() as cursor:
             return _fetched(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'")
@@ -349,7 +351,7 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection:
 
 def _fetched(
     cursor: duckdb.DuckDBPyConnection, sql: str, most: int | None = None, most_bytes: int | None = None
-) -> Rows:
+) -> ReleasedRows:
     cursor.execute(SMALL_BUFFER)
     relation = cursor.sql(sql)
     columns = tuple(zip(distinct(relation.columns), map(str, relation.types), strict=True))
@@ -364,4 +366,4 @@ def _fetched(
                 raise Refusal("the result has too many rows", accepted=f"at most {most}")
             if most_bytes is not None and size > most_bytes:
                 raise Refusal("the result is too large", accepted=f"at most {most_bytes} bytes")
-    return Rows(columns, pa.Table.from_batches(batches, schema))
+    return ReleasedRows(columns, pa.Table.from_batches(batches, schema))

@@ -22,7 +22,7 @@ import pyarrow as pa
 from dpduck.server.limits import Quota
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.time_grid import FLOOR
-from dpduck.server.vault import SECONDS, Reply, Rows
+from dpduck.server.vault import SECONDS, ReleasedRows, Reply
 from dpduck.values.errors import Refusal, StoreError
 
 ENDED = "the vault's process ended; accepted: the same statement again, which pays once at most"
@@ -80,13 +80,13 @@ class VaultProcess:
                 f"the release takes longer than {seconds:g} s and goes on", accepted="the same statement again: no cost"
             ) from None
 
-    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> Rows:
+    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
         return rows_from(*self._call("rows", principal, key, most, most_bytes))
 
     def views(self) -> dict[str, str]:
         return dict(self._call("views")[0]["views"])
 
-    def view(self, name: str) -> Rows:
+    def view(self, name: str) -> ReleasedRows:
         return rows_from(*self._call("view", name))
 
     @property
@@ -184,15 +184,15 @@ class VaultProcess:
 # run.
 
 
-def rows_message(rows: Rows) -> Message:
-    """All of a Rows but its table."""
+def rows_message(rows: ReleasedRows) -> Message:
+    """All of released rows but its table."""
     return {"columns": rows.columns, "comment": rows.comment, "comments": rows.comments}
 
 
-def rows_from(message: Message, table: pa.Table | None) -> Rows:
+def rows_from(message: Message, table: pa.Table | None) -> ReleasedRows:
     """What rows_message and its table were."""
     columns = tuple((str(name), str(kind)) for name, kind in message["columns"])
-    return Rows(columns, table, message["comment"], tuple(message["comments"]))
+    return ReleasedRows(columns, table, message["comment"], tuple(message["comments"]))
 
 
 def reply_from(message: Message) -> Reply:

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
-from dpduck.algebra.hadamard import Family
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import IdentityFactor, KroneckerQuery, Norms
+from dpduck.trusted.operators import Family, IdentityFactor, KroneckerQuery, Norms
 from dpduck.trusted.private.cells import MixedRadix
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys, key_delta
 from dpduck.trusted.private.sketches import SketchHashes
@@ -236,7 +235,7 @@ class Marginal(Query[IntegerArray]):
 
 
 @dataclass(frozen=True, eq=False)
-class Gate(Query[bytes]):
+class SparseVector(Query[bytes]):
     """A round of a session: questions are compared with a noisy threshold until one fires, which is measured.
 
     The ask's noise is that of the thresholds, its times are the rounds. question, measured: noise of the questions
@@ -357,14 +356,14 @@ def _own_cost(ask: Ask[Any]) -> Charge:
         if query.rate <= 0 or not all(isinstance(factor, IdentityFactor) for factor in query.query.factors):
             raise InternalError("a choice without chance, or of cells that share rows")
         return Charge(loss, min(loss * loss / 8, rho_of_pure(loss)))
-    if isinstance(query, Gate) and noise is not None:
+    if isinstance(query, SparseVector) and noise is not None:
         return _gate_cost(query, noise, ask.scan.l1 * UNITS)
     if isinstance(query, Threshold) and noise is not None:
         return _threshold_cost(query, noise)
     raise InternalError("nobody knows the price of this question")
 
 
-def _gate_cost(gate: Gate, thresholds: Noise, step: int) -> Charge:
+def _gate_cost(gate: SparseVector, thresholds: Noise, step: int) -> Charge:
     """One round: both scales' parts of epsilon, as one pure mechanism, and the measurement (docs/sparse_queries.md)."""
     if {thresholds.kind, gate.question.kind} != {NoiseKind.LAPLACE}:
         raise InternalError("the comparisons of a session have one-sided geometric noise")

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from dpduck.database.cursors import Connections
-from dpduck.database.sandbox import MOST_ANSWERS, Answered, Sandbox
+from dpduck.database.sandbox import MOST_ANSWERS, Sandbox, SandboxAnswers
 from dpduck.frontend.rows.facts import Column, ImageInput
 from dpduck.frontend.text.names import TableName
 from dpduck.values.errors import Refusal
@@ -18,7 +18,7 @@ SELECT = "SELECT age FROM clinic.main.visits"
 
 def test_an_answer_belongs_to_its_tables_columns() -> None:
     """The same SQL over other columns is another question, within a statement and from one to the next."""
-    answered = Answered()
+    answered = SandboxAnswers()
     for _ in range(2):
         with Sandbox(answered) as box:
             assert box.bind(SELECT, {VISITS: WHOLE}) == WHOLE
@@ -31,7 +31,7 @@ def test_an_answer_belongs_to_its_tables_columns() -> None:
 
 def test_what_was_refused_is_refused_again() -> None:
     """Only answers are remembered: a refusal says its own words each time."""
-    answered = Answered()
+    answered = SandboxAnswers()
     for _ in range(2):
         with Sandbox(answered) as box, pytest.raises(Refusal, match="DuckDB does not accept this"):
             box.bind("SELECT nowhere FROM clinic.main.visits", {VISITS: WHOLE})
@@ -39,7 +39,7 @@ def test_what_was_refused_is_refused_again() -> None:
 
 def test_a_remembered_answer_opens_nothing() -> None:
     """A statement of a shape that was seen needs no DuckDB of its own: opening one takes longer than all the rest."""
-    answered = Answered()
+    answered = SandboxAnswers()
     with Sandbox(answered) as box:
         box.bind(SELECT, {VISITS: WHOLE})
     with Sandbox(answered) as box:
@@ -55,7 +55,7 @@ def test_a_remembered_answer_opens_nothing() -> None:
 
 def test_the_oldest_answer_goes_first() -> None:
     """What is remembered is bounded, and what was asked for lately stays."""
-    answered = Answered()
+    answered = SandboxAnswers()
     for number in range(MOST_ANSWERS):
         answered.put(number, number)
     answered.get(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.database.shadows import Shadows
+from dpduck.database.cursors import Shadows
 from tests.support.clinics import Clinic, by
 
 

@@ -8,14 +8,14 @@ from dpduck.database.catalog import Catalog
 from dpduck.database.policies import PolicyStore
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
 
 
 def analysed(connection: duckdb.DuckDBPyConnection, text: str) -> Analysis | None:
     """The analysis of a SELECT; None for other statements."""
     statement = parse_statement(text)
-    if not isinstance(statement, Ask):
+    if not isinstance(statement, AskStatement):
         return None
     with connection.cursor() as cursor:
         return analyse(statement, Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None)))

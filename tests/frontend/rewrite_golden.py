@@ -10,7 +10,7 @@ from unittest.mock import patch
 from dpduck.engine import engine
 from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.select.analyse import Analysis, analyse
-from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.options import Option
 from tests.frontend.clinic import ask, open_clinic, told, without_duckdb
 from tests.frontend.full_clinic import open_full_clinic
@@ -37,7 +37,7 @@ def _refused(golden: Golden, message: str) -> Golden:
 def _accepted(goldens: list[Golden]) -> list[Golden]:
     seen: list[Analysis] = []
 
-    def watched(statement: Ask, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
+    def watched(statement: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
         seen.append(analyse(statement, facts, more))
         return seen[-1]
 

@@ -11,10 +11,9 @@ import pytest
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpduck.database.second_look import check_tree
-from dpduck.frontend.rows.costs import MAX_GROWTH, check_size
+from dpduck.database.sandbox import check_tree
 from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.rows.functions import check_row_local
+from dpduck.frontend.rows.functions import MAX_GROWTH, check_row_local, check_size
 from dpduck.frontend.text.dialect import PrivateDuckDB
 from dpduck.trusted.rows.functions import FUNCTIONS
 from dpduck.values.errors import Refusal

@@ -11,7 +11,7 @@ from sqlglot import parse_one
 from dpduck.engine import engine
 from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.select.analyse import Analysis, analyse
-from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.options import Option
 from tests.frontend.clinic import ask
 from tests.frontend.full_clinic import open_full_clinic, plain, rows_of
@@ -57,7 +57,7 @@ def test_accepted(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch
     """Lowering is right: the request is the pinned one, the answer is DuckDB's own without the clause."""
     seen: list[Analysis] = []
 
-    def watched(statement: Ask, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
+    def watched(statement: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
         seen.append(analyse(statement, facts, more))
         return seen[-1]
 

@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.database import second_look as duckdb_tree
+from dpduck.database import sandbox as duckdb_tree
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows import functions as allowlist
 from dpduck.trusted.rows import functions as row_functions

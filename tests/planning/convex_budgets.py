@@ -25,11 +25,11 @@ from dpduck.planning.budgets import (
     LEAST_WEIGHT,
     MARGIN,
     WASTE,
-    optimal_spreads,
-    safe_spreads,
+    optimal_parameters,
+    safe_parameters,
     simplest_between,
 )
-from dpduck.planning.plan import Spreads
+from dpduck.planning.plan import Parameters
 from dpduck.planning.ranges.plan import greedy_groups
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -42,10 +42,10 @@ POLISHES = 20_000
 """Multiplicative updates at most, after the solver."""
 
 
-def row_spreads(
+def row_parameters(
     noise: NoiseKind, matrix: IntegerArray, weights: FloatArray, amount: Fraction, unit_bound: int
-) -> Spreads:
-    """Exact optimal spreads for the rows of any integer strategy: by groups where it has them, else by the program.
+) -> Parameters:
+    """Exact optimal parameters for the rows of any integer strategy: by groups where it has them, else by the program.
 
     weights: s_i, the summed recovery weight of each row. Rows must not be zero.
     """
@@ -55,12 +55,12 @@ def row_spreads(
     if all(group.exact for group in groups):
         summed = np.array([weights[list(group.rows)].sum() for group in groups])
         norms = [group.norm**power for group in groups]
-        wanted = optimal_spreads(noise, summed, np.array(norms, dtype=np.float64), float(amount))
-        spreads = safe_spreads(noise, wanted, norms, amount, unit_bound)
+        wanted = optimal_parameters(noise, summed, np.array(norms, dtype=np.float64), float(amount))
+        parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
         which = np.empty(len(matrix), dtype=np.intp)
         for position, group in enumerate(groups):
-            which[list(group.rows)] = spreads.which[position]
-        return Spreads(spreads.distinct, which)
+            which[list(group.rows)] = parameters.which[position]
+        return Parameters(parameters.distinct, which)
     costs = magnitudes.astype(np.float64) ** power
     wanted = unit_bound**power / (float(amount) * power * program(costs, weights, 3 - power))
     return _round_up(noise, matrix, wanted, amount, unit_bound)
@@ -114,8 +114,10 @@ def _polish(columns: FloatArray, weights: FloatArray, multipliers: FloatArray, p
     return best
 
 
-def _round_up(noise: NoiseKind, matrix: IntegerArray, wanted: FloatArray, amount: Fraction, unit_bound: int) -> Spreads:
-    """Exact spreads just above the wanted ones: every column's exact cost is at most the amount."""
+def _round_up(
+    noise: NoiseKind, matrix: IntegerArray, wanted: FloatArray, amount: Fraction, unit_bound: int
+) -> Parameters:
+    """Exact parameters just above the wanted ones: every column's exact cost is at most the amount."""
     power = 1 if noise is NoiseKind.LAPLACE else 2
     allowed = Fraction(amount) * power  # epsilon, or 2 rho
     distinct = tuple(
@@ -123,14 +125,14 @@ def _round_up(noise: NoiseKind, matrix: IntegerArray, wanted: FloatArray, amount
     )
     columns = np.unique(np.abs(matrix), axis=1).T.tolist()
     worst = max(
-        sum(_ceiling(entry**power, spread) for entry, spread in zip(column, distinct, strict=True) if entry)
+        sum(_ceiling(entry**power, parameter) for entry, parameter in zip(column, distinct, strict=True) if entry)
         for column in columns
     )
     if worst * unit_bound**power > (allowed.numerator << GUARD_BITS) // allowed.denominator:
         raise InternalError("rounded noise scales cost more than the budget; nothing was released")
-    return Spreads(distinct, np.arange(len(matrix)))
+    return Parameters(distinct, np.arange(len(matrix)))
 
 
-def _ceiling(norm: int, spread: Fraction) -> int:
-    """norm / spread in units of 2^-GUARD_BITS, rounded up."""
-    return -(-(norm * spread.denominator << GUARD_BITS) // spread.numerator)
+def _ceiling(norm: int, parameter: Fraction) -> int:
+    """norm / parameter in units of 2^-GUARD_BITS, rounded up."""
+    return -(-(norm * parameter.denominator << GUARD_BITS) // parameter.numerator)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from dpduck.planning.budgets import fits, optimal_spreads, safe_spreads, simplest_between, uniform_spreads
-from dpduck.planning.plan import Spreads
+from dpduck.planning.budgets import fits, optimal_parameters, safe_parameters, simplest_between, uniform_parameters
+from dpduck.planning.plan import Parameters
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.values.errors import InternalError
-from tests.planning.convex_budgets import program, row_spreads
+from tests.planning.convex_budgets import program, row_parameters
 
 NOISES = list(NoiseKind)
 
@@ -52,8 +52,8 @@ def test_the_closed_form_is_the_convex_optimum(noise: NoiseKind) -> None:
         count = int(generator.integers(1, 7))
         weights, norms = generator.uniform(0.1, 50, count), generator.integers(1, 9, count).astype(np.float64)
         power = 2 if noise is NoiseKind.LAPLACE else 1
-        spreads = optimal_spreads(noise, weights, norms, 1.0 if power == 2 else 0.5)
-        assert (weights * spreads**power).sum() == pytest.approx(solve(norms[:, None], weights, power), rel=1e-6)
+        parameters = optimal_parameters(noise, weights, norms, 1.0 if power == 2 else 0.5)
+        assert (weights * parameters**power).sum() == pytest.approx(solve(norms[:, None], weights, power), rel=1e-6)
 
 
 @pytest.mark.parametrize("power", [1, 2])
@@ -70,16 +70,16 @@ def test_the_program_is_optimal_without_groups(power: int) -> None:
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_spreads_of_any_matrix_fit_their_budget_exactly(noise: NoiseKind) -> None:
+def test_parameters_of_any_matrix_fit_their_budget_exactly(noise: NoiseKind) -> None:
     """With groups and without: the exact cost of every column is at most E, and of the worst nearly E."""
     generator = np.random.default_rng(3)
     grouped = np.array([[1, 1, 1, 1], [2, 2, 0, 0], [0, 0, 2, 2]])
     for matrix in (grouped, generator.integers(-2, 3, (7, 5)), generator.integers(0, 2, (12, 9))):
         rows = matrix[matrix.any(axis=1)]
-        spreads = row_spreads(noise, rows, generator.uniform(0.5, 2, len(rows)), Fraction(2, 7), 3)
+        parameters = row_parameters(noise, rows, generator.uniform(0.5, 2, len(rows)), Fraction(2, 7), 3)
         power = 1 if noise is NoiseKind.LAPLACE else 2
         columns = [
-            sum((Fraction(int(abs(v)) ** power) / s for v, s in zip(column, spreads, strict=True)), Fraction(0))
+            sum((Fraction(int(abs(v)) ** power) / s for v, s in zip(column, parameters, strict=True)), Fraction(0))
             for column in rows.T.tolist()
         ]
         budget = Fraction(2, 7) * power
@@ -97,43 +97,45 @@ def test_rounding_falls_on_the_safe_side(
 ) -> None:
     """sum m C / b <= epsilon and sum m^2 C^2 / sigma^2 <= 2 rho exactly, within 1e-9 of it."""
     weights, norms = np.array([weight for weight, _ in pairs]), [norm for _, norm in pairs]
-    wanted = optimal_spreads(noise, weights, np.array(norms, dtype=np.float64), float(amount))
-    spreads = safe_spreads(noise, wanted, norms, amount, unit_bound)
+    wanted = optimal_parameters(noise, weights, np.array(norms, dtype=np.float64), float(amount))
+    parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
     power = 1 if noise is NoiseKind.LAPLACE else 2
-    cost = sum((Fraction(unit_bound**power * norm) / s for norm, s in zip(norms, spreads, strict=True)), Fraction(0))
-    assert fits(noise, spreads, norms, amount, unit_bound)
+    cost = sum((Fraction(unit_bound**power * norm) / s for norm, s in zip(norms, parameters, strict=True)), Fraction(0))
+    assert fits(noise, parameters, norms, amount, unit_bound)
     assert amount * power * (1 - Fraction(1, 10**9)) <= cost <= amount * power
 
 
-def test_many_different_spreads_fit_too() -> None:
-    """Beyond 2,000 different spreads the fractions are 31-bit numbers over powers of two."""
+def test_many_different_parameters_fit_too() -> None:
+    """Beyond 2,000 different parameters the fractions are 31-bit numbers over powers of two."""
     generator = np.random.default_rng(4)
     weights, norms = generator.uniform(1, 2, 5000), generator.integers(1, 9, 5000).tolist()
     for noise in NOISES:
-        wanted = optimal_spreads(noise, weights, np.array(norms, dtype=np.float64), 0.25)
-        spreads = safe_spreads(noise, wanted, norms, Fraction(1, 4), 1)
-        assert max(spread.denominator & (spread.denominator - 1) for spread in spreads) == 0
-        assert max(spread.numerator.bit_length() - (spread.denominator == 1) * 50 for spread in spreads) <= 32
-        assert (np.array([float(spread) for spread in spreads]) / wanted).max() < 1 + 1e-9
+        wanted = optimal_parameters(noise, weights, np.array(norms, dtype=np.float64), 0.25)
+        parameters = safe_parameters(noise, wanted, norms, Fraction(1, 4), 1)
+        assert max(parameter.denominator & (parameter.denominator - 1) for parameter in parameters) == 0
+        assert (
+            max(parameter.numerator.bit_length() - (parameter.denominator == 1) * 50 for parameter in parameters) <= 32
+        )
+        assert (np.array([float(parameter) for parameter in parameters]) / wanted).max() < 1 + 1e-9
 
 
 def test_a_budget_that_does_not_fit_is_seen() -> None:
     """The proof in integers notices an excess of one part in 10^30."""
-    spreads = uniform_spreads(NoiseKind.LAPLACE, [1, 1], Fraction(1), 1)
-    assert fits(NoiseKind.LAPLACE, spreads, [1, 1], Fraction(1), 1)
+    parameters = uniform_parameters(NoiseKind.LAPLACE, [1, 1], Fraction(1), 1)
+    assert fits(NoiseKind.LAPLACE, parameters, [1, 1], Fraction(1), 1)
     less = Fraction(1) - Fraction(1, 10**30)
-    two = Spreads((Fraction(2), Fraction(2) * less), np.array([0, 1]))
+    two = Parameters((Fraction(2), Fraction(2) * less), np.array([0, 1]))
     assert not fits(NoiseKind.LAPLACE, two, [1, 1], Fraction(1), 1)
-    assert not fits(NoiseKind.LAPLACE, spreads, [1, 1], less, 1)
+    assert not fits(NoiseKind.LAPLACE, parameters, [1, 1], less, 1)
 
 
 def test_a_measurement_without_weight_gets_finite_noise() -> None:
     """Weight 0 asks for no accuracy, yet the answer is released: its noise is large, not infinite."""
     for noise in NOISES:
-        spreads = optimal_spreads(noise, np.array([0.0, 4.0]), np.ones(2), 1.0)
-        assert np.isfinite(spreads).all()
-        assert spreads[0] > 100 * spreads[1]
-        assert np.isfinite(optimal_spreads(noise, np.zeros(2), np.ones(2), 1.0)).all()
+        parameters = optimal_parameters(noise, np.array([0.0, 4.0]), np.ones(2), 1.0)
+        assert np.isfinite(parameters).all()
+        assert parameters[0] > 100 * parameters[1]
+        assert np.isfinite(optimal_parameters(noise, np.zeros(2), np.ones(2), 1.0)).all()
 
 
 @given(st.fractions(Fraction(1, 1000), 1000), st.fractions(0, 1))
@@ -146,24 +148,24 @@ def test_the_simplest_fraction_lies_between(low: Fraction, width: Fraction) -> N
             assert -(-low.numerator * denominator // low.denominator) > (low + width) * denominator
 
 
-@pytest.mark.parametrize("spread", [Fraction(1, 10), Fraction(1), Fraction(7, 2), Fraction(40)])
-def test_predicted_noise_is_the_true_discrete_variance(spread: Fraction) -> None:
+@pytest.mark.parametrize("parameter", [Fraction(1, 10), Fraction(1), Fraction(7, 2), Fraction(40)])
+def test_predicted_noise_is_the_true_discrete_variance(parameter: Fraction) -> None:
     """Against the sum over the distribution itself; never above the continuous variance."""
     reach = np.arange(-4000, 4001, dtype=np.float64)
-    laplace = np.exp(-np.abs(reach) / float(spread))
-    assert noise_variance(NoiseKind.LAPLACE, spread) == pytest.approx((laplace * reach**2).sum() / laplace.sum())
-    gaussian = np.exp(-(reach**2) / (2 * float(spread)))
-    assert noise_variance(NoiseKind.GAUSSIAN, spread) == pytest.approx((gaussian * reach**2).sum() / gaussian.sum())
-    assert noise_variance(NoiseKind.LAPLACE, spread) <= 2 * spread**2
-    assert noise_variance(NoiseKind.GAUSSIAN, spread) <= spread
+    laplace = np.exp(-np.abs(reach) / float(parameter))
+    assert noise_variance(NoiseKind.LAPLACE, parameter) == pytest.approx((laplace * reach**2).sum() / laplace.sum())
+    gaussian = np.exp(-(reach**2) / (2 * float(parameter)))
+    assert noise_variance(NoiseKind.GAUSSIAN, parameter) == pytest.approx((gaussian * reach**2).sum() / gaussian.sum())
+    assert noise_variance(NoiseKind.LAPLACE, parameter) <= 2 * parameter**2
+    assert noise_variance(NoiseKind.GAUSSIAN, parameter) <= parameter
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_spreads_that_were_rounded_down_are_a_defect(noise: NoiseKind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parameters_that_were_rounded_down_are_a_defect(noise: NoiseKind, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact cost is looked at again after rounding: fractions below the optimum release nothing."""
     wanted, norms = np.array([10.0, 20.0]), [1, 1]
     amount = Fraction(3, 20) if noise is NoiseKind.LAPLACE else Fraction(3, 40)
-    assert fits(noise, safe_spreads(noise, wanted, norms, amount, 2), norms, amount, 2)
+    assert fits(noise, safe_parameters(noise, wanted, norms, amount, 2), norms, amount, 2)
     monkeypatch.setattr("dpduck.planning.budgets.simplest_between", lambda low, high: low * Fraction(999, 1000))
     with pytest.raises(InternalError, match="rounded noise scales cost more than the budget; nothing was released"):
-        safe_spreads(noise, wanted, norms, amount, 2)
+        safe_parameters(noise, wanted, norms, amount, 2)

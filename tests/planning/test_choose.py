@@ -43,10 +43,10 @@ def test_figure_1_is_best_answered_by_its_larger_marginal() -> None:
 def test_the_identity_scale_is_the_simple_rational() -> None:
     """One table: b = m / epsilon exactly, sigma^2 = m^2 / (2 rho) exactly."""
     workload = MarginalWorkload((3, 4), ((0, 1), (0,)), (1.0, 1.0))
-    assert plan_workload(workload, NoiseKind.LAPLACE, Fraction(3, 7), 4, "I")[0].measurements[0].spread == Fraction(
+    assert plan_workload(workload, NoiseKind.LAPLACE, Fraction(3, 7), 4, "I")[0].measurements[0].parameter == Fraction(
         28, 3
     )
-    assert plan_workload(workload, NoiseKind.GAUSSIAN, Fraction(3, 7), 4, "I")[0].measurements[0].spread == Fraction(
+    assert plan_workload(workload, NoiseKind.GAUSSIAN, Fraction(3, 7), 4, "I")[0].measurements[0].parameter == Fraction(
         56, 3
     )
 

@@ -95,10 +95,10 @@ def test_text_round_trip(strategy: str) -> None:
     assert variance_of_sum(again, weights) == pytest.approx(variance_of_sum(known, weights), rel=1e-12)
 
 
-def noise_like(kind: NoiseKind, spread: Fraction, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def noise_like(kind: NoiseKind, parameter: Fraction, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Integers of the law itself, by its probabilities; the draws are fixed."""
     values = np.arange(-400, 401)
-    weights = -np.abs(values) / float(spread) if kind is NoiseKind.LAPLACE else -(values**2) / (2 * float(spread))
+    weights = -np.abs(values) / float(parameter) if kind is NoiseKind.LAPLACE else -(values**2) / (2 * float(parameter))
     return np.random.default_rng(41).choice(values, shape, p=np.exp(weights) / np.exp(weights).sum()).astype(np.float64)
 
 
@@ -123,7 +123,7 @@ def test_intervals_of_ratios_cover(runs: int, noise: NoiseKind, price: Fraction,
     known, margins = covariances(used), sum_margin(noise, Fraction(95, 100))
     found = [
         ratio_interval(known, (table[:25].sum(), upper), (table.sum(), lower), margins) if table.sum() else (-inf, inf)
-        for table in exact + noise_like(noise, used.measurements[0].spread, (runs, 51))
+        for table in exact + noise_like(noise, used.measurements[0].parameter, (runs, 51))
     ]
     assert sum(low <= share <= high for low, high in found) >= LEAST[runs]
     unbounded = sum(high == inf for _, high in found)

@@ -84,7 +84,7 @@ def test_of_all_optima_the_nearest_to_least_squares_is_answered() -> None:
     (plan,) = plan_workload(workload, NoiseKind.LAPLACE, Fraction(1), 1, "Q", "optimal", "linf")
     generator = np.random.default_rng(37)
     for _ in range(4):
-        noisy = [np.rint(generator.laplace(0, float(m.spread), m.query.shape)) for m in plan.measurements]
+        noisy = [np.rint(generator.laplace(0, float(m.parameter), m.query.shape)) for m in plan.measurements]
         exact = [table.astype(np.int64) for table in noisy]  # of empty tables: answers are errors
         moved = [
             float(np.sqrt(np.mean((one - other) ** 2)))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.mechanisms.cubes.recover import quantile
 from dpduck.planning.ranges.buckets import Buckets, buckets_for, tree_workload
 from dpduck.planning.ranges.sets import plan_range_sets
 from dpduck.planning.recovery.curved import LEVELS, Curved, average, deviation_of, rescaled, variance_of
-from dpduck.planning.recovery.quantiles import quantile
-from dpduck.planning.recovery.ranges import recover_sets
+from dpduck.planning.recovery.recover import recover_sets
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 
@@ -171,7 +171,7 @@ def tree_runs(
     exact = np.bincount(placed, minlength=buckets.count)
     generator, answers = np.random.default_rng(3), []
     truth = [measurement.query.apply(exact) for measurement in plan.measurements]
-    scales = [float(one.spread) ** (1 if kind is NoiseKind.LAPLACE else 0.5) for one in plan.measurements]
+    scales = [float(one.parameter) ** (1 if kind is NoiseKind.LAPLACE else 0.5) for one in plan.measurements]
     for _ in range(count):
         noisy = [
             table + noise_of(generator, kind, scale, table.shape).astype(np.int64)

@@ -14,24 +14,24 @@ from dpduck.planning.plan import noisy_queries
 from dpduck.planning.recovery.intervals import ErrorLaw, margin, rounded_margin, selected_lows, sum_margin
 from dpduck.planning.recovery.recover import recover
 from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.measure import measure
 
 CONFIDENCES = [Fraction(text) for text in ("0.5", "0.6", "0.7", "0.8", "0.85", "0.9", "0.95", "0.98", "0.99", "0.999")]
-SPREADS = (0.05, 0.1, 0.2, 0.3, 0.33, 0.4, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20)
+PARAMETERS = (0.05, 0.1, 0.2, 0.3, 0.33, 0.4, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20)
 WEIGHTS = [  # of the noises that a cell sums, as whole numbers over a denominator
     ((1, 1), 1), ((1, 1, 1), 1), ((1,) * 5, 1), ((1,) * 10, 1), ((1,) * 40, 1), ((2, 1, 1), 3), ((3, 1), 4),
     ((2, 2, 1), 3), ((5, 1, 1, 1), 6), ((1, 1), 2), ((1,) * 4, 4), ((3, 1, 1, 1, 1, 1, 1), 4),
 ]  # fmt: skip
 
 
-def noise_law(noise: NoiseKind, spread: float) -> np.ndarray:
+def noise_law(noise: NoiseKind, parameter: float) -> np.ndarray:
     """Probabilities of the discrete noise; what lies farther is below 1e-17 in all."""
-    deviation = 1.5 * spread if noise is NoiseKind.LAPLACE else sqrt(spread)
+    deviation = 1.5 * parameter if noise is NoiseKind.LAPLACE else sqrt(parameter)
     reach = int(max(8, 40 * deviation + 3 if noise is NoiseKind.LAPLACE else 12 * deviation + 5))
     values = np.arange(-reach, reach + 1)
-    weights = np.exp(-np.abs(values) / spread if noise is NoiseKind.LAPLACE else -values * values / (2 * spread))
+    weights = np.exp(-np.abs(values) / parameter if noise is NoiseKind.LAPLACE else -values * values / (2 * parameter))
     return weights / weights.sum()
 
 
@@ -49,25 +49,25 @@ def sum_law(law: np.ndarray, weights: tuple[int, ...]) -> np.ndarray:
 @pytest.mark.parametrize(("weights", "denominator"), WEIGHTS)
 def test_sums_of_noise_are_covered_exactly(noise: NoiseKind, weights: tuple[int, ...], denominator: int) -> None:
     """For noise from almost none to large, sums of two to forty: the probability inside is at least the confidence."""
-    for spread in SPREADS:
-        law = noise_law(noise, spread)
+    for parameter in PARAMETERS:
+        law = noise_law(noise, parameter)
         reach = len(law) // 2
         variance = float((law * np.arange(-reach, reach + 1) ** 2).sum()) * sum(w * w for w in weights) / denominator**2
         total = sum_law(law, weights)
         values = np.abs(np.arange(-(len(total) // 2), len(total) // 2 + 1)) / denominator
         for confidence in CONFIDENCES:
             half = margin(ErrorLaw(noise, None, variance), confidence)
-            assert total[values <= half + 1e-12].sum() >= float(confidence) - 1e-9, (spread, confidence)
+            assert total[values <= half + 1e-12].sum() >= float(confidence) - 1e-9, (parameter, confidence)
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_one_measurement_is_covered_exactly_and_tightly(noise: NoiseKind) -> None:
     """A cell that is one measurement has the smallest whole margin that covers it."""
-    for spread in SPREADS:
-        law = noise_law(noise, spread)
+    for parameter in PARAMETERS:
+        law = noise_law(noise, parameter)
         values = np.abs(np.arange(len(law)) - len(law) // 2)
         for confidence in CONFIDENCES:
-            half = margin(ErrorLaw(noise, Fraction(str(spread)), 1.0), confidence)
+            half = margin(ErrorLaw(noise, Fraction(str(parameter)), 1.0), confidence)
             assert half == int(half)
             assert law[values <= half].sum() >= float(confidence) - 1e-12
             assert half == 0 or law[values <= half - 1].sum() < float(confidence) + 1e-9
@@ -150,23 +150,23 @@ def test_recovered_cells_are_unbiased_with_the_errors_that_were_predicted(
 
 
 @pytest.mark.parametrize(
-    ("noise", "spread"),
+    ("noise", "parameter"),
     [(NoiseKind.LAPLACE, 0.4), (NoiseKind.LAPLACE, 6.0), (NoiseKind.GAUSSIAN, 0.3), (NoiseKind.GAUSSIAN, 90.0)],
 )
-def test_counts_that_are_seen_for_their_noise_are_covered_exactly(noise: NoiseKind, spread: float) -> None:
+def test_counts_that_are_seen_for_their_noise_are_covered_exactly(noise: NoiseKind, parameter: float) -> None:
     """Whatever the true count is, of the noises that lift it above the threshold 95 % give an interval that holds it.
 
     Summed over the law from four standard errors below the threshold to eight above. Intervals of the noise alone hold
     as seldom as never; far above the threshold both are the same.
     """
-    pmf, level = noise_law(noise, spread), Fraction(95, 100)
+    pmf, level = noise_law(noise, parameter), Fraction(95, 100)
     reach = len(pmf) // 2
     variance = float((np.arange(-reach, reach + 1) ** 2 * pmf).sum())
-    law = ErrorLaw(noise, Fraction(spread), variance)
+    law = ErrorLaw(noise, Fraction(parameter), variance)
     half, least = margin(law, level), 2
     threshold = least + int(30 * law.stderr)
     seen = np.arange(threshold + 1, threshold + 2 * reach)
-    (lows,) = selected_lows(noise, Fraction(spread), threshold, least, seen, [level])
+    (lows,) = selected_lows(Noise(noise, Fraction(parameter)), threshold, least, seen, [level])
     lows = np.fmin(lows, seen - half)
     assert np.all(np.diff(lows) >= 0) and lows[0] == least and lows[-1] == seen[-1] - half
     alone = []

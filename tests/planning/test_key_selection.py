@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.joint_threshold import any_of, joint_delta
-from dpduck.mechanisms.keys.plan import plan_keys, queries
+from dpduck.mechanisms.keys.plan import each_of, gaussian_tails, plan_keys, queries, smallest_excess, tail
 from dpduck.planning.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail, survivals
-from dpduck.planning.tails import each_of, gaussian_tails, smallest_excess, tail
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.accounting import rho_of
 
@@ -20,10 +19,10 @@ GAUSSIAN, LAPLACE = NoiseKind.GAUSSIAN, NoiseKind.LAPLACE
 UNITS = GroupBounds(8, 1, 8, 20)
 
 
-def exact_tail(noise: NoiseKind, spread: Fraction, start: int) -> Decimal:
+def exact_tail(noise: NoiseKind, parameter: Fraction, start: int) -> Decimal:
     """P(X >= start) with 50 digits, by summing terms until they vanish."""
     with localcontext(prec=50):
-        scale = Decimal(spread.numerator) / Decimal(spread.denominator)
+        scale = Decimal(parameter.numerator) / Decimal(parameter.denominator)
 
         def weight(place: int) -> Decimal:
             return (-(abs(place) / scale if noise is LAPLACE else Decimal(place * place) / (2 * scale))).exp()
@@ -39,13 +38,13 @@ def exact_tail(noise: NoiseKind, spread: Fraction, start: int) -> Decimal:
 
 
 @pytest.mark.parametrize("noise", NoiseKind, ids=lambda noise: str(noise.value))
-@pytest.mark.parametrize("spread", [Fraction(1, 7), Fraction(1), Fraction(10, 3), Fraction(60)])
+@pytest.mark.parametrize("parameter", [Fraction(1, 7), Fraction(1), Fraction(10, 3), Fraction(60)])
 @pytest.mark.parametrize("start", [1, 2, 9])
-def test_tails_are_never_too_small(noise: NoiseKind, spread: Fraction, start: int) -> None:
+def test_tails_are_never_too_small(noise: NoiseKind, parameter: Fraction, start: int) -> None:
     """A tail is at least the exact sum of its terms and hardly more; the other half of the noise mirrors it."""
-    exact = float(exact_tail(noise, spread, start))
-    assert exact <= tail(noise, spread, start) <= exact * (1 + 1e-8) + 2e-300
-    assert survivals(noise, spread, np.array([1 - start])) == pytest.approx(1 - exact, rel=1e-8)
+    exact = float(exact_tail(noise, parameter, start))
+    assert exact <= tail(Noise(noise, parameter), start) <= exact * (1 + 1e-8) + 2e-300
+    assert survivals(Noise(noise, parameter), np.array([1 - start])) == pytest.approx(1 - exact, rel=1e-8)
 
 
 @pytest.mark.parametrize("sigma", [0.3, 2.0, 130.0, 2999.0, 3001.0, 1e6, 1e12])
@@ -58,19 +57,21 @@ def test_tails_agree_with_those_of_error_bars(sigma: float) -> None:
         assert low <= high <= low * (1 + 1e-5) + 2e-300
         assert discrete_gaussian_tail(variance, start - 1) / 2 == pytest.approx(high, rel=1e-3, abs=1e-299)
         scale = Fraction(sigma)
-        assert discrete_laplace_tail(scale, start - 1) / 2 == pytest.approx(tail(LAPLACE, scale, start), rel=1e-6)
+        assert discrete_laplace_tail(scale, start - 1) / 2 == pytest.approx(
+            tail(Noise(LAPLACE, scale), start), rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("noise", NoiseKind, ids=lambda noise: str(noise.value))
 @pytest.mark.parametrize("delta", [Fraction(1, 100), Fraction(1, 10**6), Fraction(1, 10**30)])
 @pytest.mark.parametrize("groups", [1, 7, 10**6])
-@pytest.mark.parametrize("spread", [Fraction(1, 5), Fraction(37, 3), Fraction(10**4), Fraction(10**9)])
-def test_the_excess_is_the_smallest(noise: NoiseKind, spread: Fraction, groups: int, delta: Fraction) -> None:
+@pytest.mark.parametrize("parameter", [Fraction(1, 5), Fraction(37, 3), Fraction(10**4), Fraction(10**9)])
+def test_the_excess_is_the_smallest(noise: NoiseKind, parameter: Fraction, groups: int, delta: Fraction) -> None:
     """With tau no group in C passes but with delta, rounded down; with tau - 1 one does."""
-    each = each_of(groups, delta)
-    excess = smallest_excess(noise, spread, each)
-    assert any_of(groups, tail(noise, spread, excess + 1)) <= float(delta)
-    assert excess == 0 or any_of(groups, tail(noise, spread, excess)) > float(delta) * (1 - 1e-6)
+    each, law = each_of(groups, delta), Noise(noise, parameter)
+    excess = smallest_excess(law, each)
+    assert any_of(groups, tail(law, excess + 1)) <= float(delta)
+    assert excess == 0 or any_of(groups, tail(law, excess)) > float(delta) * (1 - 1e-6)
 
 
 def test_the_price_is_shared_evenly_and_adds_up() -> None:
@@ -83,9 +84,9 @@ def test_the_price_is_shared_evenly_and_adds_up() -> None:
             parts = queries(3, reused, other)
             assert parts == (4 if other else 4 - len(reused)), "published groups and the other row are one count"
             if noise is GAUSSIAN:
-                paid = 8 / (2 * plan.selection_spread) + (parts - 1) * 400 / (2 * plan.answer_spread)
+                paid = 8 / (2 * plan.selection.parameter) + (parts - 1) * 400 / (2 * plan.answers.parameter)
             else:
-                paid = 8 / plan.selection_spread + (parts - 1) * 20 / plan.answer_spread
+                paid = 8 / plan.selection.parameter + (parts - 1) * 20 / plan.answers.parameter
             assert paid == amount
             assert plan.threshold == 5 + plan.excess
             assert plan.published(4) == 0 < plan.published(5) <= 1e-6 < plan.published(10**5) <= 1
@@ -106,4 +107,4 @@ def test_rho_and_a_delta_are_at_least_the_joint_guarantee(groups: int) -> None:
     rho = rho_of(epsilon, delta / 2)
     bounds = GroupBounds(groups, 1, groups, groups)
     plan = plan_keys(GAUSSIAN, rho, delta / 2, bounds, least=1, aggregates=1, reused=(0,), other=False)
-    assert joint_delta(1.0, plan.selection_spread, plan.excess, groups) <= 0.6e-6
+    assert joint_delta(1.0, plan.selection.parameter, plan.excess, groups) <= 0.6e-6

@@ -62,7 +62,7 @@ def noise_of(plan: Plan) -> np.ndarray:
     """Variance of every stacked measurement."""
     return np.concatenate(
         [
-            np.full(prod(measurement.query.shape), noise_variance(plan.noise, measurement.spread))
+            np.full(prod(measurement.query.shape), noise_variance(plan.noise, measurement.parameter))
             for measurement in plan.measurements
         ]
     )
@@ -136,7 +136,7 @@ def test_consistent_answers_satisfy_all_their_margins() -> None:
 
 
 def test_any_measured_marginals_with_any_variances() -> None:
-    """Views that are no part of the workload, repeated and nested ones, arbitrary spreads: least squares to 1e-9."""
+    """Views that are no part of the workload, repeated and nested ones, arbitrary parameters: least squares to 1e-9."""
     generator = np.random.default_rng(13)
     for _ in range(8):
         sizes = tuple(generator.integers(1, 4, 4).tolist())
@@ -180,13 +180,13 @@ def drawn(plan: Plan, runs: int, generator: np.random.Generator) -> np.ndarray:
     blocks = []
     for measurement in plan.measurements:
         shape = (runs, prod(measurement.query.shape))
-        spread = float(measurement.spread)
+        parameter = float(measurement.parameter)
         if plan.noise is NoiseKind.LAPLACE:
-            rate = -np.expm1(-1 / spread)
+            rate = -np.expm1(-1 / parameter)
             blocks.append(generator.geometric(rate, shape) - generator.geometric(rate, shape))
         else:
-            reach = np.arange(-int(12 * spread**0.5) - 2, int(12 * spread**0.5) + 3)
-            weights = np.exp(-(reach**2) / (2 * spread))
+            reach = np.arange(-int(12 * parameter**0.5) - 2, int(12 * parameter**0.5) + 3)
+            weights = np.exp(-(reach**2) / (2 * parameter))
             blocks.append(generator.choice(reach, shape, p=weights / weights.sum()))
     return np.concatenate(blocks, axis=1)
 

@@ -57,7 +57,7 @@ def noisy_cube(counts: int) -> tuple[MarginalWorkload, tuple[np.ndarray, ...], t
     (plan,) = plan_workload(workload, NoiseKind.LAPLACE, Fraction(1, 2), 1, "Q")
     exact = [table.sum(axis=tuple(i for i in range(4) if i not in marginal)) for marginal in marginals]
     noisy = [
-        m + np.rint(generator.laplace(0, float(q.spread), m.shape)).astype(np.int64)
+        m + np.rint(generator.laplace(0, float(q.parameter), m.shape)).astype(np.int64)
         for m, q in zip(exact, plan.measurements, strict=True)
     ]
     return workload, recover(plan, noisy), plan.variances, np.concatenate([margin.ravel() for margin in exact])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.planning.choose import CANDIDATES, Problem
-from dpduck.planning.marginals.operators import padded
+from dpduck.planning.choose import CANDIDATES, PlanningProblem
+from dpduck.planning.plan import padded
 from dpduck.planning.ranges.strategy import matrix_of
 from dpduck.planning.variance import adjoint, gram
 from dpduck.trusted.noise.law import NoiseKind
@@ -35,11 +35,11 @@ def random_workload(generator: np.random.Generator) -> MarginalWorkload:
     return MarginalWorkload(sizes, tuple(marginals), tuple(generator.uniform(0.2, 3, len(marginals)).tolist()))
 
 
-def problems() -> Iterator[Problem]:
+def problems() -> Iterator[PlanningProblem]:
     generator = np.random.default_rng(20)
     for number in range(12):
         noise = list(NoiseKind)[number % 2]
-        yield Problem(random_workload(generator), noise, Fraction(3, 7), int(generator.integers(1, 4)), "l2")
+        yield PlanningProblem(random_workload(generator), noise, Fraction(3, 7), int(generator.integers(1, 4)), "l2")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -91,7 +91,7 @@ def test_every_candidate_measures_what_it_says_and_fits_its_budget() -> None:
                 assert query.norms[1] == (rows**2).sum(axis=0).max()
                 laplace = problem.noise is NoiseKind.LAPLACE
                 norm = query.norms[0] if laplace else query.norms[1]
-                columns += problem.unit_bound ** (1 if laplace else 2) * norm / measurement.spread
+                columns += problem.unit_bound ** (1 if laplace else 2) * norm / measurement.parameter
             budget = problem.amount if problem.noise is NoiseKind.LAPLACE else 2 * problem.amount
             assert columns <= budget, plan.strategy
             assert columns >= budget * (1 - Fraction(1, 10**9)), plan.strategy
@@ -99,7 +99,7 @@ def test_every_candidate_measures_what_it_says_and_fits_its_budget() -> None:
 
 def test_sizes_of_the_plan_are_those_of_the_domain() -> None:
     """A binary domain's Fourier strategy has as many coefficients as the workload's rank."""
-    problem = Problem(
+    problem = PlanningProblem(
         MarginalWorkload((2, 2, 2), ((0, 1), (1, 2)), (1.0, 1.0)), NoiseKind.LAPLACE, Fraction(1), 1, "l2"
     )
     fourier = next(candidate for candidate in CANDIDATES if "F" in candidate.names)

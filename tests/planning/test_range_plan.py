@@ -35,9 +35,9 @@ def exact_cost(measurements: tuple[Measurement, ...], noise: NoiseKind, unit_bou
         for factor in measurement.query.factors:
             dense = np.kron(dense, matrix_of(factor).astype(object))
         if noise is LAPLACE:
-            charge += Fraction(unit_bound * int(np.abs(dense).sum(axis=0).max())) / measurement.spread
+            charge += Fraction(unit_bound * int(np.abs(dense).sum(axis=0).max())) / measurement.parameter
         else:
-            charge += Fraction(unit_bound**2 * int((dense * dense).sum(axis=0).max())) / (2 * measurement.spread)
+            charge += Fraction(unit_bound**2 * int((dense * dense).sum(axis=0).max())) / (2 * measurement.parameter)
     return charge
 
 
@@ -124,10 +124,10 @@ def test_products_cost_their_budget_and_predict_their_errors(noise: NoiseKind, s
     plan = plan_product(workloads, noise, Fraction(1, 7), 3, strategy, planning_seconds=0.6)
     cost = exact_cost(plan.measurements, noise, 3)
     assert Fraction(1, 7) * Fraction(999, 1000) < cost <= Fraction(1, 7)
-    spreads = [float(m.spread) for m in plan.measurements]
+    parameters = [float(m.parameter) for m in plan.measurements]
     stacked = []
-    for measurement, spread in zip(plan.measurements, spreads, strict=True):
-        variance = 2 * spread**2 if noise is LAPLACE else spread
+    for measurement, parameter in zip(plan.measurements, parameters, strict=True):
+        variance = 2 * parameter**2 if noise is LAPLACE else parameter
         first, second, third = (matrix_of(factor) for factor in measurement.query.factors)
         stacked.append(np.kron(np.kron(first, second), third) / variance**0.5)
     first, second, third = (workload.matrix() for workload in workloads)

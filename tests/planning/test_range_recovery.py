@@ -13,7 +13,7 @@ from dpduck.algebra.ranges import all_ranges, intervals, prefixes, total
 from dpduck.planning.plan import Measurement
 from dpduck.planning.ranges.plan import plan_matrix
 from dpduck.planning.ranges.strategy import matrix_of
-from dpduck.planning.recovery.ranges import recover_product, recover_ranges, solve_least_squares, solve_sparse
+from dpduck.planning.recovery.recover import recover_product, recover_ranges, solve_least_squares, solve_sparse
 from dpduck.trusted.noise.law import NoiseKind
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
@@ -114,7 +114,7 @@ def test_products_are_recovered(noise: NoiseKind, strategy: str) -> None:
     plan = plan_product(workloads, noise, Fraction(1), 1, strategy, planning_seconds=0.6)
     table = np.random.default_rng(1).integers(0, 50, (4, 3, 5))
     noisy = noisy_answers(plan.measurements, table, 2)
-    variances = [float(m.spread) ** (2 if noise is LAPLACE else 1) for m in plan.measurements]
+    variances = [float(m.parameter) ** (2 if noise is LAPLACE else 1) for m in plan.measurements]
     estimate = pseudo_inverse(plan.measurements, variances, noisy)
     first, second, third = (workload.matrix() for workload in workloads)
     expected = np.kron(np.kron(first, second), third) @ estimate

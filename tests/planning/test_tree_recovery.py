@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpduck.planning.ranges.haar import haar_wavelet
-from dpduck.planning.ranges.hierarchy import balanced_hierarchy
-from dpduck.planning.recovery.ranges import recover_haar, recover_hierarchy
+from dpduck.planning.ranges.hierarchy import balanced_hierarchy, haar_wavelet
+from dpduck.planning.recovery.recover import recover_haar, recover_hierarchy
 
 
 @pytest.mark.parametrize(("size", "branching"), [(1, 2), (2, 2), (5, 2), (16, 4), (27, 3), (22, 5), (6, 16)])

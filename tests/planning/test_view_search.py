@@ -11,7 +11,7 @@ import pytest
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.marginals.planners import plan_marginals
 from dpduck.planning.plan import Plan
-from dpduck.planning.views.plan import plan_optimised_views
+from dpduck.planning.views.search import plan_optimised_views
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
 
@@ -91,7 +91,7 @@ CASES = [
 def test_plans_of_any_workload(workload: MarginalWorkload, amount: Fraction) -> None:
     """Requirement: never worse than Q+ with least squares, never over the budget, hardly under it, views bounded."""
     plan = plan_optimised_views(workload, NoiseKind.LAPLACE, amount, 3, 0.3)
-    cost = sum((3 / measurement.spread for measurement in plan.measurements), Fraction(0))
+    cost = sum((3 / measurement.parameter for measurement in plan.measurements), Fraction(0))
     assert amount * (1 - Fraction(1, 10**9)) <= cost <= amount
     assert all(0 < variance < float("inf") for variance in plan.variances)
     assert max(prod(measurement.query.shape) for measurement in plan.measurements) <= 1 << 24 or workload is CASES[2]

@@ -14,7 +14,7 @@ from dpduck.server import audit
 from dpduck.server.audit import MOST_BYTES, MOST_NOTES, MOST_REFUSED, MOST_TURNED_AWAY, AuditFile
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
-from dpduck.server.quack import Sessions
+from dpduck.server.quack import QuackSessions
 from dpduck.trusted.ledger.secrets import SecretsInMemory
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from tests.server.served import Served, count, open_served
@@ -123,7 +123,7 @@ def test_sessions_of_one_do_not_end_others() -> None:
     """A principal's own oldest connection is forgotten first; so many are opened in a minute, and no more."""
     book, now = PrincipalBook(SecretsInMemory()), [0.0]
     alice, bob = book.add("alice"), book.add("bob")
-    sessions = Sessions(book, Limits(sessions=20, sessions_each=5, connections=8), clock=lambda: now[0])
+    sessions = QuackSessions(book, Limits(sessions=20, sessions_each=5, connections=8), clock=lambda: now[0])
     sessions.begin("of bob", bob)
     for number in range(8):
         sessions.begin(f"of alice {number}", alice)

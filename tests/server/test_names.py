@@ -14,7 +14,7 @@ from dpduck.server.flight.messages import write_any
 from dpduck.server.inspection import inspect
 from dpduck.server.limits import Limits
 from dpduck.server.syntax import Syntax
-from dpduck.server.vault import Rows
+from dpduck.server.vault import ReleasedRows
 from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import Served, ask, table_of
 from tests.server.statement_lists import statements
@@ -87,7 +87,9 @@ def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
     """A store of before may hold such a name: between check and use the view goes, and nothing is read in its place."""
     public, bob = served.service.public, served.service.book.named("bob")
     ages = table_of(served, "FROM memory.main.ages")
-    public.put_view("sqlite_master", "mark", Rows((("age", "BIGINT"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")), ages))
+    public.put_view(
+        "sqlite_master", "mark", ReleasedRows((("age", "BIGINT"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")), ages)
+    )
     listener = FlightListener("localhost:0", served.service, Limits())
     try:
         given = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {served.tokens['bob']}".encode())])

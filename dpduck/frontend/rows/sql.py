@@ -39,8 +39,11 @@ def stored_sql(node: exp.Expr) -> str:
 
 def from_sql(source: RowSource) -> str:
     """What follows FROM, the hidden joins that find the unit included."""
-    types = column_types(source)
-    return " ".join((_tree_sql(source, types), *_parents_sql(source)))
+    parts = [_tree_sql(source, column_types(source))]
+    for relation in _chosen_unit(source):
+        if relation.parents:  # rows without a parent belong to nobody
+            parts += _chain_sql(relation, _reference(relation))
+    return " ".join(parts)
 
 
 def _tree_sql(source: RowSource, types: Mapping[str, str]) -> str:
@@ -83,12 +86,6 @@ def _chosen_unit(source: RowSource) -> tuple[PrivateRelation, ...]:
     """The relations that the unit is taken from: those that hold it in a column, where there are such."""
     direct = (choice for choice in source.units if not any(relation.parents for relation in choice))
     return next(direct, source.units[0])
-
-
-def _parents_sql(source: RowSource) -> list[str]:
-    """The joins along the references of the relations that the unit is taken from; rows without a parent have none."""
-    chosen = [relation for relation in _chosen_unit(source) if relation.parents]
-    return [part for relation in chosen for part in _chain_sql(relation, _reference(relation))]
 
 
 def _chain_sql(relation: PrivateRelation, reference: str) -> list[str]:
@@ -188,15 +185,11 @@ def unit_sql(source: RowSource) -> str | None:
     return units[0] if len(units) == 1 else f"coalesce({', '.join(units)})"
 
 
-def content_sql(source: RowSource) -> tuple[str, ...]:
+def _content(source: RowSource) -> list[str]:
     """Columns that tell the rows of a unit apart; every one of them is the row's own content.
 
     A public row that is the only one for its key adds nothing; nor does what a SEMI or ANTI JOIN only looks at.
     """
-    return tuple(sorted(_content(source)))
-
-
-def _content(source: RowSource) -> list[str]:
     found = [base(source.first.alias, column) for column in source.first.row_key]
     for join in source.joins:
         if join.kind in (SEMI, ANTI):
@@ -245,7 +238,7 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
         unit_sql=unit_sql(source),
         max_rows=max_rows,
         unit_bound=unit_bound,
-        content_sql=content_sql(source),
+        content_sql=tuple(sorted(_content(source))),
         public_digests=tuple((table, facts.public_digest(table)) for table in public),
         reads=source.reads,
         lookup=lookup,

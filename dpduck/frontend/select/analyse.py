@@ -21,7 +21,7 @@ from dpduck.frontend.select.binding import check_rows
 from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, read_grouping
 from dpduck.frontend.select.keys import KeyBuilder
-from dpduck.frontend.select.options import Options, read_options, require_confidence, row_bound
+from dpduck.frontend.select.options import Options, price_of, read_options, require_confidence, row_bound
 from dpduck.frontend.select.outer import (
     OuterQuery,
     SelectItem,
@@ -31,12 +31,11 @@ from dpduck.frontend.select.outer import (
     surround,
     with_errors,
 )
-from dpduck.frontend.select.price import charge_of, least_rho, target_of
 from dpduck.frontend.select.private_keys import require_counts, require_selectable, selection_of
-from dpduck.frontend.select.request import Aggregate, Key, Price, Question, Request, Treatment
+from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
 from dpduck.frontend.select.summary import Summary
 from dpduck.frontend.select.summary_checks import summarised, with_summary_columns
-from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.options import Option
@@ -75,7 +74,7 @@ class Analysis:
     shown: tuple[tuple[str, int], ...] = ()
 
 
-def analyse(ask: Ask, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
+def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
     """The request of a statement; every refusal comes from here, before anything is charged.
 
     more: options that mechanisms have beside those of every statement.
@@ -107,7 +106,7 @@ def counted(
     return request, source
 
 
-def _analyse(ask: Ask, facts: PublicFacts, more: Sequence[Option]) -> Analysis:
+def _analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> Analysis:
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
@@ -161,7 +160,7 @@ def _with_columns(
     select: exp.Select,
     items: tuple[SelectItem, ...],
     keys: tuple[Key, ...],
-    ask: Ask,
+    ask: AskStatement,
     summary: Summary | None,
     answers: AnswerReader,
 ) -> exp.Select:
@@ -193,7 +192,7 @@ def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[
     return {name: domain.type_name for name, domain in domains.items() if domain.type_name.startswith("ENUM")}
 
 
-def _view_select(ask: Ask) -> exp.Select:
+def _view_select(ask: AskStatement) -> exp.Select:
     if not isinstance(ask.query, exp.Select):
         raise refusal(ask.query, "a private view takes one SELECT", "SELECT .. FROM .. GROUP BY ..")
     return ask.query
@@ -316,15 +315,7 @@ def _request(
         selection=selection_of(options, policy, rows.unit_bound, place),
         own=options.own,
     )
-    price = Price(
-        charge_of(options, policy, place),
-        options.epsilon,
-        options.delta,
-        options.refresh,
-        target_of(options, policy, place),
-        Fraction(0) if policy.min_epsilon is None else least_rho(policy.min_epsilon),
-    )
-    return Request(rows, question, price)
+    return Request(rows, question, price_of(options, policy, place))
 
 
 # count(*) FILTER (WHERE age BETWEEN a AND b), several of them: intervals of bins, planned together as one

@@ -155,7 +155,7 @@ class DropPrivateView:
 
 
 @dataclass(frozen=True)
-class Ask:
+class AskStatement:
     """An annotated SELECT. view: the name to release it under, None for a plain question.
 
     options: those of CREATE PRIVATE VIEW .. OPTIONS (..), empty for a plain question.
@@ -171,4 +171,4 @@ class Ask:
 
 
 OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | DropPolicy
-Statement = OwnerStatement | DropPrivateView | CreateSparse | DropSparse | Ask
+Statement = OwnerStatement | DropPrivateView | CreateSparse | DropSparse | AskStatement

@@ -12,7 +12,7 @@ from sqlglot.tokens import Token, TokenType
 from dpduck.frontend.rows.expressions import check_atoms
 from dpduck.frontend.statements.kinds import (
     KINDS,
-    Ask,
+    AskStatement,
     CreateSparse,
     DeclarePublicTable,
     DropPrivateView,
@@ -86,14 +86,14 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
         query = _parse_query(text, tokens)
         if query.find(DifferentialPrivacy) is None:
             raise reader.refuse("the statement is not annotated", ANNOTATION)
-        return Ask(query, text, 0, None, False, ())
+        return AskStatement(query, text, 0, None, False, ())
     raise reader.unexpected(STATEMENTS)
 
 
-def parse_ask(text: str) -> Ask:
+def parse_ask(text: str) -> AskStatement:
     """The annotated SELECT, or the private view, that `text` is known to hold."""
     statement = parse_statement(text)
-    if not isinstance(statement, Ask):
+    if not isinstance(statement, AskStatement):
         raise InternalError("a statement of another kind than before")
     return statement
 
@@ -126,7 +126,7 @@ def _public_table(reader: TokenReader, withdraw: bool) -> DeclarePublicTable:
     return DeclarePublicTable(table, withdraw, position)
 
 
-def _private_view(reader: TokenReader, replace: bool) -> Ask:
+def _private_view(reader: TokenReader, replace: bool) -> AskStatement:
     if reader.at_words("IF"):
         raise reader.unexpected("a name (CREATE OR REPLACE PRIVATE VIEW replaces)")
     name = reader.name("a name for the view")
@@ -146,7 +146,7 @@ def _private_view(reader: TokenReader, replace: bool) -> Ask:
             accepted="CREATE PRIVATE VIEW name OPTIONS (..) AS SELECT .. without WITH DIFFERENTIAL_PRIVACY",
             position=position_in(reader.text, offset),
         )
-    return Ask(query, text, offset, name, replace, options)
+    return AskStatement(query, text, offset, name, replace, options)
 
 
 def _sparse(reader: TokenReader, kind: str) -> CreateSparse:

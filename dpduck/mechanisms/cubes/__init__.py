@@ -3,21 +3,21 @@
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.cubes.describe import candidates
 from dpduck.mechanisms.cubes.measure import (
-    CubeOffer,
+    CubeProposal,
     Noisy,
     cube_asks,
     cube_columns,
     cube_header,
     measure_cube,
-    offer_cube,
+    propose_cube,
     recover_cube,
 )
 from dpduck.mechanisms.mechanism import Mechanism
 
-CUBES = Mechanism[Request, CubeOffer, Noisy](
+CUBES = Mechanism[Request, CubeProposal, Noisy](
     name="cube",
     serves=lambda question: isinstance(question, Request),
-    plan=offer_cube,
+    plan=propose_cube,
     asks=cube_asks,
     header=cube_header,
     measure=measure_cube,

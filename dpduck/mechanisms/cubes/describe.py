@@ -6,9 +6,9 @@ from math import prod
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.measure import CubeOffer
+from dpduck.mechanisms.cubes.measure import CubeProposal
 from dpduck.mechanisms.cubes.measures import CHOICE, Measure, is_chosen
-from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, measured_plan, scans_of
+from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, measured_plan, scans_of
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.trusted.private.counting import job_sql
@@ -16,18 +16,18 @@ from dpduck.trusted.private.counting import job_sql
 _COLUMNS = [*EXPLAINED, ("privacy_unit", "VARCHAR"), ("bounds", "VARCHAR"), ("private_sql", "VARCHAR")]
 
 
-def candidates(request: Request, offer: CubeOffer) -> str:
+def candidates(request: Request, proposal: CubeProposal) -> str:
     """A row for every candidate, the chosen one first; it alone has a privacy unit, bounds and the private SQL.
 
     total_variance and worst_stderr are those of counts and sums, in their own units; errors of averages, variances and
     quantiles depend on the answer. seconds: measured for planning, estimated for noise and recovery; counting the
     rows comes on top.
     """
-    found = offer.found
+    found = proposal.found
     return rows_sql(_COLUMNS, [_row(found, plan, place) for place, plan in enumerate(found.measures[0].plans)])
 
 
-def _row(found: Planned, plan: AnyPlan, place: int) -> list[Value]:
+def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
     request, chosen = found.request, place == 0
     plans = [plan if number == 0 else _like(one, plan) for number, one in enumerate(found.measures)]
     sizes = [float(sum(weight * weight for weight in use.weights)) for use in found.uses]
@@ -64,7 +64,7 @@ def _cells(plan: AnyPlan) -> int:
     return plan.cells if isinstance(plan, RangeSetsPlan) else plan.workload.cells
 
 
-def _note(found: Planned, plan: AnyPlan) -> str:
+def _note(found: CubePlan, plan: AnyPlan) -> str:
     request = found.request
     bound = (
         f", one row counts up to {request.rows.unit_bound} times"
@@ -75,7 +75,7 @@ def _note(found: Planned, plan: AnyPlan) -> str:
     return f"{law}; privacy unit {_unit(request)}{bound}{_hint(found)}"
 
 
-def _hint(found: Planned) -> str:
+def _hint(found: CubePlan) -> str:
     """What a statement may have instead of a tree for a quantile that needs none."""
     aggregates, asked = found.request.question.aggregates, found.request.question.treatment.quantiles
     if asked == CHOICE or not any(is_chosen(one, aggregates) for one in aggregates):
@@ -87,7 +87,7 @@ def _unit(request: Request) -> str:
     return "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
 
 
-def _bounds(found: Planned, number: int) -> str:
+def _bounds(found: CubePlan, number: int) -> str:
     """A measure in words: whose it is, what rows add, between which bounds, the sensitivity and price that follow."""
     measured = found.measures[number]
     measure = measured.measure

@@ -9,8 +9,8 @@ from typing import Any
 
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.cubes.plan import (
+    CubePlan,
     MeasurePlan,
-    Planned,
     measured_answers,
     measured_plan,
     planned,
@@ -34,11 +34,11 @@ Noisy = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class CubeOffer:
+class CubeProposal:
     """Aggregates by grouping sets: the plan, and what will leave."""
 
-    found: Planned
-    groups: tuple[Group, ...]
+    found: CubePlan
+    groups: tuple[MeasureAsks, ...]
 
     @property
     def request(self) -> Request:
@@ -46,54 +46,54 @@ class CubeOffer:
         return self.found.request
 
 
-def offer_cube(request: Request) -> CubeOffer:
+def propose_cube(request: Request) -> CubeProposal:
     """The plan of a request by declared keys."""
     found = planned(request)
-    return CubeOffer(found, tuple(asked(found)))
+    return CubeProposal(found, tuple(asked(found)))
 
 
-def cube_asks(offer: CubeOffer) -> Sequence[Ask[Any]]:
+def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
     """Every measurement of every measure."""
-    return [ask for group in offer.groups for ask in group.asks]
+    return [ask for group in proposal.groups for ask in group.asks]
 
 
-def cube_header(offer: CubeOffer) -> ReleaseHeader:
+def cube_header(proposal: CubeProposal) -> ReleaseHeader:
     """What is public before the count."""
-    found = offer.found
+    found = proposal.found
     sizes, sets = found.request.question.released_sizes, found.request.question.grouping_sets
     rows = sum(prod(sizes[key] for key in chosen) for chosen in sets)
     return ReleaseHeader(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
 
 
-def cube_columns(offer: CubeOffer) -> Columns:
+def cube_columns(proposal: CubeProposal) -> Columns:
     """Of the released table."""
-    return released_columns(offer.request, wholes(offer.found))
+    return released_columns(proposal.request, wholes(proposal.found))
 
 
-def measure_cube(offer: CubeOffer, door: Door, tools: Tools) -> Noisy:
+def measure_cube(proposal: CubeProposal, door: Door, tools: Tools) -> Noisy:
     """Noisy tables of every group."""
     return [
         [door.answer(ask) for ask in group.alone] if group.alone else door.tables(group.tables)
-        for group in offer.groups
+        for group in proposal.groups
     ]
 
 
-def recover_cube(offer: CubeOffer, noisy: Noisy, tools: Tools) -> ReleasedTable:
+def recover_cube(proposal: CubeProposal, noisy: Noisy, tools: Tools) -> ReleasedTable:
     """The answers of every aggregate."""
-    found = offer.found
+    found = proposal.found
     tables: dict[int, Tables] = {}
     measured: dict[int, Tables] = {}
-    for group, answers_of_group in zip(offer.groups, noisy, strict=True):
+    for group, answers_of_group in zip(proposal.groups, noisy, strict=True):
         _recover(found, group, answers_of_group, tables, measured)
     everything = range(len(found.measures))
     moved = [measured[number] for number in everything] if found.request.question.treatment.moves else None
     answers = answers_of(found, [tables[number] for number in everything], moved)
     rows = released_rows(found.request, answers, wholes(found), tools.box)
-    return ReleasedTable(cube_columns(offer), rows, covariances_text(found))
+    return ReleasedTable(cube_columns(proposal), rows, covariances_text(found))
 
 
 def _recover(
-    found: Planned, group: Group, noisy: Sequence[Any], tables: dict[int, Tables], measured: dict[int, Tables]
+    found: CubePlan, group: MeasureAsks, noisy: Sequence[Any], tables: dict[int, Tables], measured: dict[int, Tables]
 ) -> None:
     """Enters the recovered tables of a measure, and those before options moved them."""
     number, treatment = group.measure, found.request.question.treatment
@@ -109,7 +109,7 @@ def _recover(
 
 
 @dataclass(frozen=True)
-class Group:
+class MeasureAsks:
     """The asks of one measure: for tables that add up, or, set by set, for distinct values or chosen buckets."""
 
     measure: int
@@ -122,7 +122,7 @@ class Group:
         return self.tables or self.alone
 
 
-def asked(found: Planned) -> list[Group]:
+def asked(found: CubePlan) -> list[MeasureAsks]:
     """What will leave: the measurements of every measure; refuses noise that cannot be drawn."""
     known: dict[int, list[tuple[KroneckerQuery, Noise]]] = {}
     groups = []
@@ -136,13 +136,13 @@ def asked(found: Planned) -> list[Group]:
             if one.measure.distinct is not None:
                 scan, values = Scan(counted.job, found.request.rows.unit_bound), one.measure.distinct.domain.size
                 present = tuple(Ask(scan, Present(query, values), noise) for query, noise in queries)
-                groups.append(Group(number, alone=present))
+                groups.append(MeasureAsks(number, alone=present))
             elif one.choices:
-                groups.append(Group(number, alone=_choices(one, counted.job, found.request)))
+                groups.append(MeasureAsks(number, alone=_choices(one, counted.job, found.request)))
             else:
                 scan = Scan(counted.job, one.unit_bound, range(first, first + one.measure.tables))
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
-                groups.append(Group(number, tables=tables))
+                groups.append(MeasureAsks(number, tables=tables))
             first += one.measure.tables
     return groups
 

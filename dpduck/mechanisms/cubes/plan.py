@@ -41,8 +41,7 @@ from dpduck.planning.ranges.buckets import (
     tree_workload,
 )
 from dpduck.planning.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
-from dpduck.planning.recovery.ranges import recover_sets
-from dpduck.planning.recovery.recover import recover, recover_linearly, treated
+from dpduck.planning.recovery.recover import recover, recover_linearly, recover_sets, treated
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
@@ -78,7 +77,7 @@ class MeasurePlan:
 
 
 @dataclass(frozen=True)
-class Planned:
+class CubePlan:
     """A request at its price, its measures with their plans, and what every aggregate takes from them."""
 
     request: Request
@@ -103,7 +102,7 @@ class Planned:
         return ", ".join(dict.fromkeys(measured.plan.strategy for measured in self.measures))
 
 
-def planned(request: Request) -> Planned:
+def planned(request: Request) -> CubePlan:
     """The request with its price, and plans for all that is to be measured."""
     if request.price.target is not None:
         return _priced(request, request.price.target)
@@ -124,7 +123,7 @@ def measures_of(question: Question, noise: NoiseKind) -> Measures:
     return choose_measures(question.aggregates, question.treatment.aggregate_weights, noise, choosing=choosing)
 
 
-def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
+def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> CubePlan:
     """Plans of every measure that together may cost this epsilon or rho."""
     question = request.question
     found = measures_of(question, noise)
@@ -149,7 +148,7 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> Planned:
                 else _alone(question, measure, noise, price, bound)
             )
         measures.append(MeasurePlan(measure, bound, known[alike]))
-    return Planned(request, tuple(measures), found.uses)
+    return CubePlan(request, tuple(measures), found.uses)
 
 
 def _cells_of(question: Question, measure: Measure) -> int:
@@ -241,7 +240,7 @@ def _require_plain(treatment: Treatment) -> None:
         )
 
 
-def _priced(request: Request, target: Target) -> Planned:
+def _priced(request: Request, target: Target) -> CubePlan:
     """The smallest price at which the plan reaches the target, and the very plans that do."""
     noise = noise_of(request)
     wanted, parts = float(target.stderr), len(measures_of(request.question, noise).measures)
@@ -294,24 +293,24 @@ def measured_answers(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[F
 
 
 @dataclass(frozen=True)
-class Scan:
+class MeasureScan:
     """A job, and the measures (by number) that its aggregates serve, in order."""
 
     job: CountingJob
     measures: tuple[int, ...]
 
 
-def scans_of(found: Planned) -> list[Scan]:
+def scans_of(found: CubePlan) -> list[MeasureScan]:
     """Every scan of a release."""
     request = found.request
     added = [number for number, one in enumerate(found.measures) if one.measure.added]
     scans = []
     if added:
         contributions = [contribution_of(found.measures[number].measure) for number in added]
-        scans.append(Scan(counting_job(request, contributions), tuple(added)))
+        scans.append(MeasureScan(counting_job(request, contributions), tuple(added)))
     for number, one in enumerate(found.measures):
         if not one.measure.added:
-            scans.append(Scan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
+            scans.append(MeasureScan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
     return scans
 
 
@@ -323,7 +322,7 @@ def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJo
     return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
 
 
-def _last_key(found: Planned, measured: MeasurePlan) -> KeyColumn:
+def _last_key(found: CubePlan, measured: MeasurePlan) -> KeyColumn:
     """Values that are counted once each, or buckets of a value; what is outside the bounds is in the outermost ones."""
     measure = measured.measure
     if measure.distinct is not None:

@@ -11,17 +11,28 @@ import numpy as np
 
 from dpduck.frontend.select.request import Aggregate, Request
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
-from dpduck.mechanisms.cubes.plan import AnyPlan, MeasurePlan, Planned, tree_buckets
-from dpduck.mechanisms.released_rows import Answer
+from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, tree_buckets
+from dpduck.mechanisms.released_rows import AnswerColumn
 from dpduck.planning.marginals.planners import DISTINCT
 from dpduck.planning.plan import Plan
+from dpduck.planning.ranges.buckets import Buckets
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.planning.recovery.combination import TableCovariances, covariances, covariances_to_text
-from dpduck.planning.recovery.curved import Curved, average, deviation_of, of_rounded, rescaled, variance_of
+from dpduck.planning.recovery.curved import (
+    FEWEST_ROWS,
+    LEVELS,
+    Curved,
+    average,
+    deviation_of,
+    margins,
+    of_rounded,
+    rescaled,
+    variance_of,
+)
 from dpduck.planning.recovery.intervals import ErrorLaw
-from dpduck.planning.recovery.quantiles import chosen, quantile
 from dpduck.planning.recovery.recover import solves_program
 from dpduck.planning.variance import least_squares_variances
+from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.operators import IdentityFactor
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
@@ -33,7 +44,7 @@ MOST_COVARIANCES = 20_000
 """Covariances of more sets of columns are not kept with a release."""
 
 
-def answers_of(found: Planned, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[Answer]:
+def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[AnswerColumn]:
     """The answers of every aggregate from the recovered tables of every measure; raw: those before options.
 
     Ratios and quantiles are answered from what was measured: there is no saying what options would do to them.
@@ -51,36 +62,36 @@ def answers_of(found: Planned, tables: Sequence[Tables], raw: Sequence[Tables] |
     ]
 
 
-def _moved(shown: Answer, measured: Answer) -> Answer:
+def _moved(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
     """An answer that an option has moved: its error is the noise's and the move's together.
 
     The move is known. In a sparse table it is one bias of all occupied cells, as large as the noise of the empty ones.
     """
     stderrs = np.hypot(measured.stderrs, shown.estimates - measured.estimates)
-    return Answer(shown.estimates, stderrs, raw=measured.estimates)
+    return AnswerColumn(shown.estimates, stderrs, raw=measured.estimates)
 
 
-def _intervals(found: Planned, answers: FloatArray) -> list[Answer]:
+def _intervals(found: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
     """Intervals of one column are the answers of one measurement, one cell each."""
     errors = np.sqrt(_variances(found.request, found.measures[0].plan)[0])
     return [
-        Answer(answers[number : number + 1], errors[number : number + 1])
+        AnswerColumn(answers[number : number + 1], errors[number : number + 1])
         for number in range(len(found.request.question.aggregates))
     ]
 
 
-def _answer(found: Planned, one: Aggregate, use: Use, tables: Tables) -> Answer:
+def _answer(found: CubePlan, one: Aggregate, use: Use, tables: Tables) -> AnswerColumn:
     measured = found.measures[use.measure]
     variances = _variances(found.request, measured.plan)
     if use.weights:
         estimates = np.concatenate([_weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         size = float(sum(weight * weight for weight in use.weights))
-        return Answer(estimates, np.sqrt(np.concatenate(variances) * size))
+        return AnswerColumn(estimates, np.sqrt(np.concatenate(variances) * size))
     curved = [
         _curved(found, one, measured, [table.ravel() for table in of_set], variance)
         for of_set, variance in zip(zip(*tables, strict=True), variances, strict=True)
     ]
-    return Answer(
+    return AnswerColumn(
         np.concatenate([part.estimates for part in curved]),
         np.concatenate([part.stderrs for part in curved]),
         np.concatenate([part.lows for part in curved], axis=1),
@@ -97,7 +108,7 @@ def _weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> Floa
 
 
 def _curved(
-    found: Planned, one: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
+    found: CubePlan, one: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
 ) -> Curved:
     measure, operand, noise = measured.measure, one.operand, measured.plan.noise
     if operand is None:
@@ -137,12 +148,12 @@ def _variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
     return [np.full(count, variance) for count, variance in zip(cells, plan.variances, strict=True)]
 
 
-def wholes(found: Planned) -> list[bool]:
+def wholes(found: CubePlan) -> list[bool]:
     """For each aggregate, whether its answers are whole numbers."""
     return [is_whole(found, number) for number in range(len(found.uses))]
 
 
-def is_whole(found: Planned, number: int) -> bool:
+def is_whole(found: CubePlan, number: int) -> bool:
     """Whether every answer of an aggregate is one integer measurement or rounded: public facts of the plan."""
     request, use = found.request, found.uses[number]
     if request.question.treatment.integer:
@@ -157,22 +168,24 @@ def is_whole(found: Planned, number: int) -> bool:
         or isinstance(plan, RangeSetsPlan)
     ):
         return False
-    return all(single_spread(plan, set_number) is not None for set_number in range(len(request.question.grouping_sets)))
+    return all(
+        single_parameter(plan, set_number) is not None for set_number in range(len(request.question.grouping_sets))
+    )
 
 
-def single_spread(plan: Plan, number: int) -> Fraction | None:
+def single_parameter(plan: Plan, number: int) -> Fraction | None:
     """The noise of the one integer measurement that every cell of a grouping set is; None where it combines several."""
     if plan.strategy == DISTINCT:
-        return plan.measurements[number].spread
+        return plan.measurements[number].parameter
     if len(plan.measurements) != 1:
         return None
     query = plan.measurements[0].query
     alike = query.attributes == plan.workload.marginals[number]
     plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
-    return plan.measurements[0].spread if alike and plain else None
+    return plan.measurements[0].parameter if alike and plain else None
 
 
-def error_laws(found: Planned) -> tuple[tuple[ErrorLaw, ...], ...]:
+def error_laws(found: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
     """For each aggregate, how the noise of each grouping set's cells is distributed; () where it depends on answers."""
     return tuple(_laws(found.measures[use.measure].plan, use.weights) for use in found.uses)
 
@@ -187,12 +200,12 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction]) -> tuple[ErrorLaw, ...]:
     if isinstance(plan, RangeSetsPlan):
         return tuple(ErrorLaw(plan.noise, None, size * float(one.max()), step) for one in plan.variances)
     return tuple(
-        ErrorLaw(plan.noise, single_spread(plan, number) if len(weights) == 1 else None, size * variance, step)
+        ErrorLaw(plan.noise, single_parameter(plan, number) if len(weights) == 1 else None, size * variance, step)
         for number, variance in enumerate(plan.variances)
     )
 
 
-def covariances_text(found: Planned) -> str | None:
+def covariances_text(found: CubePlan) -> str | None:
     """What is kept for sums of released cells; nothing where no formula holds, or where it would be very long.
 
     Aggregates that are measured with different noise have no covariances in common.
@@ -208,3 +221,135 @@ def covariances_text(found: Planned) -> str | None:
     kept = covariances(plan)
     sets = len(kept.sources) if isinstance(kept, TableCovariances) else len(kept.variances)
     return covariances_to_text(kept) if sets <= MOST_COVARIANCES else None
+
+
+# Quantiles from noisy ranks: where the distribution function crosses, and all places where it could have crossed.
+#
+# Below an edge there are `below` rows and `above` above it. The quantile q lies above the edge if the excess
+# (1 - q) below - q above is negative, which is `below` less q times all rows.
+
+
+EXTREME = 2.0
+"""min and max are where the rank is so many standard errors from its end: nearer, it could be noise alone."""
+
+_USUAL = LEVELS.index(Fraction(95, 100))
+_USUAL_WIDTH = 2 * 1.96
+_RESOLUTION = 12**-0.5
+"""Standard deviation within a bucket, in its width: a quantile is known no better, though its interval be one value."""
+
+
+def quantile(answers: FloatArray, variances: FloatArray, fraction: float, buckets: Buckets, noise: NoiseKind) -> Curved:
+    """The quantile of every cell.
+
+    answers: shape (cells, 2 B - 1): rows below each inner edge, rows above each, and all rows, as tree_workload asks
+    them, consistent with each other. variances: of their noise, the same shape. min and max have no standard error:
+    how far the last rows lie from the rank that is taken for the end is not known, and their intervals say so.
+    """
+    inner = buckets.count - 1
+    below, above, total = answers[:, :inner], answers[:, inner : 2 * inner], answers[:, 2 * inner]
+    excess = (1 - fraction) * below - fraction * above
+    deviation = _deviation(variances, fraction, inner)
+    toward = {0.0: -EXTREME, 1.0: EXTREME}.get(fraction, 0.0)
+    estimates = _crossing(excess + toward * deviation, total, fraction, buckets)
+    first, last = _possible(_increasing(excess), margins(noise, deviation, 1.0), fraction)
+    start, width = float(buckets.start), float(buckets.width)
+    ends = (0.5, 0.5) if buckets.whole else (0.0, 1.0)
+    lows, highs = start + width * (first + ends[0]), start + width * (last + ends[1])
+    lows, highs = np.minimum(lows, estimates), np.maximum(highs, estimates)
+    answered = total >= FEWEST_ROWS
+    lowest, highest = bounds_of(buckets)
+    return Curved(
+        np.where(answered, estimates, np.nan),
+        np.where(
+            answered & (0 < fraction < 1),
+            np.maximum((highs[_USUAL] - lows[_USUAL]) / _USUAL_WIDTH, width * _RESOLUTION),
+            np.nan,
+        ),
+        np.where(answered, lows, lowest),
+        np.where(answered, highs, highest),
+    )
+
+
+def chosen(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
+    """Quantiles that were chosen, and the ends of their intervals: numbers of buckets, or of none.
+
+    Ends are chosen for 95 %: of a higher confidence nothing is said but the public bounds. How far a value errs mostly
+    is not known, so that it has no standard error.
+    """
+    start, width, (lowest, highest) = float(buckets.start), float(buckets.width), bounds_of(buckets)
+    inside = (0.5, 0.5, 0.5) if buckets.whole else (0.5, 0.0, 1.0)
+    estimates, first, last = (
+        np.where(number < buckets.count, start + width * (number + place), np.nan)
+        for number, place in zip(numbers, inside, strict=True)
+    )
+    low, high = np.where(np.isnan(first), lowest, first), np.where(np.isnan(last), highest, last)
+    known = np.arange(len(LEVELS))[:, None] <= _USUAL
+    return Curved(
+        estimates,
+        np.full(len(estimates), np.nan),
+        np.where(known, np.fmin(np.minimum(low, high), estimates), lowest),
+        np.where(known, np.fmax(np.maximum(low, high), estimates), highest),
+    )
+
+
+def bounds_of(buckets: Buckets) -> tuple[float, float]:
+    """The least and the largest value that a quantile may have."""
+    start, width = float(buckets.start), float(buckets.width)
+    if buckets.whole:
+        return start + width / 2, start + width * (buckets.count - 0.5)
+    return start, start + width * buckets.count
+
+
+def _deviation(variances: FloatArray, fraction: float, inner: int) -> FloatArray:
+    """Standard errors of the excess: Cov(below, above) follows from the variances of both and of their sum."""
+    below, above, total = variances[:, :inner], variances[:, inner : 2 * inner], variances[:, 2 * inner :]
+    twice = total - below - above
+    squares = (1 - fraction) ** 2 * below + fraction**2 * above - fraction * (1 - fraction) * twice
+    return np.sqrt(np.maximum(squares, 0))
+
+
+def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: Buckets) -> FloatArray:
+    """Where the excess, made increasing, passes 0; on a line inside a bucket that is a range of values."""
+    middle = _increasing(excess)
+    chosen = (middle < 0).sum(axis=1)
+    start, width = float(buckets.start), float(buckets.width)
+    if buckets.whole or fraction in (0.0, 1.0):
+        middles: FloatArray = start + width * (chosen + 0.5)
+        return middles
+    rows = np.maximum(total, 0)[:, None]
+    edges = np.concatenate([np.minimum(-fraction * rows, 0), middle, np.maximum((1 - fraction) * rows, 0)], axis=1)
+    left = np.minimum(np.take_along_axis(edges, chosen[:, None], 1)[:, 0], 0)
+    right = np.maximum(np.take_along_axis(edges, chosen[:, None] + 1, 1)[:, 0], 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inside = np.where(right > left, -left / (right - left), 0.5)
+    crossings: FloatArray = start + width * (chosen + inside)
+    return crossings
+
+
+def _increasing(excess: FloatArray) -> FloatArray:
+    """Half way between the least increasing function above and the largest one below, as ranks do increase."""
+    rising = np.maximum.accumulate(excess, axis=1)
+    falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
+    middle: FloatArray = (rising + falling) / 2
+    return middle
+
+
+def _possible(excess: FloatArray, wide: FloatArray, fraction: float) -> tuple[FloatArray, FloatArray]:
+    """The first and the last bucket that may hold the quantile, shape (levels, cells).
+
+    The bucket that does has no positive excess at its lower edge and no negative one at its upper edge: noise passes
+    either margin with half of what the confidence leaves. Of a minimum nothing is known but that it is below its rows.
+    """
+    cells = excess.shape[0]
+    nothing = np.ones((cells, 1), dtype=bool)
+    firsts, lasts = [], []
+    for margin in wide:
+        lower = np.concatenate([nothing, excess <= margin], axis=1)
+        upper = np.concatenate([excess >= -margin, nothing], axis=1)
+        held = lower & upper
+        found = held.any(axis=1)
+        first = np.where(found, held.argmax(axis=1), upper.argmax(axis=1))
+        last = np.where(found, held.shape[1] - 1 - held[:, ::-1].argmax(axis=1), first)
+        firsts.append(np.zeros(cells) if fraction == 0 else first.astype(np.float64))
+        lasts.append(np.full(cells, held.shape[1] - 1.0) if fraction == 1 else last.astype(np.float64))
+    return np.array(firsts), np.array(lasts)

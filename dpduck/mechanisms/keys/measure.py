@@ -10,18 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.database.sandbox import sandbox
+from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.private_keys import counts_units
 from dpduck.frontend.select.request import KeySelection, Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, lows_column, stderr_column
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
+from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys, queries
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, listed, released_columns
 from dpduck.planning.recovery.curved import LEVELS
-from dpduck.planning.recovery.intervals import ErrorLaw, selected_lows
+from dpduck.planning.recovery.intervals import ErrorLaw, law_of, selected_lows
 from dpduck.trusted.ask import Ask, Scan, Threshold
-from dpduck.trusted.noise.law import Noise, NoiseKind, noise_variance
+from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.jobs import KeyedJob
@@ -33,7 +34,7 @@ OTHER_SET = 1
 
 
 @dataclass(frozen=True)
-class KeyOffer:
+class KeyProposal:
     """Counts by selected keys: the plan, and what will leave."""
 
     request: Request
@@ -41,32 +42,34 @@ class KeyOffer:
     ask: Ask[PublishedKeys]
 
 
-def offer_keys(request: Request) -> KeyOffer:
+def propose_keys(request: Request) -> KeyProposal:
     """The plan of a request that selects its keys."""
     plan = planned_keys(request)
-    return KeyOffer(request, plan, key_ask(request, plan))
+    return KeyProposal(request, plan, key_ask(request, plan))
 
 
-def key_header(offer: KeyOffer) -> ReleaseHeader:
+def key_header(proposal: KeyProposal) -> ReleaseHeader:
     """What is public before the count."""
-    plan = offer.plan
-    return ReleaseHeader(offer.request, f"{plan.noise.value}, {plan.strategy}", plan.strategy, key_laws(plan))
+    plan = proposal.plan
+    return ReleaseHeader(
+        proposal.request, f"{plan.selection.kind.value}, {plan.strategy}", plan.strategy, key_laws(plan)
+    )
 
 
-def key_columns(offer: KeyOffer) -> Columns:
+def key_columns(proposal: KeyProposal) -> Columns:
     """Of the released table; all answers are whole. Those that select have lower ends of intervals of their own."""
-    lows = tuple((lows_column(number), "DOUBLE[]") for number in offer.plan.reused)
-    return (*released_columns(offer.request, [True] * len(offer.request.question.aggregates)), *lows)
+    lows = tuple((lows_column(number), "DOUBLE[]") for number in proposal.plan.reused)
+    return (*released_columns(proposal.request, [True] * len(proposal.request.question.aggregates)), *lows)
 
 
-def publish(offer: KeyOffer, door: Door, tools: Tools) -> PublishedKeys:
+def publish(proposal: KeyProposal, door: Door, tools: Tools) -> PublishedKeys:
     """Selects groups by the threshold, and counts them."""
-    return door.answer(offer.ask)
+    return door.answer(proposal.ask)
 
 
-def key_table(offer: KeyOffer, published: PublishedKeys, tools: Tools) -> ReleasedTable:
+def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:
     """Published groups with their answers; a table without rows where none is."""
-    return ReleasedTable(key_columns(offer), _rows(offer.request, offer.plan, published))
+    return ReleasedTable(key_columns(proposal), _rows(proposal.request, proposal.plan, published))
 
 
 def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
@@ -112,19 +115,15 @@ def keyed_job(request: Request) -> KeyedJob:
 
 
 def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
-    """What will leave; refuses noise that cannot be drawn."""
-    selecting, answers = Noise(plan.noise, plan.selection_spread), Noise(plan.noise, plan.answer_spread)
-    query = Threshold(plan.bounds, plan.least, plan.excess, answers, plan.aggregates, plan.reused, plan.other)
-    return Ask(Scan(keyed_job(request), plan.bounds.l1), query, selecting)
+    """What will leave."""
+    query = Threshold(plan.bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
+    return Ask(Scan(keyed_job(request), plan.bounds.l1), query, plan.selection)
 
 
 def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
     """How the noise of published groups is distributed before they are selected, and that of the row for the others."""
-    other = ErrorLaw(plan.noise, plan.answer_spread, noise_variance(plan.noise, plan.answer_spread))
-    return tuple(
-        (ErrorLaw(plan.noise, plan.spread_of(number), plan.variance_of(number)), other)
-        for number in range(plan.aggregates)
-    )
+    other = law_of(plan.answers)
+    return tuple((law_of(plan.noise_of(number)), other) for number in range(plan.aggregates))
 
 
 def _selection(request: Request) -> KeySelection:
@@ -157,7 +156,51 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
         columns[answer_column(number)] = pa.array(np.concatenate([published.answers[number], rest]))
         columns[stderr_column(number)] = pa.array([sqrt(law[0].variance)] * count + [sqrt(law[1].variance)] * others)
         if number in plan.reused:
-            spread, seen = plan.selection_spread, published.answers[number]
-            lows = selected_lows(plan.noise, spread, plan.threshold, plan.least, seen, LEVELS)
+            lows = selected_lows(plan.selection, plan.threshold, plan.least, published.answers[number], LEVELS)
             columns[lows_column(number)] = listed(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
     return pa.table(columns)
+
+
+# dp_explain for selected keys: the threshold, the noise, and how likely groups of some sizes are published.
+
+
+SIZES = (1, 10, 50, 100, 500)
+"""Privacy units of the groups whose chances are shown."""
+
+
+def explained_keys(request: Request, proposal: KeyProposal) -> str:
+    """The plan and the one with the other noise at the same rho and delta, with the columns of every explanation.
+
+    How many groups there are is private: total_variance and cells are NULL. worst_stderr: of a published group.
+    """
+    columns = [*EXPLAINED, ("threshold", "BIGINT"), ("selection_stderr", "DOUBLE")]
+    columns += [(f"published_{size}", "DOUBLE") for size in SIZES]
+    chosen = proposal.plan
+    other = NoiseKind.GAUSSIAN if chosen.selection.kind is NoiseKind.LAPLACE else NoiseKind.LAPLACE
+    rows = [
+        _row(request, chosen, True, _note(request, chosen)),
+        _row(request, planned_keys(request, other), False, "at the same rho and delta"),
+    ]
+    return rows_sql(columns, rows)
+
+
+def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
+    worst, price = max(plan.noise_of(number).variance for number in range(plan.aggregates)), request.price
+    return [
+        plan.strategy, chosen, None, sqrt(worst), price.stated_epsilon, price.charge.delta, price.charge.rho,
+        None, queries(plan.aggregates, plan.reused, plan.other), note, 0.0, plan.threshold,
+        sqrt(plan.selection.variance), *(plan.published(size) for size in SIZES),
+    ]  # fmt: skip
+
+
+def _note(request: Request, plan: KeyPlan) -> str:
+    if request.question.selection is None:
+        raise InternalError("an explanation of keys without a selection")
+    unit = "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
+    counted = "rows" if request.rows.unit_sql is None else "units"
+    left = "; rows of a unit in further groups are left out, and intervals are about the rest"
+    return (
+        f"{plan.selection.kind.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are "
+        f"groups of more than {plan.threshold} {counted} after noise"
+        f"{left if plan.bounds.groups < request.rows.unit_bound else ''}"
+    )

@@ -6,37 +6,37 @@ from dpduck.mechanisms.sparse import projection, session
 from dpduck.mechanisms.sparse.describe import explained
 from dpduck.mechanisms.sparse.request import SparseRequest
 
-PROJECTIONS = Mechanism[SparseRequest, projection.ProjectionOffer, projection.Projected](
+PROJECTIONS = Mechanism[SparseRequest, projection.ProjectionProposal, projection.Projected](
     name=PROJECTION,
     serves=lambda question: isinstance(question, SparseRequest) and question.kind == PROJECTION,
-    plan=projection.offer_projection,
-    asks=lambda offer: [offer.ask],
+    plan=projection.propose_projection,
+    asks=lambda proposal: [proposal.ask],
     header=projection.projection_header,
     measure=projection.project,
     recover=projection.projection_table,
-    describe=lambda sparse, offer: explained(sparse),
-    columns=lambda offer: projection.COLUMNS,
+    describe=lambda sparse, proposal: explained(sparse),
+    columns=lambda proposal: projection.COLUMNS,
 )
-HISTOGRAMS = Mechanism[SparseRequest, session.HistogramOffer, None](
+HISTOGRAMS = Mechanism[SparseRequest, session.HistogramProposal, None](
     name=HISTOGRAM,
     serves=lambda question: isinstance(question, SparseRequest) and question.kind == HISTOGRAM,
-    plan=session.offer_histogram,
-    asks=lambda offer: [offer.ask],
+    plan=session.propose_histogram,
+    asks=lambda proposal: [proposal.ask],
     header=session.histogram_header,
     measure=session.open_histogram,
     recover=session.histogram_facts,
-    describe=lambda sparse, offer: explained(sparse),
-    columns=lambda offer: session.FACTS,
+    describe=lambda sparse, proposal: explained(sparse),
+    columns=lambda proposal: session.FACTS,
 )
-SESSIONS = Mechanism[SparseRequest, session.SessionOffer, session.Opened](
+SESSIONS = Mechanism[SparseRequest, session.SessionProposal, session.Opened](
     name=SESSION,
     serves=lambda question: isinstance(question, SparseRequest) and question.kind == SESSION,
-    plan=session.offer_session,
-    asks=lambda offer: [offer.total, offer.gates],
+    plan=session.propose_session,
+    asks=lambda proposal: [proposal.total, proposal.gates],
     header=session.session_header,
     measure=session.open_session,
     recover=session.session_facts,
-    describe=lambda sparse, offer: explained(sparse),
-    columns=lambda offer: session.FACTS,
+    describe=lambda sparse, proposal: explained(sparse),
+    columns=lambda proposal: session.FACTS,
     unplanned=explained,  # an alpha out of reach: the other ways are shown all the same
 )

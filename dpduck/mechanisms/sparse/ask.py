@@ -16,7 +16,7 @@ from dpduck.mechanisms.sparse.questions import Asked
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import plan_from_facts, secret_name
 from dpduck.mechanisms.sparse.session_plan import Hypothesis, SessionPlan
-from dpduck.mechanisms.sparse.store import Answered, Named, SparseStore
+from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy
@@ -39,7 +39,7 @@ class OpenSession:
     hypothesis: Hypothesis
     updates: int
     commits: int
-    answers: dict[str, Answered]
+    answers: dict[str, SessionAnswer]
     gate: SessionGate | None = None
 
 
@@ -47,11 +47,11 @@ class OpenSession:
 class _Turn:
     """What one call changes."""
 
-    answers: dict[str, Answered] = field(default_factory=dict)
+    answers: dict[str, SessionAnswer] = field(default_factory=dict)
     weights: dict[int, float] = field(default_factory=dict)
 
 
-class Sessions:
+class OpenSessions:
     """Every open session of an engine; callers of one session come one after the other."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Sessions:
         self._locks: dict[str, threading.Lock] = {}
         self._open: dict[str, OpenSession] = {}
 
-    def ask(self, named: Named, asked: Asked, analysed: Analysed) -> list[Answered]:
+    def ask(self, named: Named, asked: Asked, analysed: Analysed) -> list[SessionAnswer]:
         """The answer of each question; stored ones are returned, new ones stored before anything is said."""
         longest = max(asked.lengths)
         if longest > named.sparsity:
@@ -177,7 +177,7 @@ class Sessions:
                     session.hypothesis.apply(change)
                     turn.weights.update(change.weights)
             order = len(session.answers) + len(turn.answers) + 1
-            turn.answers[name] = Answered(order, answer, source, session.updates)
+            turn.answers[name] = SessionAnswer(order, answer, source, session.updates)
 
     def _gate(self, named: Named, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
         """Exact counts behind the session's thresholds; the same public facts as when it was made, or none.

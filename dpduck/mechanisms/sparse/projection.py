@@ -36,14 +36,14 @@ USUAL_ROWS_OF_TABLE = 10**5
 
 @dataclass(frozen=True)
 class ProjectionPlan:
-    """rows: T. spread: sigma^2 of Gaussian noise, the scale of Laplace noise, of each released integer.
+    """rows: T. parameter: sigma^2 of Gaussian noise, the scale of Laplace noise, of each released integer.
 
     noise_quantile, distortion_quantile: standard errors that none of the declared queries exceeds.
     """
 
     rows: int
     noise: NoiseKind
-    spread: Fraction
+    parameter: Fraction
     noise_quantile: float
     distortion_quantile: float
 
@@ -55,7 +55,7 @@ class ProjectionPlan:
     @property
     def noise_variance(self) -> float:
         """Variance of the noise of one released row, from above."""
-        return float(self.spread) if self.noise is NoiseKind.GAUSSIAN else 2.0 * float(self.spread) ** 2
+        return float(self.parameter) if self.noise is NoiseKind.GAUSSIAN else 2.0 * float(self.parameter) ** 2
 
     def stderr(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
         """Standard error of a query with this |q|^2 over data with this F and this answer."""
@@ -89,8 +89,8 @@ def plan_projection(
     if not 1 <= rows <= MOST_ROWS:
         raise Refusal(f"a projection of {rows} rows", accepted=f"rows from 1 to {MOST_ROWS}")
     if gaussian:
-        spread = sigma2_of(charge.rho, Fraction(rows * unit_bound**2))
-        return ProjectionPlan(rows, NoiseKind.GAUSSIAN, spread, near, far)
+        parameter = sigma2_of(charge.rho, Fraction(rows * unit_bound**2))
+        return ProjectionPlan(rows, NoiseKind.GAUSSIAN, parameter, near, far)
     scale = Fraction(rows * unit_bound) / (charge.epsilon or Fraction(1))
     return ProjectionPlan(rows, NoiseKind.LAPLACE, scale, near + chances * sqrt(sparsity / (2 * rows)), far)
 
@@ -141,7 +141,7 @@ def key_scan(sparse: SparseRequest) -> Scan:
 
 
 @dataclass(frozen=True)
-class ProjectionOffer:
+class ProjectionProposal:
     """A random projection of the counts of an unbounded universe, and what will leave."""
 
     request: Request
@@ -149,29 +149,29 @@ class ProjectionOffer:
     ask: Ask[Projected]
 
 
-def offer_projection(sparse: SparseRequest) -> ProjectionOffer:
+def propose_projection(sparse: SparseRequest) -> ProjectionProposal:
     """The plan of a projection."""
     plan = projection_plan(sparse)
     query = Projection(plan.rows, plan.words, INDEPENDENCE)
-    return ProjectionOffer(sparse.request, plan, Ask(key_scan(sparse), query, Noise(plan.noise, plan.spread)))
+    return ProjectionProposal(sparse.request, plan, Ask(key_scan(sparse), query, Noise(plan.noise, plan.parameter)))
 
 
-def projection_header(offer: ProjectionOffer) -> ReleaseHeader:
+def projection_header(proposal: ProjectionProposal) -> ReleaseHeader:
     """What is public before the count."""
-    plan = offer.plan
+    plan = proposal.plan
     return ReleaseHeader(
-        offer.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", most_rows=plan.rows
+        proposal.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", most_rows=plan.rows
     )
 
 
-def project(offer: ProjectionOffer, door: Door, tools: Tools) -> Projected:
+def project(proposal: ProjectionProposal, door: Door, tools: Tools) -> Projected:
     """Coefficients, and the noisy projection of the counts."""
-    return door.answer(offer.ask)
+    return door.answer(proposal.ask)
 
 
-def projection_table(offer: ProjectionOffer, projected: Projected, tools: Tools) -> ReleasedTable:
+def projection_table(proposal: ProjectionProposal, projected: Projected, tools: Tools) -> ReleasedTable:
     """The same in blocks."""
-    plan, (coefficients, values) = offer.plan, projected
+    plan, (coefficients, values) = proposal.plan, projected
     blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
     rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
     whole = pa.list_(pa.int64())

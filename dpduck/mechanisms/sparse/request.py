@@ -25,7 +25,7 @@ from dpduck.values.errors import Refusal
 MOST_PARTS = 64
 _MILLION, _MANY = Fraction(10**6), Fraction(10**12)
 PRICES = tuple(option.name for option in PRICE_OPTIONS)
-_OPTIONS = (
+OPTIONS = (
     Option("sparsity", "whole", "the most keys of one question", Fraction(1), _MILLION),
     Option("queries", "whole", "how many questions the stated errors are to hold for", Fraction(1), _MANY),
     Option("beta", "number", "the chance that some answer is further off than stated", most=Fraction(1, 2)),
@@ -129,7 +129,7 @@ def _part(column: exp.Expr, types: dict[str, str]) -> KeyPart:
 
 def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
     """The options of sparse queries, and those of every statement, which are read where all are."""
-    own = sorted((one for one in _OPTIONS if one.name in OWN[statement.kind]), key=_place_in(statement.kind))
+    own = sorted((one for one in OPTIONS if one.name in OWN[statement.kind]), key=_place_in(statement.kind))
     given = read_given(statement.options, (*PRICE_OPTIONS, *own), f" for a {statement.kind}")
     numbers = {name: given.whole(name) for name in OWN[statement.kind] if name not in ("beta", "alpha")}
     usual = SparseOptions()

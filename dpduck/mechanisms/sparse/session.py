@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from fractions import Fraction
-from math import sqrt
 
 import pyarrow as pa
 
@@ -16,7 +15,7 @@ from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan, plan_session, total_margin
-from dpduck.trusted.ask import Ask, EveryKey, Gate, Within
+from dpduck.trusted.ask import Ask, EveryKey, SparseVector, Within
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.sessions import GateLaw
@@ -27,35 +26,17 @@ FACTS = (("facts", "VARCHAR"),)
 COMPUTATIONAL = "computational: as strong as HMAC-SHA256 for keys without rows"
 
 
-@dataclass(frozen=True)
-class HistogramLaw:
-    """The noise of every key's count."""
-
-    noise: NoiseKind
-    spread: Fraction
-
-    @property
-    def law(self) -> Noise:
-        """The noise to be drawn; refused where it cannot be."""
-        return Noise(self.noise, self.spread)
-
-    @property
-    def stderr(self) -> float:
-        """Standard error of one key's count, from above."""
-        return sqrt(float(self.spread)) if self.noise is NoiseKind.GAUSSIAN else sqrt(2.0) * float(self.spread)
-
-
 def secret_name(digest: str) -> str:
     """Where the secrets file holds a histogram's or session's secret."""
     return f"sparse {digest}"
 
 
-def histogram_law(sparse: SparseRequest) -> HistogramLaw:
-    """The noise that the price buys for every key at once."""
+def histogram_noise(sparse: SparseRequest) -> Noise:
+    """The noise that the price buys for every key at once; refused where it cannot be drawn."""
     charge, bound = sparse.request.price.charge, sparse.request.rows.unit_bound
     if charge.epsilon is None:
-        return HistogramLaw(NoiseKind.GAUSSIAN, sigma2_of(charge.rho, Fraction(bound**2)))
-    return HistogramLaw(NoiseKind.LAPLACE, Fraction(bound) / charge.epsilon)
+        return Noise(NoiseKind.GAUSSIAN, sigma2_of(charge.rho, Fraction(bound**2)))
+    return Noise(NoiseKind.LAPLACE, Fraction(bound) / charge.epsilon)
 
 
 def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPlan:
@@ -73,11 +54,11 @@ def _facts(values: dict[str, object]) -> ReleasedTable:
 
 
 @dataclass(frozen=True)
-class HistogramOffer:
+class HistogramProposal:
     """A histogram over an unbounded universe, and what will leave."""
 
     sparse: SparseRequest
-    law: HistogramLaw
+    noise: Noise
     ask: Ask[bytes]
 
     @property
@@ -86,30 +67,30 @@ class HistogramOffer:
         return self.sparse.request
 
 
-def offer_histogram(sparse: SparseRequest) -> HistogramOffer:
+def propose_histogram(sparse: SparseRequest) -> HistogramProposal:
     """The plan of a histogram."""
-    law = histogram_law(sparse)
-    return HistogramOffer(sparse, law, Ask(key_scan(sparse), EveryKey(), law.law))
+    noise = histogram_noise(sparse)
+    return HistogramProposal(sparse, noise, Ask(key_scan(sparse), EveryKey(), noise))
 
 
-def histogram_header(offer: HistogramOffer) -> ReleaseHeader:
+def histogram_header(proposal: HistogramProposal) -> ReleaseHeader:
     """What is public before the count."""
-    return ReleaseHeader(offer.request, f"{offer.law.noise.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
+    return ReleaseHeader(proposal.request, f"{proposal.noise.kind.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
 
 
-def open_histogram(offer: HistogramOffer, door: Door, tools: Tools) -> None:
+def open_histogram(proposal: HistogramProposal, door: Door, tools: Tools) -> None:
     """Noise of the keys that have rows, a fresh secret for all others."""
-    tools.secrets.put(secret_name(offer.sparse.digest()), door.answer(offer.ask))
+    tools.secrets.put(secret_name(proposal.sparse.digest()), door.answer(proposal.ask))
     tools.steps("after the secret")
 
 
-def histogram_facts(offer: HistogramOffer, nothing: None, tools: Tools) -> ReleasedTable:
+def histogram_facts(proposal: HistogramProposal, nothing: None, tools: Tools) -> ReleasedTable:
     """What is public about it."""
-    return _facts({"noise": offer.law.noise.name, "spread": offer.law.spread})
+    return _facts({"noise": proposal.noise.kind.name, "spread": proposal.noise.parameter})
 
 
 @dataclass(frozen=True)
-class SessionOffer:
+class SessionProposal:
     """A session of adaptive questions. total, gates: the noisy number of rows, and a gate that is planned for it."""
 
     sparse: SparseRequest
@@ -123,35 +104,35 @@ class SessionOffer:
         return self.sparse.request
 
 
-def offer_session(sparse: SparseRequest) -> SessionOffer:
+def propose_session(sparse: SparseRequest) -> SessionProposal:
     """The plan of a session, for the public guess of its number of rows."""
     plan, scan = session_plan(sparse), key_scan(sparse)
     plan.law.gate_ask(scan)  # refused here where its noise cannot be drawn: after the total, that would tell of it
     total = plan.law.total_ask(scan)
-    return SessionOffer(sparse, plan, total, gates_within(sparse, total))
+    return SessionProposal(sparse, plan, total, gates_within(sparse, total))
 
 
-def session_header(offer: SessionOffer) -> ReleaseHeader:
+def session_header(proposal: SessionProposal) -> ReleaseHeader:
     """What is public before the count."""
-    noise = offer.plan.law.noise.value
-    return ReleaseHeader(offer.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
+    noise = proposal.plan.law.noise.value
+    return ReleaseHeader(proposal.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
 
 
-def open_session(offer: SessionOffer, door: Door, tools: Tools) -> Opened:
+def open_session(proposal: SessionProposal, door: Door, tools: Tools) -> Opened:
     """The noisy number of rows, the plan for it, the noise of all thresholds."""
-    request, beta = offer.request, float(offer.sparse.options.beta)
-    noisy = door.answer(offer.total)
+    request, beta = proposal.request, float(proposal.sparse.options.beta)
+    noisy = door.answer(proposal.total)
     plan = session_plan(
-        offer.sparse, max(1.0, noisy + total_margin(request.price.charge, request.rows.unit_bound, beta))
+        proposal.sparse, max(1.0, noisy + total_margin(request.price.charge, request.rows.unit_bound, beta))
     )
-    gate = plan.law.gate_ask(offer.total.scan)
-    door.admit(gate, offer.gates)
-    tools.secrets.put(secret_name(offer.sparse.digest()), door.answer(gate))
+    gate = plan.law.gate_ask(proposal.total.scan)
+    door.admit(gate, proposal.gates)
+    tools.secrets.put(secret_name(proposal.sparse.digest()), door.answer(gate))
     tools.steps("after the secret")
     return plan, noisy
 
 
-def session_facts(offer: SessionOffer, opened: Opened, tools: Tools) -> ReleasedTable:
+def session_facts(proposal: SessionProposal, opened: Opened, tools: Tools) -> ReleasedTable:
     """What is public about it."""
     return _facts(plan_to_facts(*opened))
 
@@ -160,8 +141,8 @@ def gates_within(sparse: SparseRequest, total: Ask[int]) -> Ask[None]:
     """A gate that costs what the noisy number of rows leaves of the price."""
     charge, paid = sparse.request.price.charge, total.cost
     if charge.epsilon is None or paid.epsilon is None:
-        return Ask(total.scan, Within(charge.rho - paid.rho, pure=False, kinds=(Gate,)))
-    return Ask(total.scan, Within(charge.epsilon - paid.epsilon, pure=True, kinds=(Gate,)))
+        return Ask(total.scan, Within(charge.rho - paid.rho, pure=False, kinds=(SparseVector,)))
+    return Ask(total.scan, Within(charge.epsilon - paid.epsilon, pure=True, kinds=(SparseVector,)))
 
 
 def plan_to_facts(plan: SessionPlan, noisy_total: int) -> dict[str, object]:
@@ -171,7 +152,7 @@ def plan_to_facts(plan: SessionPlan, noisy_total: int) -> dict[str, object]:
         "noisy_total": noisy_total, "alpha": plan.alpha, "measured": plan.measured, "slots": plan.slots,
         "total": plan.total, "updates": law.updates, "unit_bound": law.unit_bound, "threshold": law.threshold,
         "threshold_scale": law.threshold_scale, "question_scale": law.question_scale, "noise": law.noise.name,
-        "spread": law.spread, "total_spread": law.total_spread,
+        "spread": law.parameter, "total_spread": law.total_parameter,
     }  # fmt: skip
 
 
@@ -186,7 +167,7 @@ def plan_from_facts(text: str) -> SessionPlan:
     return SessionPlan(law, facts["alpha"], facts["measured"], facts["slots"], facts["total"])
 
 
-def histogram_from_facts(text: str) -> HistogramLaw:
+def histogram_from_facts(text: str) -> Noise:
     """The noise of a released histogram."""
     facts = json.loads(text)
-    return HistogramLaw(NoiseKind[facts["noise"]], Fraction(facts["spread"]))
+    return Noise(NoiseKind[facts["noise"]], Fraction(facts["spread"]))

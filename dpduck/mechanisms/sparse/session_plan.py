@@ -59,7 +59,7 @@ class Declared:
     alpha: float | None
 
 
-def total_spread(charge: Charge, unit_bound: int) -> Fraction:
+def total_parameter(charge: Charge, unit_bound: int) -> Fraction:
     """Variance or scale of the noisy number of rows, the first thing that a session measures."""
     if charge.epsilon is None:
         return Fraction(unit_bound**2) / (2 * charge.rho * TOTAL_SHARE)
@@ -68,8 +68,8 @@ def total_spread(charge: Charge, unit_bound: int) -> Fraction:
 
 def total_margin(charge: Charge, unit_bound: int, beta: float) -> float:
     """What is added to the noisy number of rows so that the true one is hardly ever larger."""
-    spread, chances = float(total_spread(charge, unit_bound)), log(4 / beta)
-    return sqrt(2 * spread * chances) if charge.epsilon is None else spread * chances
+    parameter, chances = float(total_parameter(charge, unit_bound)), log(4 / beta)
+    return sqrt(2 * parameter * chances) if charge.epsilon is None else parameter * chances
 
 
 def plan_session(charge: Charge, unit_bound: int, declared: Declared, total: float) -> SessionPlan:
@@ -114,7 +114,7 @@ def _widened(plan: SessionPlan, alpha: float) -> SessionPlan:
     old = plan.law
     law = GateLaw(
         old.updates, old.unit_bound, old.threshold + int(slack * UNITS), old.threshold_scale, old.question_scale,
-        old.noise, old.spread, old.total_spread,
+        old.noise, old.parameter, old.total_parameter,
     )  # fmt: skip
     return SessionPlan(law, alpha, plan.measured, plan.slots, plan.total)
 
@@ -135,13 +135,13 @@ def _shared(
     if charge.epsilon is None:
         once = float(charge.rho * (1 - TOTAL_SHARE)) / updates
         gate = sqrt(2 * share * once)
-        spread = ceil(step**2 / (2 * (1 - share) * once) * ABOVE)
-        measured = sqrt(2 * spread * near)
+        parameter = ceil(step**2 / (2 * (1 - share) * once) * ABOVE)
+        measured = sqrt(2 * parameter * near)
     else:
         once = float(charge.epsilon * (1 - TOTAL_SHARE)) / updates
         gate = share * once
-        spread = ceil(step / ((1 - share) * once) * ABOVE)
-        measured = spread * near
+        parameter = ceil(step / ((1 - share) * once) * ABOVE)
+        measured = parameter * near
     # smallest b1 near + b2 far for a given 1/b1 + 1/b2: b proportional to 1 / sqrt of its factor
     both = sqrt(near) + sqrt(far)
     threshold_scale, question_scale = (ceil(step * both / (gate * sqrt(chances)) * ABOVE) for chances in (near, far))
@@ -151,8 +151,8 @@ def _shared(
     threshold = ceil(gap + question_scale * far)
     noise = NoiseKind.GAUSSIAN if charge.epsilon is None else NoiseKind.LAPLACE
     law = GateLaw(
-        updates, unit_bound, threshold, Fraction(threshold_scale), Fraction(question_scale), noise, Fraction(spread),
-        total_spread(charge, unit_bound),
+        updates, unit_bound, threshold, Fraction(threshold_scale), Fraction(question_scale), noise, Fraction(parameter),
+        total_parameter(charge, unit_bound),
     )  # fmt: skip
     alpha = (threshold + threshold_scale * near + 1) / UNITS
     slots = slots_for(total, updates, declared.sparsity, alpha)

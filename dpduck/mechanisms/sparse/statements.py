@@ -23,7 +23,7 @@ from dpduck.frontend.statements.kinds import (
     HISTOGRAM,
     PROJECTION,
     SESSION,
-    Ask,
+    AskStatement,
     CreateSparse,
     DropPrivateView,
     DropSparse,
@@ -31,24 +31,23 @@ from dpduck.frontend.statements.kinds import (
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.mechanisms.release import WAITING, Steps
-from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, Sessions
+from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, OpenSessions
 from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
 from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_argument, selected_questions
 from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
 from dpduck.mechanisms.sparse.session import (
     COMPUTATIONAL,
-    HistogramLaw,
     histogram_from_facts,
     secret_name,
 )
 from dpduck.mechanisms.sparse.session_plan import SessionPlan
-from dpduck.mechanisms.sparse.store import Answered, Named, SparseStore
+from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import required
 from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.histograms import LazyHistogram
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import DpduckError, InternalError, PermissionRefusal, Refusal
@@ -64,7 +63,7 @@ OUT_OF_UPDATES = "no updates are left: from the hypothesis, without a statement 
 MORE_THAN_DECLARED = "beyond the declared number of questions"
 
 
-def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequence[Answered]) -> str:
+def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequence[SessionAnswer]) -> str:
     """One row for each question of a session."""
     margins = {HYPOTHESIS: plan.alpha, MEASURED: plan.measured}
     rows: list[list[Value]] = []
@@ -77,7 +76,7 @@ def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequ
     return rows_sql(COLUMNS, rows)
 
 
-def histogram_answers(named: Named, law: HistogramLaw, asked: Asked, values: Sequence[int]) -> str:
+def histogram_answers(named: Named, noise: Noise, asked: Asked, values: Sequence[int]) -> str:
     """One row for each question of a histogram; margins hold for all declared questions but with chance beta."""
     shares = asked.weights / UNITS
     starts = np.concatenate([[0], np.cumsum(asked.lengths)[:-1]]).astype(np.intp)
@@ -87,7 +86,7 @@ def histogram_answers(named: Named, law: HistogramLaw, asked: Asked, values: Seq
         [
             label,
             float(answer),
-            histogram_margin(law, float(square), named.queries, named.beta),
+            histogram_margin(noise, float(square), named.queries, named.beta),
             "histogram",
             False,
             None,
@@ -98,11 +97,13 @@ def histogram_answers(named: Named, law: HistogramLaw, asked: Asked, values: Seq
     return rows_sql(COLUMNS, rows)
 
 
-def histogram_margin(law: HistogramLaw, weight_squared: float, queries: int, beta: float) -> float:
+def histogram_margin(noise: Noise, weight_squared: float, queries: int, beta: float) -> float:
     """Gaussian: a sub-Gaussian tail. Laplace: Bernstein's bound, with weights of at most 1."""
     chances = log(2 * queries / beta)
-    usual = law.stderr * sqrt(2 * weight_squared * chances)
-    return usual if law.noise is NoiseKind.GAUSSIAN else usual + float(law.spread) * chances
+    parameter = float(noise.parameter)
+    if noise.kind is NoiseKind.GAUSSIAN:
+        return sqrt(parameter) * sqrt(2 * weight_squared * chances)
+    return sqrt(2.0) * parameter * sqrt(2 * weight_squared * chances) + parameter * chances
 
 
 OWNER_NAME = "owner"
@@ -139,7 +140,7 @@ class SparseQueries:
         self._ledger = ledger
         self._store = store
         self._steps = steps
-        self._sessions = Sessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
+        self._sessions = OpenSessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
         self._names = NamedLocks()
@@ -164,7 +165,7 @@ class SparseQueries:
         return listings.status(self._views.drop(DropPrivateView(statement.name, statement.if_exists), text, caller))
 
     def _create_projection(self, sparse: SparseRequest, statement: CreateSparse, text: str, caller: Caller) -> str:
-        main = Ask(statement.query, text, 0, statement.name, False, ())
+        main = AskStatement(statement.query, text, 0, statement.name, False, ())
         seed = replace(main, view=statement.name + SEED)
         digest, existing = sparse.digest(), self._releases.view(statement.name)
         if existing is not None and (existing.digest, existing.statement, existing.principal) != (
@@ -223,17 +224,17 @@ class SparseQueries:
         return listings.rows_sql(LISTED, rows)
 
     def _histogram(self, named: Named, asked: Asked) -> str:
-        law = histogram_from_facts(self._store.facts(named))
+        noise = histogram_from_facts(self._store.facts(named))
         histogram = self._histograms.get(named.digest)
         if histogram is None:
             histogram = LazyHistogram.from_bytes(required(self._ledger.secrets, secret_name(named.digest)))
             self._histograms[named.digest] = histogram
-        values = histogram.values(asked.digests, law.law).tolist()
+        values = histogram.values(asked.digests, noise).tolist()
         self._steps("values computed")
         with self._lock:
             released = self._store.released(named.digest, asked.keys(), values)
         self._steps("values stored")
-        return histogram_answers(named, law, asked, released)
+        return histogram_answers(named, noise, asked, released)
 
     def _askable(self, name: str, caller: Caller) -> Named:
         named = self._store.named(name)

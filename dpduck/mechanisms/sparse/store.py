@@ -35,7 +35,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Answered:
+class SessionAnswer:
     """One answer of a session, as it was given first. updates: used up when it was given."""
 
     number: int
@@ -52,7 +52,7 @@ class Believed:
     scale: float
     commits: int
     weights: Mapping[int, float]
-    answers: Mapping[str, Answered]
+    answers: Mapping[str, SessionAnswer]
 
 
 class SparseStore:
@@ -153,7 +153,7 @@ class SparseStore:
         updates, scale, commits = (0, 1.0, 0) if state is None else state
         return Believed(
             updates, scale, commits, {_key(high, low): weight for high, low, weight in weights},
-            {row[0]: Answered(*row[1:]) for row in answers},
+            {row[0]: SessionAnswer(*row[1:]) for row in answers},
         )  # fmt: skip
 
     def commit(
@@ -163,7 +163,7 @@ class SparseStore:
         scale: float,
         commits: int,
         weights: Mapping[int, float],
-        answers: Mapping[str, Answered],
+        answers: Mapping[str, SessionAnswer],
     ) -> None:
         """New answers, changed weights and the state in one transaction: all of it or nothing."""
         changed = _key_table(weights)

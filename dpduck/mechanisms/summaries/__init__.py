@@ -5,9 +5,9 @@ from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.summaries.describe import summary_listing
 from dpduck.mechanisms.summaries.measure import (
     Drawn,
-    SummaryOffer,
+    SummaryProposal,
     draw_layers,
-    offer_summary,
+    propose_summary,
     summary_asks,
     summary_header,
     summary_table,
@@ -16,9 +16,9 @@ from dpduck.mechanisms.summaries.recover import summary_columns
 from dpduck.mechanisms.summaries.sketch import (
     SKETCH_COLUMNS,
     Sketched,
-    SketchOffer,
+    SketchProposal,
     draw_buckets,
-    offer_sketch,
+    propose_sketch,
     sketch_header,
     sketch_table,
 )
@@ -29,25 +29,25 @@ def _method(request: object) -> str:
     return "" if summary is None else summary.method
 
 
-SUMMARIES = Mechanism[Request, SummaryOffer, Drawn](
+SUMMARIES = Mechanism[Request, SummaryProposal, Drawn](
     name="summary",
     serves=lambda question: _method(question) not in ("", "sketch"),
-    plan=offer_summary,
+    plan=propose_summary,
     asks=summary_asks,
     header=summary_header,
     measure=draw_layers,
     recover=summary_table,
     describe=summary_listing,
-    columns=lambda offer: summary_columns(offer.request),
+    columns=lambda proposal: summary_columns(proposal.request),
 )
-SKETCHES = Mechanism[Request, SketchOffer, Sketched](
+SKETCHES = Mechanism[Request, SketchProposal, Sketched](
     name="sketch",
     serves=lambda question: _method(question) == "sketch",
-    plan=offer_sketch,
-    asks=lambda offer: [offer.ask],
+    plan=propose_sketch,
+    asks=lambda proposal: [proposal.ask],
     header=sketch_header,
     measure=draw_buckets,
     recover=sketch_table,
     describe=summary_listing,
-    columns=lambda offer: SKETCH_COLUMNS,
+    columns=lambda proposal: SKETCH_COLUMNS,
 )

@@ -12,7 +12,7 @@ from dpduck.mechanisms.summaries.plan import SUBSETS, SummaryDesign
 DRAWS_PER_SECOND = 1_000_000
 
 
-def summary_listing(request: Request, offer: object = None) -> str:
+def summary_listing(request: Request, proposal: object = None) -> str:
     """One row for each method, the chosen one first.
 
     total_variance and worst_stderr: of a random cell, in all and in one. cells: predicted rows. error_10, error_1000,

@@ -107,7 +107,7 @@ def sketch_design(request: Request) -> SketchDesign:
 
 
 @dataclass(frozen=True)
-class SummaryOffer:
+class SummaryProposal:
     """A noisy summary: the method, chosen by public numbers, and what will leave."""
 
     request: Request
@@ -119,7 +119,7 @@ class SummaryOffer:
     total: Ask[int] | None
 
 
-def offer_summary(request: Request) -> SummaryOffer:
+def propose_summary(request: Request) -> SummaryProposal:
     """The plan of a summary that is not a sketch."""
     axes = axes_of(request)
     radix, design, share = radix_of(request, axes), summary_candidates(request)[0], total_scale(request)
@@ -129,60 +129,60 @@ def offer_summary(request: Request) -> SummaryOffer:
     )
     layers = Ask(scan, Layers(axes, radix), Noise(NoiseKind.LAPLACE, design.plan.scale))
     total = None if share is None else Ask(scan, Total(), Noise(NoiseKind.LAPLACE, share))
-    return SummaryOffer(request, axes, radix, design, share, layers, total)
+    return SummaryProposal(request, axes, radix, design, share, layers, total)
 
 
-def summary_header(offer: SummaryOffer) -> ReleaseHeader:
+def summary_header(proposal: SummaryProposal) -> ReleaseHeader:
     """What is public before the count."""
-    counted = "" if offer.total is None else ", noisy total"
-    mechanism = f"{NoiseKind.LAPLACE.value}, {offer.design.method} summary{counted}"
-    return ReleaseHeader(offer.request, mechanism, offer.design.method, ((summary_law(offer.design),),))
+    counted = "" if proposal.total is None else ", noisy total"
+    mechanism = f"{NoiseKind.LAPLACE.value}, {proposal.design.method} summary{counted}"
+    return ReleaseHeader(proposal.request, mechanism, proposal.design.method, ((summary_law(proposal.design),),))
 
 
-def summary_asks(offer: SummaryOffer) -> Sequence[Ask[Any]]:
+def summary_asks(proposal: SummaryProposal) -> Sequence[Ask[Any]]:
     """The noisy number of rows where it is asked for, and the layers."""
-    return [offer.layers] if offer.total is None else [offer.total, offer.layers]
+    return [proposal.layers] if proposal.total is None else [proposal.total, proposal.layers]
 
 
-def draw_layers(offer: SummaryOffer, door: Door, tools: Tools) -> Drawn:
+def draw_layers(proposal: SummaryProposal, door: Door, tools: Tools) -> Drawn:
     """The noisy total, the design for it, and the noisy summary of occupied cells."""
-    total, design = None, offer.design
-    if offer.total is not None:
-        total = door.answer(offer.total)
-        design = _for_total(offer, total)
-    return total, design, door.answer(offer.layers, design.plan)
+    total, design = None, proposal.design
+    if proposal.total is not None:
+        total = door.answer(proposal.total)
+        design = _for_total(proposal, total)
+    return total, design, door.answer(proposal.layers, design.plan)
 
 
-def summary_table(offer: SummaryOffer, noisy: Drawn, tools: Tools) -> ReleasedTable:
+def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> ReleasedTable:
     """Estimates of the cells that were kept."""
-    request, (total, design, drawn) = offer.request, noisy
-    if has_parents(asked_summary(request), offer.axes) and design.method in CHECKED:
-        drawn = with_parents(drawn, offer.radix, offer.axes)
-    estimates = _with_loss(offer, _estimated(design, drawn), design, total)
-    return ReleasedTable(summary_columns(request), summary_rows(request, estimates, offer.radix, offer.axes))
+    request, (total, design, drawn) = proposal.request, noisy
+    if has_parents(asked_summary(request), proposal.axes) and design.method in CHECKED:
+        drawn = with_parents(drawn, proposal.radix, proposal.axes)
+    estimates = _with_loss(proposal, _estimated(design, drawn), design, total)
+    return ReleasedTable(summary_columns(request), summary_rows(request, estimates, proposal.radix, proposal.axes))
 
 
 def _with_loss(
-    offer: SummaryOffer, estimates: EstimatedSummary, design: SummaryDesign, total: int | None
+    proposal: SummaryProposal, estimates: EstimatedSummary, design: SummaryDesign, total: int | None
 ) -> EstimatedSummary:
     """What sums over filtered rows miss, by the noisy number of rows, or by EXPECT ROWS where all are asked."""
-    request, summary = offer.request, asked_summary(offer.request)
-    if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in offer.axes):
+    request, summary = proposal.request, asked_summary(proposal.request)
+    if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in proposal.axes):
         return estimates
-    nodes = node_sensitivity(offer.axes)
+    nodes = node_sensitivity(proposal.axes)
     gained = design.cells * empty_moments(design.scale, design.theta, estimates.tau, design.sides).mean
-    if total is not None and offer.total_scale is not None:
-        return with_loss(estimates, total * nodes, noise_variance(float(offer.total_scale)) * nodes**2, gained)
+    if total is not None and proposal.total_scale is not None:
+        return with_loss(estimates, total * nodes, noise_variance(float(proposal.total_scale)) * nodes**2, gained)
     narrowed = request.rows.filters or request.question.aggregates[0].condition or request.rows.public_digests
     everything = not narrowed and len(request.rows.reads) <= 1
     guess = summary.expect_rows if everything else None
     return with_loss(estimates, None if guess is None else guess * nodes, 0.0, gained)
 
 
-def _for_total(offer: SummaryOffer, total: int) -> SummaryDesign:
+def _for_total(proposal: SummaryProposal, total: int) -> SummaryDesign:
     """The design for a noisy total: the method and the noise, and so the price, are those that were checked."""
-    design = summary_candidates(offer.request, total)[0]
-    if (design.method, design.plan.scale) != (offer.design.method, offer.design.plan.scale):
+    design = summary_candidates(proposal.request, total)[0]
+    if (design.method, design.plan.scale) != (proposal.design.method, proposal.design.plan.scale):
         raise InternalError("the noisy total changes the price")
     return design
 

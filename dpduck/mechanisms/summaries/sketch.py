@@ -31,7 +31,7 @@ Sketched = tuple[SketchHashes, IntegerArray]
 
 
 @dataclass(frozen=True)
-class SketchOffer:
+class SketchProposal:
     """A count sketch: its size and noise, and what will leave."""
 
     request: Request
@@ -39,29 +39,29 @@ class SketchOffer:
     ask: Ask[Sketched]
 
 
-def offer_sketch(request: Request) -> SketchOffer:
+def propose_sketch(request: Request) -> SketchProposal:
     """The plan of a sketch."""
     design = sketch_design(request)
     if any(key.shape for key in request.question.keys):
         raise Refusal("a sketch has no ranges", accepted="columns, or another summary")
-    return SketchOffer(request, design, sketch_ask(request, design))
+    return SketchProposal(request, design, sketch_ask(request, design))
 
 
-def sketch_header(offer: SketchOffer) -> ReleaseHeader:
+def sketch_header(proposal: SketchProposal) -> ReleaseHeader:
     """What is public before the count."""
-    design, noise = offer.design, offer.design.noise
+    design, noise = proposal.design, proposal.design.noise
     law = ErrorLaw(noise.kind, noise.parameter, noise.variance)
     return ReleaseHeader(
-        offer.request, f"{noise.kind.value}, count sketch", "sketch", ((law,),), design.rows * design.width
+        proposal.request, f"{noise.kind.value}, count sketch", "sketch", ((law,),), design.rows * design.width
     )
 
 
-def draw_buckets(offer: SketchOffer, door: Door, tools: Tools) -> Sketched:
+def draw_buckets(proposal: SketchProposal, door: Door, tools: Tools) -> Sketched:
     """The hashes, and the noisy buckets."""
-    return door.answer(offer.ask)
+    return door.answer(proposal.ask)
 
 
-def sketch_table(offer: SketchOffer, sketched: Sketched, tools: Tools) -> ReleasedTable:
+def sketch_table(proposal: SketchProposal, sketched: Sketched, tools: Tools) -> ReleasedTable:
     """The buckets with their hashes."""
     hashes, table = sketched
     return ReleasedTable(SKETCH_COLUMNS, _rows(table, hashes))

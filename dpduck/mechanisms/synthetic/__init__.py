@@ -4,24 +4,24 @@ from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.synthetic.measure import (
     COLUMNS,
     Model,
-    SyntheticOffer,
+    SyntheticProposal,
     fitted,
     model_table,
-    offer_synthetic,
+    propose_synthetic,
     synthetic_asks,
     synthetic_header,
 )
 from dpduck.mechanisms.synthetic.plan import explained_synthetic
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 
-SYNTHETIC = Mechanism[SyntheticRequest, SyntheticOffer, Model](
+SYNTHETIC = Mechanism[SyntheticRequest, SyntheticProposal, Model](
     name="synthetic table",
     serves=lambda question: isinstance(question, SyntheticRequest),
-    plan=offer_synthetic,
+    plan=propose_synthetic,
     asks=synthetic_asks,
     header=synthetic_header,
     measure=fitted,
     recover=model_table,
-    describe=lambda question, offer: explained_synthetic(question, offer.fits),
-    columns=lambda offer: COLUMNS,
+    describe=lambda question, proposal: explained_synthetic(question, proposal.fits),
+    columns=lambda proposal: COLUMNS,
 )

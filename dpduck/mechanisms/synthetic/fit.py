@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.hadamard import Family
 from dpduck.algebra.margin_tree import MarginTree, margin_tree
+from dpduck.trusted.operators import Family
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 MEMORY = 5  # values of F that the line search looks back at
@@ -45,7 +45,7 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class FitProblem:
     """What is fitted. records: n. prior: logarithm of the prior, used where strength is above 0."""
 
     tree: MarginTree
@@ -69,7 +69,7 @@ class Problem:
         """The gradient of F, its mean under the distribution taken away."""
         tables: dict[tuple[int, ...], FloatArray] = {}
         for observation, residual in zip(self.observations, point.residuals, strict=True):
-            part = self.records * observation.spread(residual)
+            part = self.records * observation.parameter(residual)
             before = tables.get(observation.attributes)
             tables[observation.attributes] = part if before is None else before + part
         slope = self.tree.lifted(tables)
@@ -109,7 +109,7 @@ def fit(
     """
     tree = margin_tree(members, start.shape, [observation.attributes for observation in observations])
     base = np.log(np.maximum(start if prior is None else prior, SMALLEST))
-    problem = Problem(tree, tuple(observations), records, base, strength)
+    problem = FitProblem(tree, tuple(observations), records, base, strength)
     table, logarithm = normalised(np.log(np.maximum(start, SMALLEST)))
     point = best = problem.point(table, logarithm)
     slope = problem.gradient(point)
@@ -139,7 +139,7 @@ def fit(
 
 
 def _line_search(
-    problem: Problem, point: Point, slope: FloatArray, step: float, reference: float
+    problem: FitProblem, point: Point, slope: FloatArray, step: float, reference: float
 ) -> tuple[Point, float] | None:
     """The first of step, step/2, step/4, .. that lowers F enough, None where none does."""
     for _ in range(60):
@@ -178,7 +178,7 @@ class Observation:
             return marginal
         return np.asarray((self.coefficients * marginal).sum())
 
-    def spread(self, weights: FloatArray) -> FloatArray:
+    def parameter(self, weights: FloatArray) -> FloatArray:
         """The adjoint: weights of the values as a table over the marginal."""
         return weights if self.coefficients is None else weights * self.coefficients
 

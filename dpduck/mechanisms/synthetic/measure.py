@@ -28,7 +28,7 @@ from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Marginal, Scan,
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.interrogation import Guess
+from dpduck.trusted.private.measure import Guess
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -44,15 +44,15 @@ class Model:
 
 
 @dataclass(frozen=True)
-class SyntheticOffer:
+class SyntheticProposal:
     """A distribution by MWEM, from a cube, or from Barak's coefficients. fits: the chosen one first.
 
-    interview: of MWEM; tables: of the others.
+    mwem_asks: of MWEM; tables: of the others.
     """
 
     question: SyntheticRequest
     fits: tuple[Fit, ...]
-    interview: Interview | None
+    mwem_asks: MwemAsks | None
     tables: tuple[Ask[tuple[IntegerArray, ...]], ...]
 
     @property
@@ -61,37 +61,37 @@ class SyntheticOffer:
         return self.question.base
 
 
-def offer_synthetic(question: SyntheticRequest) -> SyntheticOffer:
+def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
     """The plan of a synthetic table."""
     fits = fits_of(question)
     chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(""),)), question.base.rows.unit_bound)
     if chosen.pool is not None and chosen.schedule is not None:
-        return SyntheticOffer(question, fits, Interview(chosen.pool, chosen.schedule, scan), ())
+        return SyntheticProposal(question, fits, MwemAsks(chosen.pool, chosen.schedule, scan), ())
     queries = [] if chosen.plan is None else noisy_queries(chosen.plan)
-    return SyntheticOffer(question, fits, None, tuple(Ask(scan, Table(query), noise) for query, noise in queries))
+    return SyntheticProposal(question, fits, None, tuple(Ask(scan, Table(query), noise) for query, noise in queries))
 
 
-def synthetic_asks(offer: SyntheticOffer) -> Sequence[Ask[Any]]:
+def synthetic_asks(proposal: SyntheticProposal) -> Sequence[Ask[Any]]:
     """MWEM's questions, or the tables of a plan."""
-    return offer.tables if offer.interview is None else offer.interview.asks
+    return proposal.tables if proposal.mwem_asks is None else proposal.mwem_asks.asks
 
 
-def synthetic_header(offer: SyntheticOffer) -> ReleaseHeader:
+def synthetic_header(proposal: SyntheticProposal) -> ReleaseHeader:
     """What is public before the count."""
-    noise = "discrete Gaussian" if offer.request.price.charge.epsilon is None else "discrete Laplace"
-    choices, name = "" if offer.interview is None else "exact exponential mechanism and ", offer.fits[0].name
-    rows = offer.question.options.rows or 0
-    return ReleaseHeader(offer.request, f"{choices}{noise}, {name}", name, most_rows=rows)
+    noise = "discrete Gaussian" if proposal.request.price.charge.epsilon is None else "discrete Laplace"
+    choices, name = "" if proposal.mwem_asks is None else "exact exponential mechanism and ", proposal.fits[0].name
+    rows = proposal.question.options.rows or 0
+    return ReleaseHeader(proposal.request, f"{choices}{noise}, {name}", name, most_rows=rows)
 
 
-def fitted(offer: SyntheticOffer, door: Door, tools: Tools) -> Model:
+def fitted(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
     """Questions about the counts, and the fit, by which MWEM chooses what it asks next."""
-    chosen = offer.fits[0]
-    if offer.interview is None:
-        return _measured(chosen, door.tables(offer.tables))
+    chosen = proposal.fits[0]
+    if proposal.mwem_asks is None:
+        return _measured(chosen, door.tables(proposal.tables))
     if chosen.pool is None or chosen.schedule is None or chosen.method is None:
         raise InternalError("MWEM without a schedule")
-    found = synthesise(chosen.pool, chosen.schedule, chosen.method, offer.interview.through(door))
+    found = synthesise(chosen.pool, chosen.schedule, chosen.method, proposal.mwem_asks.through(door))
     return Model(found.distribution, found.records)
 
 
@@ -107,7 +107,7 @@ def _measured(chosen: Fit, noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
     return Model(*fit_tables(plan.workload.sizes, observations))
 
 
-def model_table(offer: SyntheticOffer, model: Model, tools: Tools) -> ReleasedTable:
+def model_table(proposal: SyntheticProposal, model: Model, tools: Tools) -> ReleasedTable:
     """The distribution, component by component."""
     return ReleasedTable(COLUMNS, model_rows(model), model_text(model))
 
@@ -148,7 +148,7 @@ def model_of(text: str, rows: pa.Table) -> Model:
 # MWEM's questions as asks of the door: declared one by one, or within one price where rounds adapt.
 
 
-class Interview:
+class MwemAsks:
     """The asks of a schedule over a pool.
 
     The number of records and the marginals before the rounds are asked once each. Rounds that adapt are a family of
@@ -159,10 +159,10 @@ class Interview:
         self._schedule, self._scan = schedule, scan
         self.families = Families(pool.families, pool.whole)
         total = Marginal(self.families, len(pool.families) - 1)
-        self.marginals = {total.number: Ask(scan, total, self.noise(schedule.spread(schedule.total_price)))}
+        self.marginals = {total.number: Ask(scan, total, self.noise(schedule.parameter(schedule.total_price)))}
         for place in range(schedule.first):
             number = len(pool.workload) + place
-            noise = self.noise(schedule.spread(schedule.first_price))
+            noise = self.noise(schedule.parameter(schedule.first_price))
             self.marginals[number] = Ask(scan, Marginal(self.families, number), noise)
         self.rounds: Ask[None] | None = None
         self.choice: Ask[int] | None = None
@@ -172,8 +172,8 @@ class Interview:
             kinds = (Choice, Candidate)
             self.rounds = Ask(scan, Within(schedule.amount - spent, schedule.pure, kinds))
             return
-        rate, spread = schedule.of_round(schedule.round_price)
-        self.choice, self.candidate = self.round_asks(rate, spread, schedule.rounds)
+        rate, parameter = schedule.of_round(schedule.round_price)
+        self.choice, self.candidate = self.round_asks(rate, parameter, schedule.rounds)
 
     @property
     def asks(self) -> Sequence[Ask[Any]]:
@@ -181,58 +181,58 @@ class Interview:
         rounds = (self.rounds, self.choice, self.candidate)
         return [*self.marginals.values(), *(ask for ask in rounds if ask is not None)]
 
-    def noise(self, spread: Fraction) -> Noise:
+    def noise(self, parameter: Fraction) -> Noise:
         """Noise of an answer, with the scale or the variance that the schedule says."""
-        return Noise(NoiseKind.LAPLACE if self._schedule.pure else NoiseKind.GAUSSIAN, spread)
+        return Noise(NoiseKind.LAPLACE if self._schedule.pure else NoiseKind.GAUSSIAN, parameter)
 
-    def round_asks(self, rate: Fraction, spread: Fraction, times: int) -> tuple[Ask[int], Ask[IntegerArray]]:
+    def round_asks(self, rate: Fraction, parameter: Fraction, times: int) -> tuple[Ask[int], Ask[IntegerArray]]:
         """A choice and the answer of what it chose."""
         choice = Ask(self._scan, Choice(self.families, rate, self._schedule.pure), times=times)
-        return choice, Ask(self._scan, Candidate(self.families), self.noise(spread), times)
+        return choice, Ask(self._scan, Candidate(self.families), self.noise(parameter), times)
 
-    def through(self, door: Door) -> Interviewed:
+    def through(self, door: Door) -> DoorOracle:
         """Whoever answers the questions by a door."""
-        return Interviewed(self, door, self._schedule)
+        return DoorOracle(self, door, self._schedule)
 
 
-class Interviewed:
-    """Answers MWEM's questions by a door (see synthetic.mwem.Interviewer)."""
+class DoorOracle:
+    """Answers MWEM's questions by a door (see synthetic.mwem.NoisyOracle)."""
 
-    def __init__(self, interview: Interview, door: Door, schedule: Schedule) -> None:
-        self._interview, self._door, self._schedule = interview, door, schedule
+    def __init__(self, mwem_asks: MwemAsks, door: Door, schedule: Schedule) -> None:
+        self._asks, self._door, self._schedule = mwem_asks, door, schedule
 
     @property
     def left(self) -> Fraction:
         """What adaptive rounds may still spend; rounds that were declared one by one are counted by MWEM."""
-        rounds = self._interview.rounds
+        rounds = self._asks.rounds
         return Fraction(0) if rounds is None else self._door.left(rounds)
 
     def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
         """A candidate that is answered badly."""
-        ask = self._interview.choice
+        ask = self._asks.choice
         if ask is None or not isinstance(ask.query, Choice) or ask.query.rate != rate:
-            ask = Ask(self._scan, Choice(self._interview.families, rate, self._schedule.pure))
+            ask = Ask(self._scan, Choice(self._asks.families, rate, self._schedule.pure))
             self._admit(ask)
         return self._door.answer(ask, Guess(estimates, penalties, allowed))
 
-    def answer(self, candidate: int, spread: Fraction) -> IntegerArray:
+    def answer(self, candidate: int, parameter: Fraction) -> IntegerArray:
         """Its noisy answer."""
-        ask, noise = self._interview.candidate, self._interview.noise(spread)
+        ask, noise = self._asks.candidate, self._asks.noise(parameter)
         if ask is None or ask.noise != noise:
-            ask = Ask(self._scan, Candidate(self._interview.families), noise)
+            ask = Ask(self._scan, Candidate(self._asks.families), noise)
             self._admit(ask)
         return self._door.answer(ask, candidate)
 
-    def marginal(self, family: int, spread: Fraction) -> IntegerArray:
+    def marginal(self, family: int, parameter: Fraction) -> IntegerArray:
         """A whole noisy marginal."""
-        ask, noise = self._interview.marginals[family], self._interview.noise(spread)
+        ask, noise = self._asks.marginals[family], self._asks.noise(parameter)
         return self._door.answer(ask if ask.noise == noise else Ask(ask.scan, ask.query, noise))
 
     @property
     def _scan(self) -> Scan:
-        return next(iter(self._interview.marginals.values())).scan
+        return next(iter(self._asks.marginals.values())).scan
 
     def _admit(self, ask: Ask[Any]) -> None:
         """Declares an ask where rounds adapt; elsewhere the door will refuse it."""
-        if self._interview.rounds is not None:
-            self._door.admit(ask, self._interview.rounds)
+        if self._asks.rounds is not None:
+            self._door.admit(ask, self._asks.rounds)

@@ -15,11 +15,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.hadamard import Family
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Distribution, uniform
 from dpduck.mechanisms.synthetic.fit import FLAT_PRIOR, Observation, fit, observed_marginal, observed_query, total_of
 from dpduck.mechanisms.synthetic.multiplicative import replayed
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute
+from dpduck.trusted.operators import Family
 from dpduck.values.arrays import FloatArray
 
 ROUND_STEPS = 30
@@ -29,8 +29,8 @@ LAST_STEPS = 300
 """Steps of the last fit."""
 
 
-class Interviewer(Protocol):
-    """Who answers: trusted.interrogation.Interrogation in the product."""
+class NoisyOracle(Protocol):
+    """Who answers: synthetic.measure.DoorOracle in the product."""
 
     @property
     def left(self) -> Fraction:
@@ -39,10 +39,10 @@ class Interviewer(Protocol):
     def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
         """A candidate that is answered badly."""
 
-    def answer(self, candidate: int, spread: Fraction) -> NDArray[np.int64]:
+    def answer(self, candidate: int, parameter: Fraction) -> NDArray[np.int64]:
         """Its noisy answer."""
 
-    def marginal(self, family: int, spread: Fraction) -> NDArray[np.int64]:
+    def marginal(self, family: int, parameter: Fraction) -> NDArray[np.int64]:
         """A whole noisy marginal."""
 
 
@@ -109,24 +109,24 @@ class Synthesis:
     chosen: tuple[int, ...]
 
 
-def synthesise(pool: Pool, schedule: Schedule, method: Method, interviewer: Interviewer) -> Synthesis:
+def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOracle) -> Synthesis:
     """The whole algorithm; the price is what the schedule says."""
-    spread = schedule.spread(schedule.total_price)
-    first_total = float(interviewer.marginal(len(pool.families) - 1, spread)[0])
-    total = first_total, schedule.variance(spread), method.expected
+    parameter = schedule.parameter(schedule.total_price)
+    first_total = float(oracle.marginal(len(pool.families) - 1, parameter)[0])
+    total = first_total, schedule.variance(parameter), method.expected
     distribution = uniform(pool.sizes, dense=method.dense or method.averages)
     observations: list[Observation] = []
     records = total_of(observations, *total)
-    distribution = _begin(pool, schedule, interviewer, distribution, observations, records)
+    distribution = _begin(pool, schedule, oracle, distribution, observations, records)
     chosen: list[int] = []
     mean: FloatArray | None = None
     share, more = schedule.round_price / (4 if schedule.adaptive else 1), True
     while more:
-        price = _price(schedule, share, interviewer.left)
-        more = price < interviewer.left if schedule.adaptive else len(chosen) + 1 < schedule.rounds
-        candidate, gap, spread = _ask(pool, schedule, interviewer, distribution, observations, records, price)
+        price = _price(schedule, share, oracle.left)
+        more = price < oracle.left if schedule.adaptive else len(chosen) + 1 < schedule.rounds
+        candidate, gap, parameter = _ask(pool, schedule, oracle, distribution, observations, records, price)
         chosen.append(candidate)
-        if schedule.adaptive and gap <= mean_absolute(schedule.pure, schedule.variance(spread)):
+        if schedule.adaptive and gap <= mean_absolute(schedule.pure, schedule.variance(parameter)):
             share *= 2
         records = total_of(observations, *total)
         distribution = _updated(distribution, observations, records, method, ROUND_STEPS)
@@ -150,7 +150,7 @@ def _price(schedule: Schedule, share: Fraction, left: Fraction) -> Fraction:
 def _begin(
     pool: Pool,
     schedule: Schedule,
-    interviewer: Interviewer,
+    oracle: NoisyOracle,
     distribution: Distribution,
     observations: list[Observation],
     records: float,
@@ -158,9 +158,9 @@ def _begin(
     """The distribution after the questions before the rounds: a noisy histogram, or noisy marginals to be fitted."""
     if not pool.first:
         return distribution
-    spread = schedule.spread(schedule.first_price)
+    parameter = schedule.parameter(schedule.first_price)
     for number, family in enumerate(pool.first, start=len(pool.workload)):
-        noisy = observed_marginal(family, interviewer.marginal(number, spread), schedule.variance(spread))
+        noisy = observed_marginal(family, oracle.marginal(number, parameter), schedule.variance(parameter))
         if len(family.attributes) == len(pool.sizes) > 1:
             joined, place = distribution.join(family.attributes)
             return joined.replaced(place, from_histogram(noisy, records, schedule.pure))
@@ -183,21 +183,21 @@ def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray
 def _ask(
     pool: Pool,
     schedule: Schedule,
-    interviewer: Interviewer,
+    oracle: NoisyOracle,
     distribution: Distribution,
     observations: list[Observation],
     records: float,
     price: Fraction,
 ) -> tuple[int, float, Fraction]:
-    """One choice and its noisy answer, noted; the candidate, the mean gap that was found, and the spread."""
-    rate, spread = schedule.of_round(price)
+    """One choice and its noisy answer, noted; the candidate, the mean gap that was found, and the parameter."""
+    rate, parameter = schedule.of_round(price)
     estimates = estimated(pool, distribution, records)
-    owners, variance = pool.owners, schedule.variance(spread)
+    owners, variance = pool.owners, schedule.variance(parameter)
     penalties = np.zeros(len(owners))
     if pool.whole:
         penalties = np.diff(pool.starts) * mean_absolute(schedule.pure, variance)
-    candidate = interviewer.choose(estimates, penalties, _allowed(pool, distribution)[owners], rate)
-    noisy = interviewer.answer(candidate, spread)
+    candidate = oracle.choose(estimates, penalties, _allowed(pool, distribution)[owners], rate)
+    noisy = oracle.answer(candidate, parameter)
     number = int(owners[candidate])
     family, start = pool.families[number], int(pool.starts[number])
     if pool.whole:
@@ -206,7 +206,7 @@ def _ask(
     else:
         observations.append(observed_query(family, candidate - start, float(noisy[0]), variance))
         expected = estimates[candidate : candidate + 1]
-    return candidate, float(np.abs(noisy - expected).mean()), spread
+    return candidate, float(np.abs(noisy - expected).mean()), parameter
 
 
 def estimated(pool: Pool, distribution: Distribution, records: float) -> FloatArray:

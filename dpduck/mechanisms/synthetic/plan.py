@@ -8,7 +8,6 @@ from math import prod
 
 import numpy as np
 
-from dpduck.algebra.hadamard import Family
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Key, Request
@@ -28,6 +27,7 @@ from dpduck.mechanisms.synthetic.schedule import (
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import Plan
 from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.trusted.operators import Family
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
 
@@ -111,7 +111,7 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
                 budgets=budgets,
                 planning_seconds=seconds,
             )[0]
-            _require_drawable(plan.noise is NoiseKind.LAPLACE, [one.spread for one in plan.measurements])
+            _require_drawable(plan.noise is NoiseKind.LAPLACE, [one.parameter for one in plan.measurements])
             found.append(Fit(name, tables_error(plan, _records(request)), f"strategy {plan.strategy}", plan))
     return found
 
@@ -163,8 +163,8 @@ def _mwem(request: SyntheticRequest) -> Fit:
         rounds = queries_rounds(schedule, universe, sum(family.rows for family in pool.workload), records, MOST_ROUNDS)
     schedule = replace(schedule, rounds=rounds)
     least = schedule.round_price / (4 if options.adaptive else 1)
-    spreads = [schedule.spread(schedule.total_price), schedule.of_round(least)[1]]
-    _require_drawable(pure, [*spreads, *([schedule.spread(schedule.first_price)] if first else [])])
+    parameters = [schedule.parameter(schedule.total_price), schedule.of_round(least)[1]]
+    _require_drawable(pure, [*parameters, *([schedule.parameter(schedule.first_price)] if first else [])])
     asked = "marginals" if pool.whole else "queries"
     note = f"{rounds} rounds, {'more where noise is small, ' if options.adaptive else ''}each asks one of the {asked}"
     method = Method(options.update == "fit", options.replays, options.keep == "average", dense, request.expect_rows)
@@ -172,9 +172,9 @@ def _mwem(request: SyntheticRequest) -> Fit:
     return Fit("mwem", error, note, pool=pool, schedule=schedule, method=method)
 
 
-def _require_drawable(pure: bool, spreads: list[Fraction]) -> None:
+def _require_drawable(pure: bool, parameters: list[Fraction]) -> None:
     """Noise that the samplers cannot draw is refused when it is made, here from public numbers."""
-    Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(spreads))
+    Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(parameters))
 
 
 def explained_synthetic(request: SyntheticRequest, found: tuple[Fit, ...]) -> str:

@@ -1,7 +1,8 @@
 """How a budget is divided over rounds: exact rationals, fixed before any data is seen.
 
 With m the most rows of one privacy unit. Pure: epsilon is the number of records' share, plus the first questions',
-plus, per round, 2 m rate (choice) and m / spread (answer). zCDP: rho likewise, (m rate)^2 / 2 and m^2 / (2 spread).
+plus, per round, 2 m rate (choice) and m / b (answer). zCDP: rho likewise, (m rate)^2 / 2 and m^2 / (2 sigma^2).
+The parameter of an answer is that of its noise (trusted.noise.law): b or sigma^2.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ LOUDEST = 0.25
 
 
 @dataclass(frozen=True)
-class Question:
-    """chooses: whether `parameter` is the rate of a choice; else it is the spread of a noisy answer."""
+class ScheduledAsk:
+    """chooses: whether `parameter` is the rate of a choice; else it is the parameter of a noisy answer."""
 
     chooses: bool
     parameter: Fraction
@@ -72,28 +73,28 @@ class Schedule:
             return price / (2 * self.unit_bound)
         return root_below(2 * price) / self.unit_bound
 
-    def spread(self, price: Fraction) -> Fraction:
+    def parameter(self, price: Fraction) -> Fraction:
         """The scale or variance of an answer that costs exactly this."""
         return self.unit_bound / price if self.pure else self.unit_bound**2 / (2 * price)
 
     def of_round(self, price: Fraction) -> tuple[Fraction, Fraction]:
-        """Rate and spread of a round that costs at most this."""
+        """Rate and parameter of a round that costs at most this."""
         choice = price * self.choice_share
-        return self.rate(choice), self.spread(price - choice)
+        return self.rate(choice), self.parameter(price - choice)
 
-    def variance(self, spread: Fraction) -> float:
+    def variance(self, parameter: Fraction) -> float:
         """Of the noise."""
-        return 2 * float(spread) ** 2 if self.pure else float(spread)
+        return 2 * float(parameter) ** 2 if self.pure else float(parameter)
 
-    def questions(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[ScheduledAsk]:
         """Everything that will be asked; of adaptive rounds, as many as there would be without doubling."""
-        yield Question(False, self.spread(self.total_price))
+        yield ScheduledAsk(False, self.parameter(self.total_price))
         for _ in range(self.first):
-            yield Question(False, self.spread(self.first_price))
-        rate, spread = self.of_round(self.round_price)
+            yield ScheduledAsk(False, self.parameter(self.first_price))
+        rate, parameter = self.of_round(self.round_price)
         for _ in range(self.rounds):
-            yield Question(True, rate)
-            yield Question(False, spread)
+            yield ScheduledAsk(True, rate)
+            yield ScheduledAsk(False, parameter)
 
 
 def mean_absolute(pure: bool, variance: float) -> float:
@@ -106,8 +107,8 @@ def predicted_error(schedule: Schedule, shapes: list[tuple[int, ...]], attribute
 
     What was not asked stays UNSEEN * attributes / rounds off; of the noise of what was asked, `surviving` remains.
     """
-    _, spread = schedule.of_round(schedule.round_price)
-    noise = mean_absolute(schedule.pure, schedule.variance(spread))
+    _, parameter = schedule.of_round(schedule.round_price)
+    noise = mean_absolute(schedule.pure, schedule.variance(parameter))
     cells = sum(prod(shape) for shape in shapes) / len(shapes)
     return min(1.0, UNSEEN * attributes / schedule.rounds + surviving(noise * cells / (2 * records)))
 
@@ -129,8 +130,8 @@ def rounds_of(schedule: Schedule, shapes: list[tuple[int, ...]], attributes: int
     cells = sum(prod(shape) for shape in shapes) / len(shapes)
     for rounds in range(attributes, 1, -1):
         tried = replace(schedule, rounds=rounds)
-        _, spread = tried.of_round(tried.round_price)
-        if mean_absolute(tried.pure, tried.variance(spread)) * cells / (2 * records) <= LOUDEST:
+        _, parameter = tried.of_round(tried.round_price)
+        if mean_absolute(tried.pure, tried.variance(parameter)) * cells / (2 * records) <= LOUDEST:
             return rounds
     return 1
 

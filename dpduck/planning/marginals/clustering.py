@@ -9,9 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
-from dpduck.planning.budgets import optimal_spreads, safe_spreads, uniform_spreads
-from dpduck.planning.marginals.operators import measured_marginals
-from dpduck.planning.plan import FamilyMeasurements, Plan, Spreads
+from dpduck.planning.budgets import optimal_parameters, safe_parameters, uniform_parameters
+from dpduck.planning.plan import FamilyMeasurements, Parameters, Plan, measured_marginals
 from dpduck.planning.variance import direct_sources, workload_variances
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.operators import IdentityFactor
@@ -41,13 +40,13 @@ def plan_clustering(
         weight_of[union] = weight_of.get(union, 0.0) + summed
     closed = (lattice or close_downward(workload.marginals, workload.sizes)) if consistency == "l2" else None
     norms = [1] * len(weight_of)
-    equal = uniform_spreads(noise, norms, amount, unit_bound)
+    equal = uniform_parameters(noise, norms, amount, unit_bound)
     plan = _plan(workload, noise, tuple(weight_of), equal, consistency, closed)
     if budgets == "uniform":
         return plan
-    wanted = optimal_spreads(noise, np.fromiter(weight_of.values(), np.float64), np.ones(len(norms)), float(amount))
-    spreads = safe_spreads(noise, wanted, norms, amount, unit_bound)
-    weighted = _plan(workload, noise, tuple(weight_of), spreads, consistency, closed)
+    wanted = optimal_parameters(noise, np.fromiter(weight_of.values(), np.float64), np.ones(len(norms)), float(amount))
+    parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
+    weighted = _plan(workload, noise, tuple(weight_of), parameters, consistency, closed)
     best = min(weighted, plan, key=lambda candidate: candidate.total_variance)
     return replace(best, strategy="C+")
 
@@ -56,12 +55,12 @@ def _plan(
     workload: MarginalWorkload,
     noise: NoiseKind,
     unions: tuple[tuple[int, ...], ...],
-    spreads: Spreads,
+    parameters: Parameters,
     consistency: str,
     lattice: Lattice | None,
 ) -> Plan:
     """The plan that measures these unions; least squares where there is a lattice."""
-    measurements = FamilyMeasurements(unions, [IdentityFactor(size) for size in workload.sizes], spreads)
+    measurements = FamilyMeasurements(unions, [IdentityFactor(size) for size in workload.sizes], parameters)
     if lattice is not None:
         variances = workload_variances(lattice, measurements, noise)
     else:

@@ -10,15 +10,18 @@ from itertools import compress
 import numpy as np
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
-from dpduck.planning.budgets import optimal_spreads, safe_spreads, uniform_spread, uniform_spreads
-from dpduck.planning.marginals.operators import (
+from dpduck.planning.budgets import optimal_parameters, safe_parameters, uniform_parameter, uniform_parameters
+from dpduck.planning.plan import (
+    FamilyMeasurements,
+    Measurement,
+    Plan,
     base_attributes,
     coefficient_weights,
+    marginal_query,
     measured_marginals,
     padded,
     residual_weights,
 )
-from dpduck.planning.plan import FamilyMeasurements, Measurement, Plan, marginal_query
 from dpduck.planning.variance import cell_weights, direct_variance, marginal_variances, workload_variances
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor
@@ -36,14 +39,14 @@ def plan_identity(
 ) -> Plan:
     """I: the table over every attribute used, whose sums are consistent as they are, whatever `consistency` asks."""
     base = base_attributes(workload)
-    spread = uniform_spread(noise, 1, amount, unit_bound)
-    variance = noise_variance(noise, spread)
+    parameter = uniform_parameter(noise, 1, amount, unit_bound)
+    variance = noise_variance(noise, parameter)
     cells = np.prod([workload.sizes[attribute] for attribute in base], dtype=object)
     return Plan(
         strategy="I",
         noise=noise,
         workload=workload,
-        measurements=(Measurement(marginal_query(base, workload.sizes), spread),),
+        measurements=(Measurement(marginal_query(base, workload.sizes), parameter),),
         variances=tuple(direct_variance(workload.sizes, base, asked, variance) for asked in workload.marginals),
         consistency=consistency,
         note=f"measures one table of {cells} cells",
@@ -70,16 +73,16 @@ def plan_marginals(
     sets, weights = measured_marginals(workload)
     norms = [1] * len(sets)
     if budgets == "optimal":
-        wanted = optimal_spreads(noise, weights, np.ones(len(sets)), float(amount))
-        spreads = safe_spreads(noise, wanted, norms, amount, unit_bound)
+        wanted = optimal_parameters(noise, weights, np.ones(len(sets)), float(amount))
+        parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
     else:
-        spreads = uniform_spreads(noise, norms, amount, unit_bound)
-    measurements = FamilyMeasurements(sets, [IdentityFactor(size) for size in workload.sizes], spreads)
+        parameters = uniform_parameters(noise, norms, amount, unit_bound)
+    measurements = FamilyMeasurements(sets, [IdentityFactor(size) for size in workload.sizes], parameters)
     if consistency == "l2":
         closed = lattice or close_downward(workload.marginals, workload.sizes)
         variances = workload_variances(closed, measurements, noise)
     else:
-        by_set = dict(zip(sets, (noise_variance(noise, spread) for spread in spreads), strict=True))
+        by_set = dict(zip(sets, (noise_variance(noise, parameter) for parameter in parameters), strict=True))
         variances = tuple(by_set[marginal] for marginal in workload.marginals)
     return Plan(
         strategy="Q+" if budgets == "optimal" else "Q",
@@ -150,9 +153,9 @@ def closure_measurements(
     every_norm = lattice.integer_products(column)
     kept = [norm > 0 for norm in every_norm]
     norms = list(compress(every_norm, kept))
-    wanted = optimal_spreads(noise, weights[kept], np.array(norms, dtype=np.float64), float(amount))
-    spreads = safe_spreads(noise, wanted, norms, amount, unit_bound)
-    return FamilyMeasurements(tuple(compress(lattice.sets, kept)), factors, spreads)
+    wanted = optimal_parameters(noise, weights[kept], np.array(norms, dtype=np.float64), float(amount))
+    parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
+    return FamilyMeasurements(tuple(compress(lattice.sets, kept)), factors, parameters)
 
 
 def norm_of(factor: Factor, noise: NoiseKind) -> int:
@@ -216,7 +219,7 @@ def coefficient_variances(lattice: Lattice, measurements: Sequence[Measurement],
     """v_T of every set's coefficients, 0 where there are none."""
     by_set = np.zeros(len(lattice))
     for measurement in measurements:
-        by_set[lattice.numbers[measurement.query.attributes]] = noise_variance(noise, measurement.spread)
+        by_set[lattice.numbers[measurement.query.attributes]] = noise_variance(noise, measurement.parameter)
     return by_set
 
 
@@ -233,15 +236,15 @@ DISTINCT = "distinct"
 
 def plan_distinct(workload: MarginalWorkload, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plan:
     """A row adds at most one value to one cell of every grouping set, as it adds one to a count."""
-    spread = uniform_spread(noise, len(workload.marginals), amount, unit_bound)
+    parameter = uniform_parameter(noise, len(workload.marginals), amount, unit_bound)
     return Plan(
         strategy=DISTINCT,
         noise=noise,
         workload=workload,
         measurements=tuple(
-            Measurement(marginal_query(marginal, workload.sizes), spread) for marginal in workload.marginals
+            Measurement(marginal_query(marginal, workload.sizes), parameter) for marginal in workload.marginals
         ),
-        variances=(noise_variance(noise, spread),) * len(workload.marginals),
+        variances=(noise_variance(noise, parameter),) * len(workload.marginals),
         consistency="none",
         note="every grouping set is measured by itself",
     )

@@ -1,4 +1,4 @@
-"""Plans ranges over one ordered attribute, and products of such plans: budgets, exact spreads, predicted errors."""
+"""Plans ranges over one ordered attribute, and products of such plans: budgets, exact parameters, predicted errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.ranges import RangeWorkload
-from dpduck.planning.budgets import safe_spreads
+from dpduck.planning.budgets import safe_parameters
 from dpduck.planning.plan import Measurement
 from dpduck.planning.ranges.hierarchy import LARGEST_DENSE
 from dpduck.planning.ranges.strategy import RangeStrategy, one_thread
@@ -175,7 +175,7 @@ class RangePlan:
     @property
     def noise_variances(self) -> tuple[float, ...]:
         """One per measurement, in the integer units of its query."""
-        return tuple(noise_variance(self.noise, measurement.spread) for measurement in self.measurements)
+        return tuple(noise_variance(self.noise, measurement.parameter) for measurement in self.measurements)
 
     @property
     def total_variance(self) -> float:
@@ -203,24 +203,24 @@ def norm_of(noise: NoiseKind) -> int:
 
 
 def plan_strategy(groups: RangeStrategy, noise: NoiseKind, amount: Fraction, unit_bound: int) -> RangePlan:
-    """Exact spreads that cost at most `amount`, and the errors that they lead to."""
+    """Exact parameters that cost at most `amount`, and the errors that they lead to."""
     norm = norm_of(noise)
-    wanted = groups.unit_spreads(norm) / float(amount if norm == 1 else 2 * amount)
-    spreads = safe_spreads(noise, wanted, groups.norms(norm), amount, unit_bound)
+    wanted = groups.unit_parameters(norm) / float(amount if norm == 1 else 2 * amount)
+    parameters = safe_parameters(noise, wanted, groups.norms(norm), amount, unit_bound)
     attributes = (groups.workload.attribute,)
     measurements = tuple(
-        Measurement(KroneckerQuery(attributes, (factor,)), spread)
-        for factor, spread in zip(groups.factors, spreads, strict=True)
+        Measurement(KroneckerQuery(attributes, (factor,)), parameter)
+        for factor, parameter in zip(groups.factors, parameters, strict=True)
     )
-    variances = groups.variances([noise_variance(noise, spread) for spread in spreads])
+    variances = groups.variances([noise_variance(noise, parameter) for parameter in parameters])
     return RangePlan(groups, noise, measurements, variances)
 
 
 # Products of range workloads over several attributes, answered by Kronecker products of one-dimensional
 # strategies.
 #
-# Every combination of groups, one per attribute, is one measurement; its unit spread is the product of the
-# attributes' unit spreads, so privacy costs multiply to 1, and covariances multiply: Var(q_1 x .. x q_d) =
+# Every combination of groups, one per attribute, is one measurement; its unit parameter is the product of the
+# attributes' unit parameters, so privacy costs multiply to 1, and covariances multiply: Var(q_1 x .. x q_d) =
 # prod Var(q_i).
 
 
@@ -281,22 +281,22 @@ def combine(strategies: Sequence[RangeStrategy], noise: NoiseKind, amount: Fract
     """The Kronecker product of these strategies within the budget."""
     norm = norm_of(noise)
     attributes = tuple(strategy.workload.attribute for strategy in strategies)
-    units = reduce(np.multiply.outer, [strategy.unit_spreads(norm) for strategy in strategies], np.ones(())).ravel()
+    units = reduce(np.multiply.outer, [strategy.unit_parameters(norm) for strategy in strategies], np.ones(())).ravel()
     queries = [
         KroneckerQuery(attributes, factors) for factors in product(*(strategy.factors for strategy in strategies))
     ]
     norms = [query.norms[norm - 1] for query in queries]
     wanted = units / float(amount if norm == 1 else 2 * amount)
-    spreads = safe_spreads(noise, wanted, norms, amount, unit_bound)
-    measurements = tuple(Measurement(query, spread) for query, spread in zip(queries, spreads, strict=True))
-    # Laplace: 2 b^2, Gaussian: sigma^2, by the largest rounding of a spread
-    roundings = [float(spread) / float(unit) for spread, unit in zip(spreads, units, strict=True)]
+    parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
+    measurements = tuple(Measurement(query, parameter) for query, parameter in zip(queries, parameters, strict=True))
+    # Laplace: 2 b^2, Gaussian: sigma^2, by the largest rounding of a parameter
+    roundings = [float(parameter) / float(unit) for parameter, unit in zip(parameters, units, strict=True)]
     scale = 2 * max(roundings) ** 2 if norm == 1 else max(roundings)
     return ProductPlan(tuple(strategies), noise, measurements, scale)
 
 
 def _unit_variances(strategy: RangeStrategy, noise: NoiseKind) -> FloatArray:
-    """Laplace: the square of the unit spread; Gaussian: the unit spread."""
-    spreads = strategy.unit_spreads(norm_of(noise))
-    squared: FloatArray = spreads**2 if noise is NoiseKind.LAPLACE else spreads
+    """Laplace: the square of the unit parameter; Gaussian: the unit parameter."""
+    parameters = strategy.unit_parameters(norm_of(noise))
+    squared: FloatArray = parameters**2 if noise is NoiseKind.LAPLACE else parameters
     return squared

@@ -13,8 +13,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 from threadpoolctl import threadpool_limits
 
 from dpduck.algebra.ranges import RangeWorkload
-from dpduck.planning.ranges.haar import Haar, haar_variances
-from dpduck.planning.ranges.hierarchy import Hierarchy, hierarchy_variances
+from dpduck.planning.ranges.hierarchy import Haar, Hierarchy, haar_variances, hierarchy_variances
 from dpduck.trusted.operators import Factor, IdentityFactor, MatrixFactor
 from dpduck.values.arrays import FloatArray, IndexArray, IntegerArray
 
@@ -45,8 +44,8 @@ class RangeStrategy:
         """C_k under L1 (norm 1), C_k^2 under L2 (norm 2): exact, of the integers."""
         return tuple(factor.norms[norm - 1] for factor in self.factors)
 
-    def unit_spreads(self, norm: int) -> FloatArray:
-        """Spreads at a budget of 1: C_k/share_k (Laplace's b at epsilon = 1), C_k^2/share_k (sigma^2 at rho = 1/2)."""
+    def unit_parameters(self, norm: int) -> FloatArray:
+        """Parameters at a budget of 1: C_k/share_k (b at epsilon = 1) or C_k^2/share_k (sigma^2 at rho = 1/2)."""
         return np.array(self.norms(norm), dtype=np.float64) / self.shares
 
     @cached_property
@@ -73,9 +72,9 @@ class RangeStrategy:
         return self.buckets.variances(covariance_of(normal))
 
     def unit_total(self, norm: int) -> float:
-        """Total weighted variance where a noise variance is the spread (norm 2) or its square (norm 1): to compare."""
-        spreads = self.unit_spreads(norm)
-        return float(self.workload.weights @ self.variances(spreads**2 if norm == 1 else spreads))
+        """Total weighted variance, to compare: a parameter is a variance (norm 2) or a standard deviation (norm 1)."""
+        parameters = self.unit_parameters(norm)
+        return float(self.workload.weights @ self.variances(parameters**2 if norm == 1 else parameters))
 
 
 def matrix_of(factor: Factor) -> IntegerArray:

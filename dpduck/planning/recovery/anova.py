@@ -65,7 +65,7 @@ def gather(
     for measurement, answers in zip(measurements, noisy, strict=True):
         members = measurement.query.attributes
         number = lattice.numbers.get(members)
-        scale = 1 / noise_variance(noise, measurement.spread)
+        scale = 1 / noise_variance(noise, measurement.parameter)
         factors = measurement.query.factors
         if members and all(isinstance(factor, CentredFactor) for factor in factors):
             if number is not None:  # F'z is n_A times z centred, and its margins vanish

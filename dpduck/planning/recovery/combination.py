@@ -76,7 +76,7 @@ def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
     if tables and (plan.consistency != "l2" or len(plan.measurements) == 1):
         sources, _ = direct_sources(plan.workload, plan.measurements, plan.noise)
         found = [plan.measurements[source] for source in sources]
-        held = [(used.query.attributes, noise_variance(plan.noise, used.spread)) for used in found]
+        held = [(used.query.attributes, noise_variance(plan.noise, used.parameter)) for used in found]
         return TableCovariances(plan.workload.sizes, dict(zip(plan.workload.marginals, held, strict=True)))
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     if kinds <= {HadamardFactor} and plan.consistency == "none":

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 
@@ -19,12 +19,12 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 class ErrorLaw:
     """How the noise of the cells of one grouping set is distributed.
 
-    spread: of the one integer measurement that a cell is, None where a cell combines several. variance: of a cell.
+    parameter: of the one integer measurement that a cell is, None where a cell combines several. variance: of a cell.
     step: the most that a cell changes when one integer of noise changes by one.
     """
 
     noise: NoiseKind
-    spread: Fraction | None
+    parameter: Fraction | None
     variance: float
     step: float = 1.0
 
@@ -32,6 +32,11 @@ class ErrorLaw:
     def stderr(self) -> float:
         """Standard error of a cell."""
         return sqrt(self.variance)
+
+
+def law_of(noise: Noise) -> ErrorLaw:
+    """The law of a cell that is one integer measurement."""
+    return ErrorLaw(noise.kind, noise.parameter, noise.variance)
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,9 @@ def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
 
 def margin(law: ErrorLaw, confidence: Fraction) -> float:
     """Half the width of an interval that covers a cell's exact value with at least this probability."""
-    if law.spread is not None:
+    if law.parameter is not None:
         quantile = discrete_laplace_quantile if law.noise is NoiseKind.LAPLACE else discrete_gaussian_quantile
-        return law.step * float(quantile(law.spread, float(confidence)))
+        return law.step * float(quantile(law.parameter, float(confidence)))
     return sum_margin(law.noise, confidence).of(law.stderr, law.step)
 
 
@@ -79,7 +84,7 @@ def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:
 
 
 def selected_lows(
-    noise: NoiseKind, spread: Fraction, threshold: int, least: int, answers: IntegerArray, levels: Sequence[Fraction]
+    noise: Noise, threshold: int, least: int, answers: IntegerArray, levels: Sequence[Fraction]
 ) -> FloatArray:
     """Lower ends for counts that are seen because they, noisy, are above a threshold; shape (levels, answers).
 
@@ -89,7 +94,7 @@ def selected_lows(
     answers so far above the threshold that both are the same, to four digits of what is left.
     """
     known, places = np.unique(answers, return_inverse=True)
-    law = ErrorLaw(noise, spread, noise_variance(noise, spread))
+    law = law_of(noise)
     near = known[known <= threshold + 2 * margin(law, max(levels)) + 1]
     half = np.array([[(1 - float(level)) / 2] for level in levels])
     deepest = max(least, threshold - ceil(DEEPEST * law.stderr))
@@ -97,7 +102,7 @@ def selected_lows(
     low = np.full_like(high, deepest)
     while np.any(low < high):
         units = (low + high) // 2
-        held = survivals(noise, spread, near - units) > half * survivals(noise, spread, threshold + 1 - units)
+        held = survivals(noise, near - units) > half * survivals(noise, threshold + 1 - units)
         low, high = np.where(held, low, units + 1), np.where(held, units, high)
     found = np.full((len(levels), len(known)), np.nan)
     found[:, : len(near)] = np.where(high == deepest, least, high)
@@ -109,16 +114,16 @@ DEEPEST = 25.0
 """Standard errors below a threshold: of a group that is seen from there nothing is said but that it has the fewest."""
 
 
-def survivals(noise: NoiseKind, spread: Fraction, starts: IntegerArray) -> FloatArray:
+def survivals(noise: Noise, starts: IntegerArray) -> FloatArray:
     """P(noise >= start) for many starts, to five digits."""
     above = np.where(starts > 0, starts, 1 - starts)
-    if noise is NoiseKind.LAPLACE:
-        tails = np.exp(-above * _rate(spread)) / (1 + exp(-_rate(spread)))
-    elif spread < SUMMED_VARIANCE:
-        table = _summed_tails(spread) / 2
+    if noise.kind is NoiseKind.LAPLACE:
+        tails = np.exp(-above * _rate(noise.parameter)) / (1 + exp(-_rate(noise.parameter)))
+    elif noise.parameter < SUMMED_VARIANCE:
+        table = _summed_tails(noise.parameter) / 2
         tails = table[np.minimum(above - 1, len(table) - 1)]
     else:
-        tails = ndtr((0.5 - above) / sqrt(spread))
+        tails = ndtr((0.5 - above) / sqrt(noise.parameter))
     found: FloatArray = np.where(starts > 0, tails, 1 - tails)
     return found
 
@@ -175,24 +180,24 @@ def discrete_gaussian_quantile(variance: Fraction, confidence: float) -> int:
     return _smallest(lambda bound: discrete_gaussian_tail(variance, bound), confidence)
 
 
-def _positive(spread: Fraction) -> float:
-    if spread <= 0:
-        raise ValueError("the spread of noise must be above 0")
-    return max(float(spread), SMALLEST)
+def _positive(variance: Fraction) -> float:
+    if variance <= 0:
+        raise ValueError("the parameter of noise must be above 0")
+    return max(float(variance), SMALLEST)
 
 
 def _rate(scale: Fraction) -> float:
     """1 / scale, at most 700: exp(-700) is far below everything that matters."""
     if scale <= 0:
-        raise ValueError("the spread of noise must be above 0")
+        raise ValueError("the parameter of noise must be above 0")
     return float(min(1 / scale, Fraction(700)))
 
 
 def _summed_tails(variance: Fraction) -> NDArray[np.float64]:
     """Upper bounds on P(|noise| > t) for t = 0 .. 40 sigma; what lies beyond is below 1e-300."""
-    spread = _positive(variance)
-    magnitudes = np.arange(0.0, 40 * sqrt(spread) + 3)
-    weights = np.exp(-(magnitudes**2) / (2 * spread))
+    sigma_squared = _positive(variance)
+    magnitudes = np.arange(0.0, 40 * sqrt(sigma_squared) + 3)
+    weights = np.exp(-(magnitudes**2) / (2 * sigma_squared))
     beyond = np.concatenate((np.cumsum(weights[:0:-1])[::-1], [0.0]))
     tails: NDArray[np.float64] = SAFETY * 2 * beyond / (1 + 2 * beyond[0]) + SMALLEST
     return tails

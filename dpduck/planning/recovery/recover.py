@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import cho_solve
+from scipy.sparse.linalg import lsmr
 
 from dpduck.algebra.lattice import close_downward
-from dpduck.planning.marginals.operators import padded
-from dpduck.planning.plan import Measurement, Plan, measured_kinds
+from dpduck.planning.plan import Measurement, Plan, measured_kinds, padded
+from dpduck.planning.ranges.hierarchy import LARGEST_DENSE, Haar, Hierarchy, subtree_variances
+from dpduck.planning.ranges.plan import ProductPlan, RangePlan
+from dpduck.planning.ranges.sets import RangeSetsPlan
+from dpduck.planning.ranges.strategy import RangeStrategy, cholesky_factor
 from dpduck.planning.recovery.anova import margins, recover_least_squares, spread_evenly
 from dpduck.planning.recovery.consistent import (
     integer_table,
@@ -136,3 +145,166 @@ def treated(plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, int
     elif nonnegative:
         tables = nonnegative_consistent(plan.workload, tables, plan.variances)
     return tuple(integer_table(table) for table in tables) if integer else tables
+
+
+# From a range plan's noisy integers to the answers of its queries, as the strategy's structure allows.
+
+
+def recover_ranges(plan: RangePlan, noisy: Sequence[IntegerArray]) -> FloatArray:
+    """One answer per query, consistent with each other, from one array per measurement."""
+    return plan.groups.buckets.answers(recover_buckets(plan.groups, plan.noise_variances, noisy))
+
+
+def recover_buckets(
+    strategy: RangeStrategy, variances: Sequence[float] | FloatArray, noisy: Sequence[IntegerArray | FloatArray]
+) -> FloatArray:
+    """Least-squares counts of the buckets; leading axis of `noisy` the rows of a group, further axes are kept."""
+    if isinstance(strategy.structure, Hierarchy):
+        precisions = np.zeros(strategy.structure.levels)
+        precisions[list(strategy.groups)] = 1 / np.asarray(variances)
+        return recover_hierarchy(strategy.structure, precisions, dict(zip(strategy.groups, noisy, strict=True)))
+    if isinstance(strategy.structure, Haar):
+        return recover_haar(strategy.structure, dict(zip(strategy.groups, noisy, strict=True)))
+    return solve_least_squares(strategy.bucket_matrices, variances, [np.asarray(z, dtype=np.float64) for z in noisy])
+
+
+def recover_product(plan: ProductPlan, noisy: Sequence[IntegerArray]) -> FloatArray:
+    """Answers of a product of range workloads, one axis per attribute: each axis is recovered by its own strategy.
+
+    Least squares for a Kronecker product is the Kronecker product of the least squares, as variances multiply.
+    """
+    pieces: Mapping[tuple[int, ...], FloatArray] = {
+        key: np.asarray(answers, dtype=np.float64) for key, answers in zip(plan.choices, noisy, strict=True)
+    }
+    for axis, (strategy, parameters) in enumerate(zip(plan.strategies, plan.unit_variances, strict=True)):
+        later = [range(len(other.factors)) for other in plan.strategies[axis + 1 :]]
+        recovered = {}
+        for rest in product(*later):
+            rows = [np.moveaxis(pieces[(group, *rest)], axis, 0) for group in range(len(strategy.factors))]
+            answers = strategy.buckets.answers(recover_buckets(strategy, parameters, rows))
+            recovered[rest] = np.moveaxis(answers, 0, axis)
+        pieces = recovered
+    return pieces[()]
+
+
+def recover_sets(plan: RangeSetsPlan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+    """Answers of every grouping set, one axis per attribute, from the arrays of all parts in order."""
+    answers, first = [], 0
+    for part in plan.parts:
+        own = noisy[first : first + len(part.measurements)]
+        first += len(own)
+        found = recover_ranges(part, own) if isinstance(part, RangePlan) else recover_product(part, own)
+        answers.append(found)
+    return tuple(answers)
+
+
+# Noisy levels of a tree, or noisy Haar rows, to values: two passes, exact least squares, linear time.
+
+Noisy = Mapping[int, NDArray[np.int64] | FloatArray]
+
+
+def recover_hierarchy(tree: Hierarchy, precisions: FloatArray, noisy: Noisy) -> FloatArray:
+    """Weighted least squares from the measured levels; leading axis n, further axes are recovered side by side.
+
+    precisions: 1/variance per level, 0 where it is not measured. noisy: level to its answers, nodes first.
+    Hay et al. (2010), Theorem 3, with a_v and s_v of subtree_variances in place of the uniform weights:
+    upwards y_v = a_v (w_l z_v + (sum of y_c)/s_v); downwards x_c = y_c + (a_c/s_v)(x_v - sum of y_c).
+    """
+    found = subtree_variances(tree, precisions)
+    last = tree.levels - 1
+    upward: list[FloatArray] = [np.asarray(noisy[last], dtype=np.float64)]
+    extra = (1,) * (upward[0].ndim - 1)
+    sums: list[FloatArray] = []
+    for level in range(last - 1, -1, -1):
+        summed = np.add.reduceat(upward[0], tree.first_child[level][:-1], axis=0)
+        best, below = (array[level].reshape(-1, *extra) for array in (found.best, found.from_children))
+        own = precisions[level] * noisy[level] if precisions[level] > 0 else 0.0
+        sums.insert(0, summed)
+        upward.insert(0, best * (own + summed / below))
+    values = upward[0]
+    for level in range(last):
+        parent = np.repeat(np.arange(len(values)), np.diff(tree.first_child[level]))
+        part = found.best[level + 1] / found.from_children[level][parent]
+        values = upward[level + 1] + part.reshape(-1, *extra) * (values - sums[level])[parent]
+    return values
+
+
+def recover_haar(haar: Haar, noisy: Noisy) -> FloatArray:
+    """The inverse transform: at every split left = (total + difference)/2, right = (total - difference)/2.
+
+    noisy: group to its answers, rows first; a group that was not measured counts as 0 and no query needs it.
+    """
+    shape = next(iter(noisy.values())).shape[1:]
+    values = np.asarray(noisy.get(0, np.zeros((1, *shape))), dtype=np.float64)
+    for level, split in enumerate(haar.split):
+        first = haar.tree.first_child[level]
+        parent = np.repeat(np.arange(len(values)), np.diff(first))
+        difference = np.asarray(noisy.get(level + 1, np.zeros((len(split), *shape))), dtype=np.float64)
+        below = values[parent]
+        left = first[split]
+        below[left] = (values[split] + difference) / 2
+        below[left + 1] = (values[split] - difference) / 2
+        values = below
+    return values
+
+
+# Generalised least squares for any strategy: a Cholesky factor of A'WA, LSMR where that is singular or too
+# large.
+
+Matrix: TypeAlias = "NDArray[np.int64] | FloatArray | sparse.csr_array"
+
+TOLERANCE = 1e-12
+"""LSMR stops when its residuals are this small relative to the data: errors far below the noise, which is 1 there."""
+
+
+def solve_least_squares(
+    matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
+) -> FloatArray:
+    """argmin_x sum_k |A_k x - z_k|^2 / v_k, of least norm where that is not unique; leading axis n, others are kept.
+
+    matrices: A_k, shape (rows_k, n). variances: v_k. noisy: z_k, leading axis rows_k.
+    """
+    if matrices[0].shape[1] <= LARGEST_DENSE:
+        solved = _solve_by_cholesky(matrices, variances, noisy)
+        if solved is not None:
+            return solved
+    return solve_sparse(matrices, variances, noisy)
+
+
+def _solve_by_cholesky(
+    matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
+) -> FloatArray | None:
+    """Normal equations with one step of refinement; None where they are singular."""
+    size = matrices[0].shape[1]
+    whitened = sparse.vstack(_whitened(matrices, variances), format="csr")
+    answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
+    factor = cholesky_factor((whitened.T @ whitened).toarray())
+    if factor is None:
+        return None
+    values = cho_solve(factor, whitened.T @ answers)
+    values += cho_solve(factor, whitened.T @ (answers - whitened @ values))
+    solved: FloatArray = values.reshape(size, *noisy[0].shape[1:])
+    return solved
+
+
+def solve_sparse(
+    matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
+) -> FloatArray:
+    """The same by LSMR (Fong, Saunders 2011) on the whitened matrix; rank-deficient strategies included."""
+    whitened = sparse.vstack(_whitened(matrices, variances), format="csr")
+    rows, size = whitened.shape
+    answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
+    columns = []
+    for answer in answers.T:
+        found = lsmr(whitened, answer, atol=TOLERANCE, btol=TOLERANCE, conlim=0.0, maxiter=4 * (rows + size))
+        columns.append(found[0])
+    solved: FloatArray = np.stack(columns, axis=1).reshape(size, *noisy[0].shape[1:])
+    return solved
+
+
+def _whitened(matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray) -> list[sparse.csr_array]:
+    """Each matrix divided by its noise's standard deviation."""
+    return [
+        sparse.csr_array(matrix).astype(np.float64) / variance**0.5
+        for matrix, variance in zip(matrices, variances, strict=True)
+    ]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload
 from dpduck.planning.marginals.clustering import cluster
-from dpduck.planning.marginals.operators import measured_marginals
+from dpduck.planning.plan import measured_marginals
 from dpduck.values.arrays import BoolArray, FloatArray, IndexArray
 
 FILE = Path(__file__).with_name("designs.npz")

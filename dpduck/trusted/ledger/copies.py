@@ -38,7 +38,7 @@ _COPY = (
 
 
 @dataclass(frozen=True)
-class Position:
+class ChainEnd:
     """The number and hash of the last entry, what every unit had spent by then, and what was not answered by then."""
 
     counter: int
@@ -55,12 +55,12 @@ class Found:
     witness: bytes | None
 
 
-def position_of(state: LedgerState, begun: Begun) -> Position:
+def position_of(state: LedgerState, begun: Begun) -> ChainEnd:
     """The position of a ledger in this state."""
-    return Position(state.last_id, state.hash_at(state.last_id), dict(state.spent), begun)
+    return ChainEnd(state.last_id, state.hash_at(state.last_id), dict(state.spent), begun)
 
 
-def encoded(position: Position) -> bytes:
+def encoded(position: ChainEnd) -> bytes:
     """A position as one line of JSON with exact texts."""
     spent = {unit: amounts_text(charge) for unit, charge in sorted(position.spent.items())}
     begun = {str(entry): times for entry, times in sorted(position.begun.items())[-MOST_BEGUN:]}
@@ -68,15 +68,15 @@ def encoded(position: Position) -> bytes:
     return json.dumps(fields).encode()
 
 
-def decoded(text: bytes | None, where: str) -> Position:
+def decoded(text: bytes | None, where: str) -> ChainEnd:
     """The position that was encoded; of nothing, the beginning."""
     if text is None:
-        return Position(0, GENESIS, {})
+        return ChainEnd(0, GENESIS, {})
     try:
         fields = json.loads(text)
         spent = {unit: charge_of(*amounts) for unit, amounts in fields["spent"].items()}
         begun = {int(entry): int(times) for entry, times in fields.get("begun", {}).items()}
-        return Position(int(fields["counter"]), str(fields["head"]), spent, begun)
+        return ChainEnd(int(fields["counter"]), str(fields["head"]), spent, begun)
     except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
         raise StoreError(f"the ledger's position in the {where} cannot be read; {_COPY}") from None
 
@@ -133,7 +133,7 @@ class OutsideCounters:
         return self._witness.replace(found.witness, text)
 
 
-def _require_on_chain(position: Position, state: LedgerState, where: str) -> None:
+def _require_on_chain(position: ChainEnd, state: LedgerState, where: str) -> None:
     if position.counter > state.last_id:
         raise StoreError(
             f"the ledger ends at entry {state.last_id} but the {where} has seen entry {position.counter}: "

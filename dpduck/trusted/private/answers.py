@@ -16,13 +16,13 @@ from dpduck.trusted.ask import (
     Choice,
     EveryKey,
     Families,
-    Gate,
     Layers,
     Marginal,
     Present,
     Projection,
     Quantiles,
     Sketch,
+    SparseVector,
     Table,
     Threshold,
     Total,
@@ -34,14 +34,21 @@ from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import IdentityFactor
 from dpduck.trusted.private.hidden import ExactCounts, Hidden
 from dpduck.trusted.private.histograms import open_histogram
-from dpduck.trusted.private.interrogation import Guess, Interrogation
 from dpduck.trusted.private.key_counts import KeyCounts
 from dpduck.trusted.private.keys import KeyStream, publish_keys
-from dpduck.trusted.private.measure import exact_marginals, measure, noisy_total, positions, require_fit, with_noise
-from dpduck.trusted.private.range_nodes import sparse_counts
+from dpduck.trusted.private.measure import (
+    FamilyAnswers,
+    Guess,
+    exact_marginals,
+    measure,
+    noisy_total,
+    positions,
+    require_fit,
+    with_noise,
+)
 from dpduck.trusted.private.sessions import draw_thresholds
 from dpduck.trusted.private.sketches import draw_hashes, draw_sketch
-from dpduck.trusted.private.summaries import NoisySummary, SummaryPlan, draw_summary
+from dpduck.trusted.private.summaries import NoisySummary, SummaryPlan, draw_summary, sparse_counts
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -55,7 +62,7 @@ class Exact(Hidden):
 
     def __init__(self, counts: Counts, entropy: Entropy) -> None:
         self._counts, self._entropy = counts, entropy
-        self._questions: dict[int, tuple[Families, Interrogation]] = {}
+        self._questions: dict[int, tuple[Families, FamilyAnswers]] = {}
 
     def tables(self, asks: Sequence[Ask[Any]]) -> list[tuple[IntegerArray, ...]]:
         """The answers of asks for tables of one scan: for each ask, an array for each table."""
@@ -99,11 +106,11 @@ class Exact(Hidden):
             raise InternalError("a candidate without its number")
         return exact.answer(chosen, noise, self._entropy)
 
-    def _asked(self, families: Families, ask: Ask[Any]) -> Interrogation:
+    def _asked(self, families: Families, ask: Ask[Any]) -> FamilyAnswers:
         if id(families) not in self._questions:
             if not isinstance(self._counts, ExactCounts):
                 raise InternalError("a query of other counts")
-            self._questions[id(families)] = families, Interrogation(self._counts, families, ask.scan.l1)
+            self._questions[id(families)] = families, FamilyAnswers(self._counts, families, ask.scan.l1)
         return self._questions[id(families)][1]
 
 
@@ -139,7 +146,7 @@ def _of_keys(counts: KeyCounts, ask: Ask[Any], noise: Noise, entropy: Entropy) -
         return coefficients, measure_projection(counts, coefficients, query.rows, noise, entropy)
     if isinstance(query, EveryKey):
         return open_histogram(counts, noise, entropy).to_bytes()
-    if isinstance(query, Gate):
+    if isinstance(query, SparseVector):
         return draw_thresholds(noise.parameter, ask.times, entropy)
     raise InternalError("a query of other counts")
 

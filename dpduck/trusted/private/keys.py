@@ -1,20 +1,34 @@
-"""Which groups are published is decided here, by noisy counts alone; nothing else of a group leaves before that."""
+"""Counts groups by private keys, and decides by noisy counts alone which of them are published; nothing else of a
+group leaves before that."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpduck.frontend.rows.parts import text_sql
 from dpduck.trusted.ask import Threshold
 from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.noise.law import Noise
-from dpduck.trusted.private.counting_stage import UNITS, total_name
+from dpduck.trusted.private.contribution_sql import row_columns
+from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, key_integer
+from dpduck.trusted.private.counting import own_aggregates, worker_outputs
+from dpduck.trusted.private.counting_stage import UNITS, stage_sql, total_name
 from dpduck.trusted.private.hidden import Hidden
-from dpduck.trusted.private.jobs import KeyedJob
-from dpduck.trusted.private.key_counting import group_name, read_groups
+from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.binning import code_expression
+from dpduck.trusted.rows.bins import texts_parameter, texts_sql
+from dpduck.trusted.rows.plain import plain_text
+from dpduck.trusted.rows.program import BATCH_TEXTS, LONGEST_TEXT, Division, Output
+from dpduck.trusted.rows.scan import Scan, read_rows, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
 
@@ -92,3 +106,79 @@ def bounds_of(job: KeyedJob) -> GroupBounds:
         return GroupBounds(copies, copies, copies, copies)
     groups = min(job.groups, job.rows.max_rows)
     return GroupBounds(groups, 1, groups, job.rows.max_rows)
+
+
+# Reads exact counts of privacy units and rows by groups of which some keys are private, C groups of each unit at most.
+#
+# Texts are grouped by their bytes: a collation would show one person's spelling of a key that others wrote otherwise.
+
+
+def group_name(number: int) -> str:
+    """The column of a group's key: first the attributes as codes, then the texts as bytes."""
+    return f"dpduck_group_{number}"
+
+
+@contextmanager
+def read_groups(
+    cursor: duckdb.DuckDBPyConnection, job: KeyedJob, bounding_key: bytes, workers: Workers | None
+) -> Iterator[Iterator[pa.Table]]:
+    """One row per occupied group, in batches: its keys, its aggregates, and how many units it has."""
+    rows, scan = job.rows, scan_of(job.rows)
+    outputs = worker_outputs(rows, scan)
+    for number, text in enumerate(job.texts, start=len(rows.attributes)):
+        if scan.types is not None and plain_text(text, scan.types) is None:
+            outputs[group_name(number)] = Output("bytes", text)
+    division = Division(outputs, scan.moved, scan.types or {})
+    sql, parameters = _rows(job, scan, division)
+    m, ordered = None, dict[str, object]()
+    if rows.unit_sql is not None:
+        m, ordered = rows.max_rows, {KEY: key_integer(bounding_key)}
+    cells: dict[str, int | None] = {group_name(number): one.size for number, one in enumerate(rows.attributes)}
+    cells |= {group_name(number): None for number in range(len(cells), len(cells) + len(job.texts))}
+    with read_rows(cursor, scan, sql, parameters | ordered, division, workers, texts=True) as (found, second, given):
+        again = ordered if m is not None and job.groups < m else {}
+        stage = stage_sql(found, cells, rows.aggregates, m, job.groups)
+        yield reader.batches(second, stage, {**given, **again}, BATCH_TEXTS)
+
+
+def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str, object]]:
+    """Rows with the columns of their group, flags, unit and order, but for what a worker computes; with parameters."""
+    rows, parameters = job.rows, dict[str, object]()
+    codes = {}
+    for position, key in enumerate(rows.keys):
+        code = code_expression(key, position)
+        parameters.update(code.parameters)
+        codes[f"dpduck_code_{position}"] = code.sql
+    named = {group_name(number): text for number, text in enumerate(job.texts, start=len(rows.attributes))}
+    texts = {name: _total_text(text, scan) for name, text in named.items() if name not in division.outputs}
+    encoded = {name: f"encode({text})" for name, text in texts.items()}
+    flags = row_columns(own_aggregates(rows, division))
+    short = [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts.values()]
+    read = rows_sql(scan, {**codes, **encoded, **flags}, short, division)
+    if not rows.attributes:
+        return read, parameters
+    attributes = [
+        f"{_attribute_sql(rows, attribute, number, parameters)} AS {group_name(number)}"
+        for number, attribute in enumerate(rows.attributes)
+    ]
+    kept = [*texts, *flags, *([UNIT, ORDER] if rows.unit_sql is not None else []), *division.inputs()]
+    return f"SELECT {', '.join([*attributes, *kept])} FROM ({read})", parameters
+
+
+def _total_text(text: str, scan: Scan) -> str:
+    """The text of a stored column, total for every value of its type."""
+    column = None if scan.types is None else plain_text(text, scan.types)
+    return text if column is None or scan.types is None else text_sql(column, scan.types[column])
+
+
+def _attribute_sql(rows: CountingJob, attribute: Attribute, number: int, parameters: dict[str, object]) -> str:
+    """The attribute's code, NULL or -1 where a row is outside: for a plain key its own, else looked up."""
+    codes = [f"CAST(dpduck_code_{source} AS BIGINT)" for source in attribute.sources]
+    if len(codes) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
+        return codes[0]
+    name = f"dpduck_image_{number}"
+    parameters[name] = texts_parameter(str(code) for code in attribute.codes.reshape(-1).tolist())
+    place = codes[0]
+    for code, source in zip(codes[1:], attribute.sources[1:], strict=True):
+        place = f"({place} * {rows.keys[source].domain.size} + {code})"
+    return f"list_extract({texts_sql(name, 'BIGINT')}, {place} + 1)"

@@ -21,7 +21,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.trusted.ask import UNITS, Ask, Gate, Scan, Total
+from dpduck.trusted.ask import UNITS, Ask, Scan, SparseVector, Total
 from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.noise.integers import discrete_laplace
@@ -36,7 +36,7 @@ class GateLaw:
     """Everything about a gate that is public, in units of 1/UNITS of a row.
 
     updates: rounds. threshold: what the hypothesis may miss. threshold_scale, question_scale: b1, b2.
-    spread: variance or scale of a measurement. total_spread: of the noisy number of rows, in rows.
+    parameter: variance or scale of a measurement. total_parameter: of the noisy number of rows, in rows.
     """
 
     updates: int
@@ -45,18 +45,18 @@ class GateLaw:
     threshold_scale: Fraction
     question_scale: Fraction
     noise: NoiseKind
-    spread: Fraction
-    total_spread: Fraction
+    parameter: Fraction
+    total_parameter: Fraction
 
     def total_ask(self, scan: Scan) -> Ask[int]:
         """The noisy number of rows, the first thing that a session measures."""
-        return Ask(scan, Total(), Noise(self.noise, self.total_spread))
+        return Ask(scan, Total(), Noise(self.noise, self.total_parameter))
 
     def gate_ask(self, scan: Scan) -> Ask[bytes]:
         """All rounds with their measurements."""
         if scan.l1 != self.unit_bound:
             raise InternalError("the session and its counts disagree about the contribution bound")
-        gate = Gate(Noise(NoiseKind.LAPLACE, self.question_scale), Noise(self.noise, self.spread))
+        gate = SparseVector(Noise(NoiseKind.LAPLACE, self.question_scale), Noise(self.noise, self.parameter))
         return Ask(scan, gate, Noise(NoiseKind.LAPLACE, self.threshold_scale), times=self.updates)
 
 
@@ -124,7 +124,7 @@ class SessionGate(Hidden):
         _require_once(keys, lengths)
         exact = exact_answers(self._counts, keys, weights, lengths)
         noise = one_sided(self._law.question_scale, 2 * len(lengths), self._entropy)
-        measured = Noise(self._law.noise, self._law.spread)
+        measured = Noise(self._law.noise, self._law.parameter)
         return Questions(exact, noise, draw(measured, min(rounds, len(lengths)), self._entropy))
 
     def look(self, questions: Questions, number: int, hypothesis: int, round_number: int) -> int | None:

@@ -33,13 +33,13 @@ BATCH_TEXTS = 30_720
 LONGEST_TEXT = 65_535
 """Rows with a longer text in what is read of them, or as their unit, contribute nothing."""
 
-ROW_TEXTS = 1 << 28
+ROW_TEXTS = 1 << 27
 """Bytes that all texts made of one row may have: a row that is alone has memory for several times that (worker.SHARE).
 No row comes near the limits of memory then, where it could matter what was computed in a process before."""
 
 GROWTH, LITERALS = 64, 1 << 16
 """A text that is made is at most so many times as long as the longest of its row, and longer by so much: what
-frontend/rows/costs.py refuses beyond. Were it wrong, the worker's limits would still hold."""
+frontend/rows/functions.py refuses beyond. Were it wrong, the worker's limits would still hold."""
 
 SHORTEST_BOUND = 1024
 """Programs that could not read texts of so many bytes are refused."""

@@ -12,9 +12,9 @@ import dpduck
 from dpduck.database.catalog import Catalog
 from dpduck.database.policies import PolicyStore
 from dpduck.frontend.select.analyse import analyse
-from dpduck.frontend.statements.kinds import Ask
+from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.mechanisms.cubes.plan import Planned, planned, scans_of
+from dpduck.mechanisms.cubes.plan import CubePlan, planned, scans_of
 from dpduck.trusted.private.answers import _present
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.hidden import ExactCounts
@@ -60,17 +60,17 @@ def open_stays(unit: str = "who MAX ROWS 3", units: int = 24) -> duckdb.DuckDBPy
     return connection
 
 
-def plan_of(connection: duckdb.DuckDBPyConnection, statement: str) -> Planned:
+def plan_of(connection: duckdb.DuckDBPyConnection, statement: str) -> CubePlan:
     """What a statement is planned to measure."""
     ask = parse_statement(statement)
-    assert isinstance(ask, Ask)
+    assert isinstance(ask, AskStatement)
     with connection.cursor() as cursor:
         return planned(
             analyse(ask, Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))).request
         )
 
 
-def exact_tables(connection: duckdb.DuckDBPyConnection, found: Planned) -> list[NDArray[np.int64]]:
+def exact_tables(connection: duckdb.DuckDBPyConnection, found: CubePlan) -> list[NDArray[np.int64]]:
     """For every measure, all its exact tables side by side, as trusted code would add noise to them."""
     tables: dict[int, NDArray[np.int64]] = {}
     for scan in scans_of(found):

@@ -27,7 +27,7 @@ RUNS, KEYS, QUERIES, SPARSITY = 200, 300, 40, 8
 def test_price_is_met_exactly(charge: Charge, bound: int) -> None:
     """The compiled projection costs exactly what was charged: one calibration, no composition over rows."""
     plan = plan_projection(charge, bound, 64, 1000, Fraction(1, 20), 1e5, None)
-    cost = price_of(Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.spread), bound)
+    cost = price_of(Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.parameter), bound)
     assert cost.epsilon == charge.epsilon
     assert cost.rho == charge.rho if charge.epsilon is None else 0 < cost.rho < charge.rho, "less than its epsilon does"
 
@@ -56,7 +56,7 @@ def observed(charge: Charge) -> tuple[float, list[float]]:
     largest = []
     for _ in range(RUNS):
         coefficients = draw_coefficients(plan.words, INDEPENDENCE, ENTROPY)
-        values = measure_projection(counts, coefficients, plan.rows, Noise(plan.noise, plan.spread), ENTROPY)
+        values = measure_projection(counts, coefficients, plan.rows, Noise(plan.noise, plan.parameter), ENTROPY)
         matrix = np.moveaxis(signs(evaluate(coefficients, reduced(high))), 1, 2).reshape(-1, KEYS)[: plan.rows]
         estimates = queries @ (matrix.T.astype(float) @ values) / plan.rows
         largest.append(float(np.abs(estimates - queries @ exact).max()))

@@ -16,8 +16,7 @@ from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.layers import SummaryLaw
 from dpduck.trusted.private.cells import MixedRadix
 from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.range_nodes import sparse_counts
-from dpduck.trusted.private.summaries import NoisySummary, SummaryPlan, draw_summary
+from dpduck.trusted.private.summaries import NoisySummary, SummaryPlan, draw_summary, sparse_counts
 
 SIZES = (1, 2, 5, 8, 13)
 

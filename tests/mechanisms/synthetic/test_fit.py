@@ -21,7 +21,7 @@ def fitted_along(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> float:
     script: Iterator[float] = iter(values)
 
     def scripted(
-        problem: fits.Problem, point: fits.Point, slope: np.ndarray, step: float, reference: float
+        problem: fits.FitProblem, point: fits.Point, slope: np.ndarray, step: float, reference: float
     ) -> tuple[fits.Point, float] | None:
         value = next(script, None)
         if value is None:

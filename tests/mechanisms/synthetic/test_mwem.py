@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpduck.algebra.hadamard import Family
 from dpduck.algebra.margin_tree import margin_tree
 from dpduck.mechanisms.synthetic import multiplicative
 from dpduck.mechanisms.synthetic.distribution import uniform
@@ -17,7 +16,8 @@ from dpduck.mechanisms.synthetic.fit import Observation, fit
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
 from dpduck.mechanisms.synthetic.plan import interval_products, parities
 from dpduck.mechanisms.synthetic.schedule import Schedule
-from tests.mechanisms.synthetic.interviews import SeededInterviewer, naive, queries_of
+from dpduck.trusted.operators import Family
+from tests.mechanisms.synthetic.oracles import SeededOracle, naive, queries_of
 
 SIZES = (3, 2, 4, 2)
 SCHEDULE = Schedule(True, Fraction(1), 1, 12, Fraction(1, 2))
@@ -54,9 +54,9 @@ def test_cached_and_incremental_is_naive(
     monkeypatch.setattr(multiplicative, "LARGEST_BITS", bits)
     monkeypatch.setattr(multiplicative, "FARTHEST", 1.2)
     pool = Pool(SIZES, workloads()[kind], (), whole=False)
-    slow, asked = naive(pool, SCHEDULE, SeededInterviewer(pool, table(), 1), passes=3)
+    slow, asked = naive(pool, SCHEDULE, SeededOracle(pool, table(), 1), passes=3)
     method = Method(fits=False, passes=3, dense=dense)
-    fast = synthesise(pool, SCHEDULE, method, SeededInterviewer(pool, table(), 1))
+    fast = synthesise(pool, SCHEDULE, method, SeededOracle(pool, table(), 1))
     joined, place = fast.distribution.join(range(len(SIZES)))
     assert list(fast.chosen) == asked
     assert np.abs(joined.components[place].table.reshape(-1) - slow).max() < 1e-9
@@ -66,8 +66,8 @@ def test_cached_and_incremental_is_naive(
 def test_families_are_dense_queries(kind: str) -> None:
     """Answers of a family from its marginal equal those of its coefficients over the universe."""
     pool = Pool(SIZES, workloads()[kind], (), whole=False)
-    interviewer = SeededInterviewer(pool, table(), 1)
-    assert np.array_equal(interviewer.exact, queries_of(pool) @ table().reshape(-1))
+    oracle = SeededOracle(pool, table(), 1)
+    assert np.array_equal(oracle.exact, queries_of(pool) @ table().reshape(-1))
 
 
 def test_margin_tree_is_sums_and_its_adjoint() -> None:
@@ -153,13 +153,13 @@ def test_whole_marginals_beat_chance() -> None:
     errors = []
     for amount, noise in ((Fraction(100), 0.1), (Fraction(1), 40.0)):
         schedule = Schedule(False, amount, 1, 6, Fraction(1, 10), first=1, first_share=Fraction(1, 10))
-        found = synthesise(pool, schedule, Method(), SeededInterviewer(pool, table(), 1, noise)).distribution
-        exact = SeededInterviewer(pool, table(), 1, 0.0).exact[:-4]
+        found = synthesise(pool, schedule, Method(), SeededOracle(pool, table(), 1, noise)).distribution
+        exact = SeededOracle(pool, table(), 1, 0.0).exact[:-4]
         marginals = found.marginals([family.attributes for family in pool.workload])
         answers = np.concatenate([family.answers(marginals[family.attributes]) for family in pool.workload])
         errors.append(float(np.abs(answers - exact / table().sum()).sum()))
     assert errors[0] < 0.02 < errors[1]
-    average = synthesise(pool, schedule, Method(averages=True), SeededInterviewer(pool, table(), 1)).distribution
+    average = synthesise(pool, schedule, Method(averages=True), SeededOracle(pool, table(), 1)).distribution
     assert average.components[0].table.shape == SIZES
     assert float(average.components[0].table.sum()) == pytest.approx(1)
 
@@ -171,12 +171,12 @@ def test_many_attributes_are_factored() -> None:
     pool = Pool(sizes, tuple(Family(pair, (10, 10)) for pair in pairs), (), whole=True)
     exact = {pair: np.full((10, 10), 10) for pair in pairs}
     exact[3, 17] = 100 * np.eye(10, dtype=np.int64)
-    interviewer = SeededInterviewer.__new__(SeededInterviewer)
-    interviewer.pool, interviewer.noise, interviewer.left = pool, 0.5, Fraction(1)
-    interviewer.exact = np.concatenate([*(exact[pair].reshape(-1) for pair in pairs), [1000]])
-    interviewer.draws = np.random.default_rng(7)
+    oracle = SeededOracle.__new__(SeededOracle)
+    oracle.pool, oracle.noise, oracle.left = pool, 0.5, Fraction(1)
+    oracle.exact = np.concatenate([*(exact[pair].reshape(-1) for pair in pairs), [1000]])
+    oracle.draws = np.random.default_rng(7)
     schedule = Schedule(False, Fraction(1), 1, 5, Fraction(1, 10))
-    found = synthesise(pool, schedule, Method(), interviewer)
+    found = synthesise(pool, schedule, Method(), oracle)
     assert max(component.table.size for component in found.distribution.components) <= 1 << 24
     assert pairs[found.chosen[0]] == (3, 17)
     assert np.abs(1000 * found.distribution.marginals([(3, 17)])[3, 17] - exact[3, 17]).max() < 3

@@ -42,26 +42,26 @@ def plan(request: Request) -> Rounded:
     return Rounded(request, Ask(scan, Total(), noise), int(str(dict(request.question.own)["round_to"])))
 
 
-def columns(offer: Rounded) -> Columns:
+def columns(proposal: Rounded) -> Columns:
     """One answer."""
     answer = [(answer_column(0), "BIGINT"), (stderr_column(0), "DOUBLE")]
     return [(GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answer]
 
 
-def recover(offer: Rounded, noisy: int, tools: Tools) -> ReleasedTable:
+def recover(proposal: Rounded, noisy: int, tools: Tools) -> ReleasedTable:
     """The noisy count, rounded."""
-    rounded, stderr = offer.to * round(noisy / offer.to), offer.variance**0.5
+    rounded, stderr = proposal.to * round(noisy / proposal.to), proposal.variance**0.5
     values = ([0], [0], [rounded], [stderr])
     return ReleasedTable(
-        columns(offer), pa.table({name: of for (name, _), of in zip(columns(offer), values, strict=True)})
+        columns(proposal), pa.table({name: of for (name, _), of in zip(columns(proposal), values, strict=True)})
     )
 
 
-def describe(request: Request, offer: Rounded) -> str:
+def describe(request: Request, proposal: Rounded) -> str:
     """One row of dp_explain."""
-    charge, variance = request.price.charge, offer.variance
+    charge, variance = request.price.charge, proposal.variance
     price = (request.price.stated_epsilon, request.price.stated_delta, charge.rho)
-    return rows_sql(EXPLAINED, [["rounded", True, variance, variance**0.5, *price, 1, 1, f"to {offer.to}", 0.0]])
+    return rows_sql(EXPLAINED, [["rounded", True, variance, variance**0.5, *price, 1, 1, f"to {proposal.to}", 0.0]])
 
 
 ROUNDED = Mechanism[Request, Rounded, int](
@@ -69,11 +69,11 @@ ROUNDED = Mechanism[Request, Rounded, int](
     options=(ROUND_TO,),
     serves=lambda request: isinstance(request, Request) and "round_to" in dict(request.question.own),
     plan=plan,
-    asks=lambda offer: [offer.ask],
-    header=lambda offer: ReleaseHeader(
-        offer.request, "rounded count", "rounded", ((ErrorLaw(NoiseKind.LAPLACE, None, offer.variance),),)
+    asks=lambda proposal: [proposal.ask],
+    header=lambda proposal: ReleaseHeader(
+        proposal.request, "rounded count", "rounded", ((ErrorLaw(NoiseKind.LAPLACE, None, proposal.variance),),)
     ),
-    measure=lambda offer, door, tools: door.answer(offer.ask),
+    measure=lambda proposal, door, tools: door.answer(proposal.ask),
     recover=recover,
     describe=describe,
     columns=columns,

@@ -11,8 +11,7 @@ import pytest
 from dpduck.trusted.noise import integers as block_sampler
 from dpduck.trusted.noise.coins import DiscreteLaw
 from dpduck.trusted.noise.entropy import LazyUniform, operating_system_entropy
-from dpduck.trusted.noise.integers import CHUNK, SLACK, accept_exactly, sample
-from dpduck.trusted.noise.table import noise_table
+from dpduck.trusted.noise.integers import CHUNK, SLACK, accept_exactly, noise_table, sample
 
 LAPLACE = DiscreteLaw(Fraction(1, 1000), Fraction(0))
 GAUSSIAN = DiscreteLaw(Fraction(0), Fraction(1, 2 * 10**18))

@@ -11,8 +11,7 @@ import pytest
 
 from dpduck.trusted.noise.coins import DiscreteLaw
 from dpduck.trusted.noise.entropy import LazyUniform
-from dpduck.trusted.noise.integers import sample
-from dpduck.trusted.noise.table import UNDECIDED, code_of, cumulative_bounds, noise_table, settle
+from dpduck.trusted.noise.integers import UNDECIDED, code_of, cumulative_bounds, noise_table, sample, settle
 
 LAPLACE = DiscreteLaw(Fraction(7, 22), Fraction(0))
 GAUSSIAN = DiscreteLaw(Fraction(0), Fraction(1, 2 * 9))
@@ -153,7 +152,7 @@ def test_settle_refuses_what_64_bits_cannot_hold(monkeypatch: pytest.MonkeyPatch
 
     No real draw gets there (probability below exp(-2^16)), so the limit is lowered.
     """
-    monkeypatch.setattr("dpduck.trusted.noise.table.LARGEST_BLOCK", 50)
+    monkeypatch.setattr("dpduck.trusted.noise.integers.LARGEST_BLOCK", 50)
     draw = LazyUniform((1 << 64) - 1, 64, ScriptedEntropy(b"\x80" + b"\x00" * 7))
     with pytest.raises(OverflowError, match=r"^a noise value does not fit in 64 bits$"):
         settle(LAPLACE, 0, draw)

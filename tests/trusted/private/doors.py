@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpduck.mechanisms.keys.plan import KeyPlan
-from dpduck.mechanisms.synthetic.measure import Interview, Interviewed
+from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.plan import Plan, noisy_queries
@@ -29,10 +29,10 @@ def door_over(counts: Counts, asks: Sequence[Ask[Any]], entropy: Entropy | None 
     return Door(asks, lambda job: counts, entropy or operating_system_entropy())
 
 
-def interviewer(counts: Counts, pool: Pool, schedule: Schedule) -> Interviewed:
-    """The product's own interviewer over given counts."""
-    interview = Interview(pool, schedule, scan_of(schedule.unit_bound))
-    return interview.through(door_over(counts, interview.asks))
+def oracle(counts: Counts, pool: Pool, schedule: Schedule) -> DoorOracle:
+    """The product's own oracle over given counts."""
+    mwem_asks = MwemAsks(pool, schedule, scan_of(schedule.unit_bound))
+    return mwem_asks.through(door_over(counts, mwem_asks.asks))
 
 
 def price_of(query: Query[Any], noise: Noise | None, bound: int = 1, times: int = 1) -> Charge:
@@ -48,6 +48,6 @@ def price_of_plans(plans: Sequence[Plan], bound: int) -> Charge:
 
 def key_ask(job: KeyedJob, plan: KeyPlan) -> Ask[Any]:
     """The selection of a plan."""
-    answers, bounds = Noise(plan.noise, plan.answer_spread), plan.bounds
-    query = Threshold(bounds, plan.least, plan.excess, answers, plan.aggregates, plan.reused, plan.other)
-    return Ask(Scan(job, bounds.l1), query, Noise(plan.noise, plan.selection_spread))
+    bounds = plan.bounds
+    query = Threshold(bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
+    return Ask(Scan(job, bounds.l1), query, plan.selection)

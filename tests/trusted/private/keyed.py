@@ -14,8 +14,8 @@ from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn, KeyedJob
-from dpduck.trusted.private.key_counting import read_groups
 from dpduck.trusted.private.key_delta import GroupBounds
+from dpduck.trusted.private.keys import read_groups
 from dpduck.values.domain import ValueDomain
 
 Row = tuple[int | str | None, str | None, str | None]  # unit, reason, sex

@@ -13,18 +13,17 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.dyadic import Axis
-from dpduck.algebra.hadamard import Family
 from dpduck.trusted.ask import (
     Ask,
     Candidate,
     Choice,
     EveryKey,
     Families,
-    Gate,
     Layers,
     Present,
     Scan,
     Sketch,
+    SparseVector,
     Table,
     Threshold,
     Total,
@@ -34,7 +33,7 @@ from dpduck.trusted.ask import (
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import CentredFactor, IdentityFactor, KroneckerQuery
+from dpduck.trusted.operators import CentredFactor, Family, IdentityFactor, KroneckerQuery
 from dpduck.trusted.private.cells import MixedRadix
 from dpduck.trusted.private.door import Bill, Door, charged, opened, reopened
 from dpduck.trusted.private.hidden import ExactCounts
@@ -232,7 +231,7 @@ def test_a_session_is_reopened_for_what_was_paid() -> None:
     given = ("session", door.entry, vault.ledger, vault.con.cursor, vault.unchanged, ENTROPY, Workers())
     reopened(law, scan, *given)
     vault.events.clear()
-    for dearer in (replace(law, spread=law.spread / 2), replace(law, question_scale=law.question_scale - 1)):
+    for dearer in (replace(law, parameter=law.parameter / 2), replace(law, question_scale=law.question_scale - 1)):
         with pytest.raises(InternalError, match="cost more"):
             reopened(dearer, scan, *given)
     assert vault.events == [], "refused before anything was looked at"
@@ -257,7 +256,7 @@ def test_prices_by_hand() -> None:
     assert price_of(Total(), four, 3) == Charge.concentrated(Fraction(9, 8))
     assert price_of(Candidate(families), four, 2, times=5).rho == 5 * Fraction(4, 8)
     assert price_of(Sketch(5, 7, ()), two, 3).epsilon == Fraction(15, 2)
-    gate = Gate(Noise(LAPLACE, Fraction(1024)), Noise(GAUSSIAN, Fraction(1024**2)))
+    gate = SparseVector(Noise(LAPLACE, Fraction(1024)), Noise(GAUSSIAN, Fraction(1024**2)))
     assert price_of(gate, Noise(LAPLACE, Fraction(512)), 1, times=4).rho == 4 * (Fraction(9, 2) + Fraction(1, 2))
     axis = Axis("dyadic", 8)
     layers = Layers((axis, None), MixedRadix((axis.nodes, 3)))
@@ -280,7 +279,7 @@ def test_prices_by_hand() -> None:
         rho_of_laplace(20, 10, Fraction(2))
     ), "columns 2, -1, -1: 5 rows move no answer by more than 10"
     pure = price_of(
-        Gate(Noise(LAPLACE, Fraction(1024)), Noise(LAPLACE, Fraction(1024))), Noise(LAPLACE, Fraction(512)), 1
+        SparseVector(Noise(LAPLACE, Fraction(1024)), Noise(LAPLACE, Fraction(1024))), Noise(LAPLACE, Fraction(512)), 1
     )
     assert pure == Charge(Fraction(4), rho_of_pure(Fraction(4)))
     with pytest.raises(InternalError, match="without its noise"):

@@ -1,4 +1,4 @@
-"""The only door: what leaves is the exact answer plus integer noise of the planned spread, at the compiled price."""
+"""The only door: what leaves is the exact answer plus integer noise of the planned parameter, at the compiled price."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def plan_of(
     sizes: tuple[int, ...],
     queries: list[KroneckerQuery],
     noise: NoiseKind = NoiseKind.LAPLACE,
-    spreads: list[Fraction] | None = None,
+    parameters: list[Fraction] | None = None,
 ) -> Plan:
-    chosen = spreads or [SILENT] * len(queries)
-    measurements = tuple(Measurement(query, spread) for query, spread in zip(queries, chosen, strict=True))
+    chosen = parameters or [SILENT] * len(queries)
+    measurements = tuple(Measurement(query, parameter) for query, parameter in zip(queries, chosen, strict=True))
     return Plan("test", noise, MarginalWorkload(sizes, ((),), (1.0,)), measurements, (1.0,))
 
 
@@ -121,16 +121,16 @@ def test_counts_beyond_floating_point() -> None:
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
-def test_noise_has_the_planned_spread(noise: NoiseKind) -> None:
+def test_noise_has_the_planned_parameter(noise: NoiseKind) -> None:
     """Noise of each measurement has its own variance: 2/3 and 3/2 of the scale would be told apart."""
     size = 40_000
-    spreads = [Fraction(3), Fraction(20)] if noise is NoiseKind.LAPLACE else [Fraction(9), Fraction(400)]
-    plan = plan_of((size,), [marginal_query((0,), (size,))] * 2, noise, spreads)
+    parameters = [Fraction(3), Fraction(20)] if noise is NoiseKind.LAPLACE else [Fraction(9), Fraction(400)]
+    plan = plan_of((size,), [marginal_query((0,), (size,))] * 2, noise, parameters)
     answers = measure(sparse(np.full(size, 7)), noisy_queries(plan), 0, 1, Seeded(1))
-    for answer, spread in zip(answers, spreads, strict=True):
+    for answer, parameter in zip(answers, parameters, strict=True):
         deviations = answer - 7
-        ratio = np.exp(-1 / float(spread))
-        variance = 2 * ratio / (1 - ratio) ** 2 if noise is NoiseKind.LAPLACE else float(spread)
+        ratio = np.exp(-1 / float(parameter))
+        variance = 2 * ratio / (1 - ratio) ** 2 if noise is NoiseKind.LAPLACE else float(parameter)
         assert abs(deviations.mean()) < 5 * (variance / size) ** 0.5
         # The standard error of the variance is at most sqrt(5 / size) of it, 1.2 %; 2/3 and 3/2 are far away.
         assert 0.93 < deviations.var() / variance < 1.07
@@ -139,7 +139,7 @@ def test_noise_has_the_planned_spread(noise: NoiseKind) -> None:
 
 def test_noise_is_fresh_for_every_cell_and_call() -> None:
     """Two calls draw from the entropy source anew."""
-    plan = plan_of((1000,), [marginal_query((0,), (1000,))], spreads=[Fraction(5)])
+    plan = plan_of((1000,), [marginal_query((0,), (1000,))], parameters=[Fraction(5)])
     counts, entropy = sparse(np.ones(1000, dtype=np.int64)), Seeded(2)
     first, second = (measure(counts, noisy_queries(plan), 0, 1, entropy)[0] for _ in range(2))
     assert (first != second).mean() > 0.8
@@ -187,8 +187,8 @@ def test_price_is_never_below_the_true_price(
     """Against brute force: every way of placing up to m rows of a unit, on the dense matrices, in exact rationals."""
     sizes, queries = case
     amounts = st.fractions(Fraction(1, 50), 50)
-    spreads = [data.draw(amounts) for _ in queries]
-    plan = plan_of(sizes, queries, noise, spreads)
+    parameters = [data.draw(amounts) for _ in queries]
+    plan = plan_of(sizes, queries, noise, parameters)
     charge = price_of_plans([plan], unit_bound)
     price = charge.epsilon if noise is NoiseKind.LAPLACE else charge.rho
     assert price is not None
@@ -202,9 +202,11 @@ def test_price_is_never_below_the_true_price(
             change[rows[number % len(rows)]] += 1
         moved = [matrix @ change for matrix in matrices]
         if noise is NoiseKind.LAPLACE:
-            parts = [Fraction(int(np.abs(move).sum())) / spread for move, spread in zip(moved, spreads, strict=True)]
+            parts = [
+                Fraction(int(np.abs(move).sum())) / parameter for move, parameter in zip(moved, parameters, strict=True)
+            ]
         else:
-            parts = [Fraction(int((move * move).sum())) / (2 * s) for move, s in zip(moved, spreads, strict=True)]
+            parts = [Fraction(int((move * move).sum())) / (2 * s) for move, s in zip(moved, parameters, strict=True)]
         worst = max(worst, sum(parts, Fraction(0)))
     assert price >= worst
     if len(queries) == 1 and cells <= 6:
@@ -228,9 +230,9 @@ def test_mixed_noise_is_paid_in_rho_and_no_noise_is_refused() -> None:
     plans = [plan_of(sizes, [query], noise, [Fraction(1)]) for noise in NoiseKind]
     laplace = price_of_plans([plan for plan in plans if plan.noise is NoiseKind.LAPLACE], 1)
     assert price_of_plans(plans, 1) == Charge.concentrated(Fraction(1, 2) + laplace.rho) and laplace.epsilon == 1
-    for spread in (Fraction(0), Fraction(-1)):
+    for parameter in (Fraction(0), Fraction(-1)):
         with pytest.raises(InternalError, match="without noise"):
-            price_of_plans([plan_of(sizes, [query], spreads=[spread])], 1)
+            price_of_plans([plan_of(sizes, [query], parameters=[parameter])], 1)
 
 
 def test_many_marginals_share_roll_ups() -> None:

@@ -101,8 +101,8 @@ def test_noise_has_its_scale(noise: NoiseKind) -> None:
     False alarm below 1e-9: the relative standard error is 0.01 (Gaussian), 0.016 (Laplace).
     """
     nothing = KeyCounts(np.array([], np.uint64), np.array([], np.uint64), np.array([], np.int64))
-    rows, spread = 20_000, Fraction(50 if noise is NoiseKind.LAPLACE else 2500)
-    values = measure_projection(nothing, draw_coefficients(334, 2, ENTROPY), rows, Noise(noise, spread), ENTROPY)
+    rows, parameter = 20_000, Fraction(50 if noise is NoiseKind.LAPLACE else 2500)
+    values = measure_projection(nothing, draw_coefficients(334, 2, ENTROPY), rows, Noise(noise, parameter), ENTROPY)
     expected = 2 * 50**2 if noise is NoiseKind.LAPLACE else 2500
     assert 0.85 * expected < np.mean(values.astype(float) ** 2) < 1.15 * expected
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 from benchmarks.papers.joint_threshold import calibrate_jointly
-from dpduck.mechanisms.keys.plan import KeyPlan
-from dpduck.planning.tails import each_of
+from dpduck.mechanisms.keys.plan import KeyPlan, each_of
 from dpduck.trusted.ask import Threshold
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private import keys as module
@@ -120,7 +119,7 @@ def test_single_units_are_published_as_often_as_claimed(noise: NoiseKind) -> Non
     low, high = rate * (1 - 1e-6), rate * (1 + 1e-6)
     assert accepts(published_singles(job, plan, groups), groups, low, high)
     assert not accepts(published_singles(job, replace(plan, excess=plan.excess - 1), groups), groups, low, high)
-    smaller = replace(plan, selection_spread=plan.selection_spread * Fraction(2, 3))
+    smaller = replace(plan, selection=Noise(noise, plan.selection.parameter * Fraction(2, 3)))
     assert not accepts(published_singles(job, smaller, groups), groups, low, high)
 
 
@@ -139,7 +138,7 @@ def test_neighbours_are_told_apart_no_better_than_claimed() -> None:
     job = job_of(1, 1, conditions=("",))
     epsilon, delta, groups = 1.0, 0.01, 60_000
     joint = alone(epsilon, delta)
-    plan = replace(plan_of(job), selection_spread=joint[0], excess=joint[1])
+    plan = replace(plan_of(job), selection=Noise(GAUSSIAN, joint[0]), excess=joint[1])
 
     def worst(plan: KeyPlan) -> float:
         found = []
@@ -150,7 +149,7 @@ def test_neighbours_are_told_apart_no_better_than_claimed() -> None:
 
     # 17 outcomes, each off by at most 8 standard deviations of at most (1 + e) sqrt(p / 60,000): 0.009 in all
     assert worst(plan) <= delta + 0.009
-    assert worst(replace(plan, selection_spread=joint[0] * Fraction(4, 9))) > delta + 0.009
+    assert worst(replace(plan, selection=Noise(GAUSSIAN, joint[0] * Fraction(4, 9)))) > delta + 0.009
 
 
 def alone(epsilon: float, delta: float) -> tuple[Fraction, int]:
@@ -161,7 +160,7 @@ def alone(epsilon: float, delta: float) -> tuple[Fraction, int]:
 
 def test_answers_have_the_noise_that_is_claimed() -> None:
     """Answers beside the selection have exactly their own noise: a chi-square test over 20,000 groups, and one that
-    rejects the noise at two thirds of its spread. False alarm 1e-10: every cell expects 90 groups or more."""
+    rejects the noise at two thirds of its parameter. False alarm 1e-10: every cell expects 90 groups or more."""
     job = job_of(1, 2, conditions=("t.sex = 'F'",))
     plan = plan_of(job, Fraction(4), Fraction(1, 100))
     rows: list[Row] = [(number, f"g{number // 12}", "F") for number in range(12 * 20_000)]
@@ -177,11 +176,11 @@ def test_answers_have_the_noise_that_is_claimed() -> None:
         return float(((seen - wanted) ** 2 / wanted).sum())
 
     limit = float(chi2.isf(FALSE_ALARM, 6))
-    assert distance(float(plan.answer_spread)) < limit < distance(float(plan.answer_spread) * 2 / 3)
+    assert distance(float(plan.answers.parameter)) < limit < distance(float(plan.answers.parameter) * 2 / 3)
 
 
 def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Selection, answers and what was suppressed: as many draws as there are numbers, each of the plan's spread."""
+    """Selection, answers and what was suppressed: as many draws as there are numbers, each of the plan's parameter."""
     job = job_of(1, 4, conditions=("t.sex = 'F'", "t.sex = 'M'"))
     plan = plan_of(job, Fraction(1), other=True)
     drawn: list[tuple[Fraction, int]] = []
@@ -194,10 +193,10 @@ def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "draw", recorded)
     rows = crowd("few", 2, 0) + crowd("many", plan.threshold + 1, 10**4)
     found = published(rows, job, plan)
-    assert (plan.noise, found.keys[0].to_pylist(), plan.aggregates) == (GAUSSIAN, [b"many"], 2)
-    assert plan.selection_spread != plan.answer_spread
-    answered = [(plan.answer_spread, 1)] * (plan.aggregates - len(plan.reused))
-    assert drawn == [(plan.selection_spread, 2), *answered, (plan.answer_spread, plan.aggregates)]
+    assert (plan.selection.kind, found.keys[0].to_pylist(), plan.aggregates) == (GAUSSIAN, [b"many"], 2)
+    assert plan.selection.parameter != plan.answers.parameter
+    answered = [(plan.answers.parameter, 1)] * (plan.aggregates - len(plan.reused))
+    assert drawn == [(plan.selection.parameter, 2), *answered, (plan.answers.parameter, plan.aggregates)]
 
 
 def test_published_groups_and_the_other_row_are_one_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,8 +235,8 @@ def test_the_price_is_the_same_twice(
     assert cost.delta <= delta
     lower = plan.excess - 1 - plan.excess // 10**6  # margins of rounding are wider than one place of very wide noise
     assert lower < 0 or key_ask(job, replace(plan, excess=lower)).cost.delta > delta
-    for field in ("selection_spread", "answer_spread"):
-        louder = replace(plan, **{field: getattr(plan, field) * Fraction(2, 3)})
+    selection, answers = (Noise(noise, law.parameter * Fraction(2, 3)) for law in (plan.selection, plan.answers))
+    for louder in (replace(plan, selection=selection), replace(plan, answers=answers)):
         assert key_ask(job, louder).cost.rho > cost.rho
 
 
@@ -245,7 +244,7 @@ def test_the_price_without_a_unit_grows_with_its_rows() -> None:
     """A row that joins repeat three times moves one count by three, or three by one: squared L2 norm nine."""
     job = job_of(3, 1, unit_sql=None, conditions=("",))
     plan = plan_of(job, Fraction(1), Fraction(1, 100))
-    assert plan.selection_spread == Fraction(9, 2) and plan.threshold == 3 + plan.excess
+    assert plan.selection.parameter == Fraction(9, 2) and plan.threshold == 3 + plan.excess
     assert key_ask(job, plan).cost == Charge.concentrated(
         Fraction(1), key_delta(Noise(GAUSSIAN, Fraction(9, 2)), plan.excess, 3)
     )

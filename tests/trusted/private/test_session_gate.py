@@ -62,9 +62,9 @@ def test_all_noise_of_a_session_has_the_scale_that_was_paid_for(noise: NoiseKind
     assert questions._exact == [5 * UNITS] * 2_500
     assert has_scale(made._thresholds, None, of.threshold_scale)
     assert has_scale(questions._noise, None, of.question_scale)
-    assert has_scale(questions._measurements, noise, of.spread)
-    totals = [noisy_total(made._counts, Noise(of.noise, of.total_spread), ENTROPY) - 5 for _ in range(2_000)]
-    assert has_scale(totals, noise, of.total_spread)
+    assert has_scale(questions._measurements, noise, of.parameter)
+    totals = [noisy_total(made._counts, Noise(of.noise, of.total_parameter), ENTROPY) - 5 for _ in range(2_000)]
+    assert has_scale(totals, noise, of.total_parameter)
 
 
 def outcome_probabilities(gaps: tuple[int, ...], threshold: int, scales: tuple[float, float]) -> np.ndarray:
@@ -139,7 +139,7 @@ def test_far_answers_fire_and_near_ones_do_not(noise: NoiseKind) -> None:
     assert abs(below / UNITS) < 50
     assert made.look(questions, 2, 3 * UNITS, 2) is None
     assert "1000" not in repr(made) + repr(questions)
-    assert abs(noisy_total(made._counts, Noise(of.noise, of.total_spread), ENTROPY) - 1007) < 60
+    assert abs(noisy_total(made._counts, Noise(of.noise, of.total_parameter), ENTROPY) - 1007) < 60
 
 
 @pytest.mark.parametrize("side", [0, 1])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpduck.trusted.ask import Ask, Layers
-from dpduck.trusted.noise import upgraded as upgraded_counts
+from dpduck.trusted.noise import layers as upgraded_counts
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.noise.layers import SummaryLaw

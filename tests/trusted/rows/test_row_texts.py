@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import dpduck
-from dpduck.frontend.rows.costs import MAX_BUILT, MAX_GROWTH
+from dpduck.frontend.rows.functions import MAX_BUILT, MAX_GROWTH
 from dpduck.trusted.rows import workers as module
 from dpduck.trusted.rows.functions import texts_made
 from dpduck.trusted.rows.program import GROWTH, LITERALS, LONGEST_TEXT, Division
@@ -49,46 +49,46 @@ def test_texts_that_are_made_are_counted() -> None:
     assert texts_made("concat('concat(', a)") == 1
 
 
-@pytest.mark.parametrize(("times", "others"), [(60, (0, 2)), (400, (0,))])
+@pytest.mark.parametrize(("times", "others"), [(30, (0, 2)), (200, (0,))])
 def test_a_row_at_its_bound_has_memory_to_spare(
     monkeypatch: pytest.MonkeyPatch, times: int, others: tuple[int, ...]
 ) -> None:
     """The longest text that a program reads is kept with three quarters of the memory, alone and beside others.
 
-    Without a rule for the whole program 400 texts would have 1.7 GB, and a row of the longest text is left out.
+    Without a rule for the whole program 200 texts would have 840 MB, and a row of the longest text is left out.
     """
     monkeypatch.setattr(module, "MEMORY", module.MEMORY * 3 // 4)
     monkeypatch.setattr(module, "ADDRESS_SPACE", module.ADDRESS_SPACE * 3 // 4)
     division = heavy(times)
     assert [kept(division, division.longest_text, beside) for beside in others] == [True] * len(others)
-    assert times == 60 or not kept(division, LONGEST_TEXT, 0)
+    assert times == 30 or not kept(division, LONGEST_TEXT, 0)
 
 
 def test_ordinary_programs_read_whole_texts() -> None:
-    """Up to sixty texts made of a row change nothing; more shorten what is read."""
-    assert heavy(60).longest_text == LONGEST_TEXT
-    assert 10_000 > heavy(400).longest_text > 9_000
+    """Up to thirty texts made of a row change nothing; more shorten what is read."""
+    assert heavy(30).longest_text == LONGEST_TEXT
+    assert 10_000 > heavy(200).longest_text > 9_000
 
 
 def test_a_statement_that_makes_too_many_texts_is_refused() -> None:
     """It says so before the charge, whatever the rows are."""
-    with pytest.raises(Refusal, match="makes 2100 texts of each row"):
-        heavy(2100).program()
+    with pytest.raises(Refusal, match="makes 1100 texts of each row"):
+        heavy(1100).program()
     with dpduck.connect(":memory:") as connection:
         clinic = Clinic(connection)
         clinic.rows("CREATE TABLE visits (note VARCHAR)")
         clinic.dp("CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 9))")
-        many = f"greatest({', '.join(['length(upper(note))'] * 2100)})"
+        many = f"greatest({', '.join(['length(upper(note))'] * 1100)})"
         asked = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits WHERE {many} > 5"
-        with pytest.raises(Exception, match="makes 2100 texts of each row"):
+        with pytest.raises(Exception, match="makes 1100 texts of each row"):
             clinic.dp(asked)
         assert clinic.rows("SELECT count(*) FROM dp_ledger() WHERE principal <> 'owner'") == [(0,)]
 
 
 def test_longer_rows_are_left_out_beside_others_and_alone() -> None:
     """A row beyond the program's bound contributes nothing, whoever is beside it; one at the bound does."""
-    bound = heavy(400).longest_text
-    condition = f"greatest({', '.join(['length(upper(note))'] * 400)}) > 0"
+    bound = heavy(200).longest_text
+    condition = f"greatest({', '.join(['length(upper(note))'] * 200)}) > 0"
     for others in (0, 1000):
         for length, counted in ((bound, 1), (bound + 1, 0)):
             with dpduck.connect(":memory:") as connection:

@@ -1,4 +1,4 @@
-"""An interviewer for tests: exact answers, draws from a seed, no budget; and a naive MWEM over the whole universe."""
+"""A noisy oracle for tests: exact answers, draws from a seed, no budget; and a naive MWEM over the whole universe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def queries_of(pool: Pool) -> np.ndarray:
     return np.array(rows, np.float64)
 
 
-class SeededInterviewer:
+class SeededOracle:
     """Answers from a table; choices by exponential noise, answers by Gaussian noise, both from one seed."""
 
     def __init__(self, pool: Pool, table: np.ndarray, seed: int, noise: float = 1.0) -> None:
@@ -43,33 +43,33 @@ class SeededInterviewer:
         scores = gaps - penalties + self.noise * self.draws.gumbel(size=len(gaps))
         return int(np.argmax(np.where(allowed, scores, -np.inf)))
 
-    def answer(self, candidate, spread) -> np.ndarray:
+    def answer(self, candidate, parameter) -> np.ndarray:
         starts = self.pool.starts
         first, last = (starts[candidate], starts[candidate + 1]) if self.pool.whole else (candidate, candidate + 1)
         return self._noisy(first, last)
 
-    def marginal(self, family, spread) -> np.ndarray:
+    def marginal(self, family, parameter) -> np.ndarray:
         return self._noisy(self.pool.starts[family], self.pool.starts[family + 1])
 
     def _noisy(self, first, last) -> np.ndarray:
         return self.exact[first:last] + np.rint(self.noise * self.draws.normal(size=last - first)).astype(np.int64)
 
 
-def naive(pool: Pool, schedule: Schedule, interviewer: SeededInterviewer, passes: int) -> tuple[np.ndarray, list[int]]:
+def naive(pool: Pool, schedule: Schedule, oracle: SeededOracle, passes: int) -> tuple[np.ndarray, list[int]]:
     """The paper's algorithm over a dense universe and a dense matrix of queries; the final distribution.
 
     The paper leaves the order of the replayed queries open: it is the product's, block by block, forth and back.
     """
     matrix = queries_of(pool)
-    records = max(1.0, float(interviewer.marginal(len(pool.families) - 1, Fraction(1))[0]))
+    records = max(1.0, float(oracle.marginal(len(pool.families) - 1, Fraction(1))[0]))
     weights = np.full(matrix.shape[1], 1 / matrix.shape[1])
     measured: list[tuple[int, float]] = []
     candidates = sum(family.rows for family in pool.workload)
     allowed = np.arange(len(matrix)) < candidates
     for _ in range(schedule.rounds):
         estimates = np.where(allowed, records * (matrix @ weights), 0.0)
-        chosen = interviewer.choose(estimates, np.zeros(len(matrix)), allowed, Fraction(1))
-        measured.append((chosen, float(interviewer.answer(chosen, Fraction(1))[0])))
+        chosen = oracle.choose(estimates, np.zeros(len(matrix)), allowed, Fraction(1))
+        measured.append((chosen, float(oracle.answer(chosen, Fraction(1))[0])))
         members = tuple(range(len(pool.sizes)))
         seen = [
             observed_query(pool.families[owner], row, 0.0, 1.0) for owner, row in (_place(pool, q) for q, _ in measured)

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from dpduck.algebra.hadamard import Family
-from dpduck.mechanisms.synthetic.measure import Interview, Interviewed
+from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.budgets import root_below
 from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Total, Within, price
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private import interrogation as module
+from dpduck.trusted.operators import Family
+from dpduck.trusted.private import measure as module
 from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.interrogation import GRID, Guess, Interrogation
+from dpduck.trusted.private.measure import GRID, FamilyAnswers, Guess
 from dpduck.values.errors import InternalError
 from tests.trusted.noise.noise_sizes import has_scale
-from tests.trusted.private.doors import door_over, interviewer, price_of, scan_of
+from tests.trusted.private.doors import door_over, oracle, price_of, scan_of
 
 ENTROPY = operating_system_entropy()
 FALSE_ALARM = 1e-9
@@ -39,8 +39,8 @@ def counts_of(table: np.ndarray, unit_bound: int = 1) -> ExactCounts:
     return ExactCounts(tuple(places), table.reshape(1, -1).astype(np.int64), table.shape, (unit_bound,))
 
 
-def interrogation(table: np.ndarray, pool: Pool, unit_bound: int = 1) -> Interrogation:
-    return Interrogation(counts_of(table, unit_bound), Families(pool.families, pool.whole), unit_bound)
+def answers_of(table: np.ndarray, pool: Pool, unit_bound: int = 1) -> FamilyAnswers:
+    return FamilyAnswers(counts_of(table, unit_bound), Families(pool.families, pool.whole), unit_bound)
 
 
 def schedule_of(pure: bool, amount: Fraction, bound: int = 1, first: int = 0, adaptive: bool = False) -> Schedule:
@@ -55,12 +55,12 @@ def test_what_is_paid_is_what_was_charged(pure: bool, adaptive: bool) -> None:
     limit, bound = Fraction(3, 7), 4
     schedule = schedule_of(pure, limit, bound, first=1, adaptive=adaptive)
     pool = Pool(POOL.sizes, POOL.workload, (Family((0,), (2,)),), whole=True)
-    meter = interviewer(counts_of(np.full((2, 3), 50), bound), pool, schedule)
+    meter = oracle(counts_of(np.full((2, 3), 50), bound), pool, schedule)
     synthesise(pool, schedule, Method(), meter)
     assert 0 <= meter.left < Fraction(1, 10**9)
     assert adaptive or set(meter._door._left.values()) == {0}, "all that was declared was asked"
     questions = [(question.chooses, question.parameter) for question in schedule.questions()]
-    paid = price(Interview(pool, schedule, scan_of(bound)).asks)
+    paid = price(MwemAsks(pool, schedule, scan_of(bound)).asks)
     amount = paid.epsilon if pure else paid.rho
     assert amount is not None and limit * (1 - Fraction(1, 10**9)) < amount <= limit
     by_hand = 0.0  # floats and other formulas: epsilon of a choice is 2 m rate; rho = epsilon^2 / 8, m^2 / (2 sigma^2)
@@ -99,13 +99,13 @@ def test_no_question_beyond_the_limit() -> None:
 def test_answers_have_the_noise_that_was_paid_for(pure: bool) -> None:
     """Single cells and whole marginals, against 2/3 and 3/2 of the scale too. False alarm 4e-11, see noise_sizes."""
     table, noise = np.full((2_000, 1), 70), NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
-    spread, pool = Fraction(25), Pool((2_000, 1), (Family((0,), (2_000,)),), (), whole=True)
-    exact = interrogation(table, pool)
-    assert has_scale(exact.answer(0, Noise(noise, spread), ENTROPY) - 70, noise, spread)
-    assert has_scale(exact.marginal(0, Noise(noise, spread), ENTROPY) - 70, noise, spread)
+    parameter, pool = Fraction(25), Pool((2_000, 1), (Family((0,), (2_000,)),), (), whole=True)
+    exact = answers_of(table, pool)
+    assert has_scale(exact.answer(0, Noise(noise, parameter), ENTROPY) - 70, noise, parameter)
+    assert has_scale(exact.marginal(0, Noise(noise, parameter), ENTROPY) - 70, noise, parameter)
     families = Families(pool.families, pool.whole)
-    cost = price_of(Candidate(families), Noise(noise, spread))
-    assert (cost.epsilon if pure else cost.rho) == (1 / spread if pure else 1 / (2 * spread))
+    cost = price_of(Candidate(families), Noise(noise, parameter))
+    assert (cost.epsilon if pure else cost.rho) == (1 / parameter if pure else 1 / (2 * parameter))
 
 
 @pytest.mark.parametrize("pure", [True, False])
@@ -123,7 +123,7 @@ def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch:
 
     for name in ("permute_and_flip", "exponential_choice"):
         monkeypatch.setattr(module, name, remembered(name))
-    meter = interrogation(np.array([[9, 0, 0], [1, 0, 0]]), POOL)
+    meter = answers_of(np.array([[9, 0, 0], [1, 0, 0]]), POOL)
     allowed, penalties = np.array([True, False, False, True]), np.array([0.0, 0.0, 0.0, 2.0])
     rate = Fraction(1, 7)
     choice = Choice(Families(POOL.families, whole=True), rate, pure)
@@ -136,13 +136,13 @@ def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch:
 
 def test_exact_answers_stay_hidden() -> None:
     """No representation, copy or pickle shows an exact answer; a looser bound than the counts' is refused."""
-    meter = interrogation(np.full((2, 3), 123456), POOL)
+    meter = answers_of(np.full((2, 3), 123456), POOL)
     assert "123456" not in repr(meter)
     for leak in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(InternalError):
             leak(meter)
     with pytest.raises(InternalError):
-        Interrogation(counts_of(np.ones((2, 3)), 5), Families(POOL.families, whole=True), 4)
+        FamilyAnswers(counts_of(np.ones((2, 3)), 5), Families(POOL.families, whole=True), 4)
 
 
 def test_roots_round_down() -> None:
@@ -195,7 +195,7 @@ def test_scores_of_neighbours_differ_by_one() -> None:
             grid = np.rint(estimates * 256).astype(np.int64)
             moved = []
             for one in (table, near):
-                exact = interrogation(one, pool)._exact
+                exact = answers_of(one, pool)._exact
                 distances = np.abs(exact * 256 - grid)
                 moved.append(np.add.reduceat(distances, pool.starts[:-1]) if whole else distances)
             assert np.abs(moved[0] - moved[1]).max() <= 3 * 256
@@ -229,9 +229,9 @@ def lower_bound_on_rho(first: np.ndarray, second: np.ndarray) -> float:
 
 
 class Listener:
-    """An interrogation that remembers what it said last."""
+    """An oracle that remembers what it said last."""
 
-    def __init__(self, meter: Interviewed) -> None:
+    def __init__(self, meter: DoorOracle) -> None:
         self._meter = meter
         self.said: np.ndarray = np.zeros(1, np.int64)
         self.choose, self.marginal = meter.choose, meter.marginal
@@ -240,8 +240,8 @@ class Listener:
     def left(self) -> Fraction:
         return self._meter.left
 
-    def answer(self, candidate: int, spread: Fraction) -> np.ndarray:
-        self.said = self._meter.answer(candidate, spread)
+    def answer(self, candidate: int, parameter: Fraction) -> np.ndarray:
+        self.said = self._meter.answer(candidate, parameter)
         return self.said
 
 
@@ -251,7 +251,7 @@ def outcomes(table: np.ndarray, amount: Fraction, runs: int, pure: bool = True, 
     schedule = Schedule(pure, amount, 1, 1, Fraction(1, 2))
     found = []
     for _ in range(runs):
-        listener = Listener(interviewer(counts_of(table), pool, schedule))
+        listener = Listener(oracle(counts_of(table), pool, schedule))
         result = synthesise(pool, schedule, Method(fits=False, passes=1), listener)
         found.append(2 * result.chosen[0] + (listener.said[0] > 0))
     return np.array(found)
