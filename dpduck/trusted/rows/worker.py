@@ -177,9 +177,9 @@ def allowed(seconds: float, rows: int, planning: float) -> float:
     """How much of the processor's time a batch may use, where one row may use so many seconds.
 
     planning: what it took over no rows; a batch has as much again, since no two times are alike. A row that is alone
-        is computed twice (evaluate), perhaps in a process that has to ask for memory first: it has twice all that.
+        is computed twice (evaluate), perhaps in a process that has to ask for memory first: it has a multiple of all that.
     """
-    return 4 * (planning + seconds) if rows == 1 else 2 * planning + seconds / 2
+    return 6 * planning + 4 * seconds if rows == 1 else 2 * planning + seconds / 2
 
 
 def serve(threads: int, memory: int, limit: int) -> None:
