@@ -16,7 +16,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 200,
-    "lines": 40_311,
+    "lines": 40_330,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 579,
     "modules of a plain count": 91,

@@ -240,7 +240,7 @@ def _check_escape(node: exp.Escape) -> None:
 # What one row may cost: how long a text may become, and how long it takes to look for something in it.
 #
 # Without bounds one row, chosen by CASE, is read from the time or the memory that a statement takes. A text is at most
-# a times as long as the longest text of its row, and b characters longer: literals are counted in b. Looking for a
+# a times as long as the longest text of its row, and b bytes longer: literals are counted in b. Looking for a
 # pattern of m characters takes a fixed number of passes over it: LIKE with _ or ESCAPE, ILIKE and GLOB try every place
 # for each wildcard but a last one, so that they may have one; a regular expression has m states, once its repetitions
 # are written out.
@@ -249,13 +249,13 @@ def _check_escape(node: exp.Escape) -> None:
 MAX_GROWTH = 64
 MAX_NODES = 20_000
 MAX_BUILT = 1 << 16
-"""Characters that literals may add to a text."""
+"""Bytes that literals may add to a text."""
 
 MAX_STATES = 10_000
 """States of a regular expression, characters of another pattern."""
 
 MAX_STEPS = 1 << 20
-"""Characters that literals add to a text, times those of what is looked for in it."""
+"""Bytes that literals add to a text, times those of what is looked for in it."""
 
 _SPECIFIER = 32  # characters that two of a format may become
 _REPEATED = re.compile(r"\{(\d+)(?:,(\d*))?\}")
@@ -284,7 +284,7 @@ def check_size(expression: exp.Expr) -> None:
             "fewer concatenations, shorter replacements",
         )
     if more > MAX_BUILT:
-        raise refusal(expression, f"literals make a text of more than {MAX_BUILT} characters", "shorter literals")
+        raise refusal(expression, f"literals make a text of more than {MAX_BUILT} bytes", "shorter literals")
 
 
 def check_pattern(node: exp.Expr) -> None:
@@ -313,11 +313,11 @@ def _check_wildcards(node: exp.Expr, pattern: str) -> None:
 
 
 def _length(node: exp.Expr) -> Length:
-    """a and b: the text is at most a times as long as the longest of the row's columns, and b characters more."""
+    """a and b: the text is at most a times as long as the longest of the row's columns, and b bytes more."""
     if isinstance(node, exp.Column):
         return 1, 0
     if isinstance(node, exp.Literal):
-        return 0, len(node.name)
+        return 0, _bytes(node)
     parts = list(node.flatten() if isinstance(node, exp.Connector) else node.iter_expressions())
     inner = [_length(part) for part in parts]
     times, more = max((one for one, _ in inner), default=0), max((one for _, one in inner), default=0)
@@ -326,14 +326,14 @@ def _length(node: exp.Expr) -> Length:
     if isinstance(node, (exp.DPipe, exp.Concat)):
         return sum(one for one, _ in inner), sum(one for _, one in inner)
     if isinstance(node, exp.Replace):
-        added, removed = _characters(node.args.get("replacement")), _characters(node.args.get("expression"))
+        added, removed = _bytes(node.args.get("replacement")), _bytes(node.args.get("expression"))
         factor = max(1, ceil(added / max(1, removed)))
         return times * factor, more * factor
     if isinstance(node, exp.RegexpReplace):
-        added = _characters(node.args.get("replacement"))
+        added = _bytes(node.args.get("replacement"))
         return times * (1 + added), more * (1 + added) + added
     if isinstance(node, exp.TimeToStr):
-        return times, more + _SPECIFIER * _characters(node.args.get("format"))
+        return times, more + _SPECIFIER * _bytes(node.args.get("format"))
     return times, more
 
 
@@ -348,8 +348,8 @@ def _check_steps(node: exp.Expr, more: Mapping[int, int]) -> None:
         raise refusal(node, f"the literals alone make this take {steps} steps", f"shorter ones: at most {MAX_STEPS}")
 
 
-def _characters(literal: object) -> int:
-    return len(literal.name) if isinstance(literal, exp.Expr) else 0
+def _bytes(literal: object) -> int:
+    return len(literal.name.encode()) if isinstance(literal, exp.Expr) else 0
 
 
 def _states(pattern: str) -> int:

@@ -33,6 +33,9 @@ BATCH_TEXTS = 30_720
 LONGEST_TEXT = 65_535
 """Rows with a longer text in what is read of them, or as their unit, contribute nothing."""
 
+LONGEST_KEY = 4096
+"""No longer text is equal to a public table's key: what is looked up of all rows is kept in the database's process."""
+
 ROW_TEXTS = 1 << 27
 """Bytes that all texts made of one row may have: a row that is alone has memory for several times that (worker.SHARE).
 No row comes near the limits of memory then, where it could matter what was computed in a process before."""
@@ -181,6 +184,8 @@ def _result(name: str, output: Output) -> str:
         return f"coalesce(CAST({made} AS BOOLEAN), FALSE)"
     if output.kind == "integer":
         return f"CAST({made} AS BIGINT)"
+    if output.kind == "VARCHAR":
+        return f"CASE WHEN strlen({made}) <= {LONGEST_KEY} THEN {made} END"
     if output.kind == "bytes":
         return f"CASE WHEN strlen({made}) <= {LONGEST_TEXT} THEN encode({made}) END"
     return made

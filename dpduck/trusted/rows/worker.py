@@ -144,12 +144,18 @@ def write_frame(kind: bytes, body: bytes | memoryview) -> None:
 
 
 class Memory:
-    """The address space that a batch may have: for one row all up to the limit, for more a SHARE of what is left."""
+    """The address space that a batch may have: for one row all up to the limit, for more a SHARE of what is left.
+
+    What is left is what the system grants: whoever started the process may have limited it, or its data (a vault does).
+    """
 
     def __init__(self, limit: int) -> None:
-        self._most = limit
         self._counted = os.open(COUNTED, os.O_RDONLY) if Path(COUNTED).exists() else None
-        self._shared = limit if self._counted is None else self._used() + (limit - self._used()) // SHARE
+        self._most = self._shared = limit
+        if self._counted is not None:
+            mapped, data = self._used()
+            left = min(granted(resource.RLIMIT_AS, limit) - mapped, granted(resource.RLIMIT_DATA, limit) - data)
+            self._most, self._shared = mapped + left, mapped + left // SHARE
         self.allow(2)
 
     def allow(self, rows: int) -> None:
@@ -158,12 +164,20 @@ class Memory:
 
     def outgrown(self) -> bool:
         """Whether a row that was alone left more behind than a batch may use, which would be at hand for it."""
-        return self._used() > self._shared
+        return self._used()[0] > self._shared
 
-    def _used(self) -> int:
+    def _used(self) -> tuple[int, int]:
+        """Bytes of address space, and those of the process's own data."""
         if self._counted is None:  # a system that counts none limits none either
-            return 0
-        return int(os.pread(self._counted, 64, 0).split()[0]) * resource.getpagesize()
+            return 0, 0
+        pages = os.pread(self._counted, 128, 0).split()
+        return int(pages[0]) * resource.getpagesize(), int(pages[5]) * resource.getpagesize()
+
+
+def granted(kind: int, most: int) -> int:
+    """Bytes that the operating system grants of what is asked for at most."""
+    soft, _ = resource.getrlimit(kind)
+    return most if soft == resource.RLIM_INFINITY else min(soft, most)
 
 
 def seal() -> None:
@@ -177,7 +191,7 @@ def allowed(seconds: float, rows: int, planning: float) -> float:
     """How much of the processor's time a batch may use, where one row may use so many seconds.
 
     planning: what it took over no rows; a batch has as much again, since no two times are alike. A row that is alone
-        is computed twice (evaluate), perhaps in a process that has to ask for memory first: it has a multiple of all that.
+        is computed twice (evaluate), perhaps in a process that has to ask for memory first: it has more of all that.
     """
     return 6 * planning + 4 * seconds if rows == 1 else 2 * planning + seconds / 2
 
@@ -212,8 +226,8 @@ def serve(threads: int, memory: int, limit: int) -> None:
                 empty = -time.process_time()
                 found = evaluate(connection, sql, parameters, batch.slice(0, 0))
                 empty += time.process_time()
-                if tells and empty > PLANNING:  # rehearsed, hence the same for all rows
-                    raise duckdb.InvalidInputException(f"planning takes more than {PLANNING} seconds")
+                if tells and (empty > PLANNING or room.outgrown()):  # rehearsed, hence the same for all rows
+                    raise duckdb.InvalidInputException(f"planning takes more than {PLANNING} seconds, or much memory")
             if batch.num_rows:
                 room.allow(batch.num_rows)
                 signal.setitimer(signal.ITIMER_PROF, allowed(seconds, batch.num_rows, empty))

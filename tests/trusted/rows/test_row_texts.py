@@ -9,7 +9,7 @@ import dpduck
 from dpduck.frontend.rows.functions import MAX_BUILT, MAX_GROWTH
 from dpduck.trusted.rows import workers as module
 from dpduck.trusted.rows.functions import texts_made
-from dpduck.trusted.rows.program import GROWTH, LITERALS, LONGEST_TEXT, Division
+from dpduck.trusted.rows.program import GROWTH, LITERALS, LONGEST_TEXT, Division, Output
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import Refusal
 from tests.support.clinics import Clinic
@@ -98,3 +98,27 @@ def test_longer_rows_are_left_out_beside_others_and_alone() -> None:
                 clinic.dp("CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 9000))")
                 asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100) count(*) AS n FROM visits WHERE "
                 assert clinic.dp(asked + condition) == [(counted,)], "noise is 0 but for one in 10^43"
+
+
+def test_what_is_looked_up_is_short() -> None:
+    """A text that is compared with public keys has at most 4,096 bytes: a longer one would be kept, and equals none."""
+    division = Division({"c": Output("VARCHAR", f"replace({NOTE}, 'a', 'bc')")}, (), {NOTE: "VARCHAR"})
+    workers = Workers()
+    try:
+        with workers.runner(division.program()) as runner:
+            texts = pa.table({"dpduck_x_0": pa.array(["a" * 2048, "a" * 2049, "a" * 65_535], pa.large_string())})
+            answers = runner.compute(texts)
+    finally:
+        workers.close()
+    assert answers["c"].to_pylist() == ["bc" * 2048, None, None]
+
+
+def test_growth_is_counted_in_bytes() -> None:
+    """64 characters of four bytes each make a text 256 times as long."""
+    with dpduck.connect(":memory:") as connection:
+        clinic = Clinic(connection)
+        clinic.rows("CREATE TABLE visits (note VARCHAR)")
+        clinic.dp("CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 9))")
+        asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits WHERE "
+        with pytest.raises(Exception, match="more than 64 times as long"):
+            clinic.dp(asked + f"length(replace(note, 'a', '{chr(0x1F600) * 17}')) > 5")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -121,6 +123,35 @@ def test_what_fits_into_memory_in_a_batch_fits_alone(plain: Workers, times: int)
         found += [answer for text, answer in zip(rows, answers, strict=True) if text == row]
         assert all(answer is False for text, answer in zip(rows, answers, strict=True) if text != row)
     assert len(set(found)) == 1, found
+
+
+LIMITED = """
+import sys, pyarrow as pa
+from dpduck.trusted.rows.memory_limit import limit_memory
+from dpduck.trusted.rows.workers import Program, Workers
+assert limit_memory(400 << 20)
+row, found, pool = "a" * 65_535, [], Workers()
+for rows in ([row, "x"], [row, row, "x"], [row]):
+    with pool.runner(Program(sys.argv[1], pa.schema([pa.field("y", pa.bool_())]))) as runner:
+        found.append(runner.compute(pa.table({"x": pa.array(rows, pa.large_string())}))["y"].to_pylist())
+pool.close()
+print(found)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
+def test_a_limit_of_the_parent_is_shared_alike() -> None:
+    """Where a vault's limit of memory leaves a row less, a batch has a sixth of that, too.
+
+    A batch had a sixth of the address space, and a row alone only what the vault's limit left: 40 texts of 4 MB passed
+    beside a short one, and were left out as soon as another person's long row stood beside them.
+    """
+    long = f"length(concat({', '.join(['x'] * 64)}))"
+    sql = f"SELECT greatest({', '.join([long] * 40)}) > 1000000 AS y FROM dpduck_batch"
+    ran = subprocess.run([sys.executable, "-c", LIMITED, sql], capture_output=True, text=True, check=True, timeout=300)
+    found = json.loads(ran.stdout.replace("None", "null").replace("True", "true").replace("False", "false"))
+    assert found[0][1] is found[1][2] is False
+    assert found[0][0] == found[1][0] == found[1][1] == found[2][0], found
 
 
 @pytest.mark.parametrize("count", [1, 100])
