@@ -12,13 +12,11 @@ from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.release import Planned, ReleasedTable, ReleaseHeader, Steps
-from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.secrets import Secrets
 from dpduck.trusted.private.door import Door
 
 Columns = Sequence[tuple[str, str]]
-Laws = tuple[tuple[ErrorLaw, ...], ...]
 
 
 class Proposal(Protocol):
