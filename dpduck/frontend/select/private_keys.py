@@ -95,12 +95,8 @@ def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, 
             "VARCHAR, whole numbers, DECIMAL, BOOLEAN, DATE, TIMESTAMP, TIME or UUID; or a CAST to one of them",
         )
     released = "VARCHAR" if type_name.startswith("ENUM") else type_name
-    row_sql = f"CAST({text} AS VARCHAR)"
-    return Key(name, text, released, (), (), (), row_sql=row_sql if _is_column(expression) else f"try({row_sql})")
-
-
-def _is_column(expression: exp.Expr) -> bool:
-    return isinstance(expression, exp.Column)
+    row_sql, plain = f"CAST({text} AS VARCHAR)", isinstance(expression, exp.Column)
+    return Key(name, text, released, (), (), (), row_sql=row_sql if plain else f"try({row_sql})")
 
 
 def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:

@@ -129,15 +129,9 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
     )
 
 
-def key_job(sparse: SparseRequest) -> KeyJob:
-    """What trusted code is to count by key."""
-    return KeyJob(counting_job(sparse.request, ()), sparse.key_sql)
-
-
 def key_scan(sparse: SparseRequest) -> Scan:
     """The rows by key, and what one unit adds to them."""
-    bound = sparse.request.rows.unit_bound
-    return Scan(key_job(sparse), bound)
+    return Scan(KeyJob(counting_job(sparse.request, ()), sparse.key_sql), sparse.request.rows.unit_bound)
 
 
 @dataclass(frozen=True)
