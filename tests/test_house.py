@@ -16,7 +16,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 200,
-    "lines": 40_109,
+    "lines": 40_085,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 573,
     "modules of a plain count": 87,

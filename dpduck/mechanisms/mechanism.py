@@ -31,6 +31,18 @@ P = TypeVar("P", bound=Proposal)
 N = TypeVar("N")
 
 
+L = TypeVar("L")
+
+
+@dataclass(frozen=True)
+class OneAsk(Generic[L, N]):
+    """A proposal that measures one thing. plan: the mechanism's own figures."""
+
+    request: Request
+    plan: L
+    ask: Ask[N]
+
+
 @dataclass(frozen=True)
 class Tools:
     """What a release may use beside its door. box: the sandbox of the statement. steps: see release.Releaser."""
@@ -75,3 +87,8 @@ class Mechanism(Generic[Q, P, N]):
             lambda cursor: recheck(cursor, plan),
             lambda door: self.recover(plan, self.measure(plan, door, tools), tools),
         )
+
+
+def answer_of(proposal: OneAsk[Any, N], door: Door, tools: Tools) -> N:
+    """Measures a proposal of one ask."""
+    return door.answer(proposal.ask)
