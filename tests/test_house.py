@@ -16,10 +16,10 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 200,
-    "lines": 40_330,
+    "lines": 40_145,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 579,
-    "modules of a plain count": 91,
+    "functions of a plain count": 574,
+    "modules of a plain count": 87,
     "functions of a stored answer": 73,
     "modules of a stored answer": 17,
 }

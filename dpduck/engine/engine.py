@@ -238,7 +238,9 @@ class Engine:
                 return known.analysis
             if known is not None:
                 statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller)
-            analysis = with_matrix(analyse(statement, catalog, own_options()), catalog)
+            analysis = analyse(statement, catalog, own_options())
+            if analysis.request.question.treatment.strategy_table:
+                analysis = with_matrix(analysis, catalog)
             if len(text) <= LONGEST_KEPT and sum(analysis.request.question.sizes) <= MOST_LABELS:
                 self._analysed.put((text, caller), Analysed(statement, analysis, catalog.known))
             return analysis

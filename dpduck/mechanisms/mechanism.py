@@ -12,13 +12,11 @@ from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.release import Planned, ReleasedTable, ReleaseHeader, Steps
-from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.secrets import Secrets
 from dpduck.trusted.private.door import Door
 
 Columns = Sequence[tuple[str, str]]
-Laws = tuple[tuple[ErrorLaw, ...], ...]
 
 
 class Proposal(Protocol):
@@ -31,6 +29,18 @@ class Proposal(Protocol):
 Q = TypeVar("Q")
 P = TypeVar("P", bound=Proposal)
 N = TypeVar("N")
+
+
+L = TypeVar("L")
+
+
+@dataclass(frozen=True)
+class OneAsk(Generic[L, N]):
+    """A proposal that measures one thing. plan: the mechanism's own figures."""
+
+    request: Request
+    plan: L
+    ask: Ask[N]
 
 
 @dataclass(frozen=True)
@@ -77,3 +87,8 @@ class Mechanism(Generic[Q, P, N]):
             lambda cursor: recheck(cursor, plan),
             lambda door: self.recover(plan, self.measure(plan, door, tools), tools),
         )
+
+
+def answer_of(proposal: OneAsk[Any, N], door: Door, tools: Tools) -> N:
+    """Measures a proposal of one ask."""
+    return door.answer(proposal.ask)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from math import prod
 from time import perf_counter
 
-from dpduck.algebra.lattice import MOST_STEPS, Lattice, MarginalWorkload, close_downward, closure_steps
+from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.marginals.clustering import MOST_MARGINALS, plan_clustering
 from dpduck.planning.marginals.planners import plan_fourier, plan_identity, plan_marginals, plan_residual
-from dpduck.planning.plan import CONSISTENCIES, Plan, base_attributes
+from dpduck.planning.plan import CONSISTENCIES, Plan, PlanningProblem, base_attributes
 from dpduck.planning.views.search import plan_optimised_views
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
@@ -34,29 +33,6 @@ TIE = 1e-8
 
 
 @dataclass(frozen=True)
-class PlanningProblem:
-    """What is to be planned: the arguments of every planner."""
-
-    workload: MarginalWorkload
-    noise: NoiseKind
-    amount: Fraction
-    unit_bound: int
-    consistency: str
-    planning_seconds: float = 2.0
-    row_bound: int = 1
-
-    @cached_property
-    def lattice(self) -> Lattice:
-        """The workload's downward closure, built once for all candidates."""
-        return close_downward(self.workload.marginals, self.workload.sizes)
-
-    @cached_property
-    def few_subsets(self) -> bool:
-        """Whether strategies over the workload's closure are candidates: its sums take seconds at most."""
-        return closure_steps(self.workload.marginals) <= MOST_STEPS
-
-
-@dataclass(frozen=True)
 class Strategy:
     """A strategy that may be chosen.
 
@@ -68,40 +44,6 @@ class Strategy:
     plan: Callable[[PlanningProblem, str], Plan]
     applies: Callable[[PlanningProblem], bool] = lambda problem: True
     uniform: bool = True
-
-
-def _identity(problem: PlanningProblem, budgets: str) -> Plan:
-    return plan_identity(
-        problem.workload, problem.noise, problem.amount, problem.unit_bound, budgets, problem.consistency
-    )
-
-
-def _over_lattice(planner: Callable[..., Plan]) -> Callable[[PlanningProblem, str], Plan]:
-    """A planner that works on the workload's closure."""
-
-    def plan(problem: PlanningProblem, budgets: str) -> Plan:
-        return planner(
-            problem.workload,
-            problem.noise,
-            problem.amount,
-            problem.unit_bound,
-            budgets,
-            problem.consistency,
-            lattice=problem.lattice,
-        )
-
-    return plan
-
-
-def _views(problem: PlanningProblem, budgets: str) -> Plan:
-    return plan_optimised_views(
-        problem.workload,
-        problem.noise,
-        problem.amount,
-        problem.unit_bound,
-        problem.planning_seconds,
-        lattice=problem.lattice,
-    )
 
 
 def _laplace(problem: PlanningProblem) -> bool:
@@ -130,12 +72,12 @@ def _gaussian(problem: PlanningProblem) -> bool:
 
 
 CANDIDATES: tuple[Strategy, ...] = (
-    Strategy(("I", "identity"), _identity, _few_cells, uniform=False),
-    Strategy(("R", "residual"), _over_lattice(plan_residual), _gaussian, uniform=False),
-    Strategy(("O", "views"), _views, _laplace, uniform=False),
-    Strategy(("Q", "marginals"), _over_lattice(plan_marginals), _few_subsets),
-    Strategy(("C", "clustering"), _over_lattice(plan_clustering), _few_marginals),
-    Strategy(("F", "fourier"), _over_lattice(plan_fourier), _few_subsets),
+    Strategy(("I", "identity"), plan_identity, _few_cells, uniform=False),
+    Strategy(("R", "residual"), plan_residual, _gaussian, uniform=False),
+    Strategy(("O", "views"), plan_optimised_views, _laplace, uniform=False),
+    Strategy(("Q", "marginals"), plan_marginals, _few_subsets),
+    Strategy(("C", "clustering"), plan_clustering, _few_marginals),
+    Strategy(("F", "fourier"), plan_fourier, _few_subsets),
 )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.lattice import Lattice, MarginalWorkload
+from dpduck.algebra.lattice import MOST_STEPS, Lattice, MarginalWorkload, close_downward, closure_steps
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import Factor, IdentityFactor, KroneckerQuery, hadamard_transform
 from dpduck.values.arrays import FloatArray
@@ -137,6 +138,41 @@ class FamilyMeasurements(Sequence[Measurement]):
         members = self.attribute_sets[item]
         query = KroneckerQuery(members, tuple(self.factors[attribute] for attribute in members))
         return Measurement(query, self.parameters[item])
+
+
+@dataclass(frozen=True)
+class PlanningProblem:
+    """What is to be planned for marginals: all that a planner is told, but whether budgets are optimal or uniform.
+
+    amount: epsilon for Laplace, rho for Gaussian noise. unit_bound: rows of one privacy unit that the answers see.
+    planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
+    """
+
+    workload: MarginalWorkload
+    noise: NoiseKind
+    amount: Fraction
+    unit_bound: int
+    consistency: str = "l2"
+    planning_seconds: float = 2.0
+    row_bound: int = 1
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """The workload's downward closure, built once for all candidates."""
+        return close_downward(self.workload.marginals, self.workload.sizes)
+
+    @cached_property
+    def few_subsets(self) -> bool:
+        """Whether strategies over the workload's closure are candidates: its sums take seconds at most."""
+        return closure_steps(self.workload.marginals) <= MOST_STEPS
+
+    def tables(self, sets: Sequence[tuple[int, ...]], parameters: Parameters) -> FamilyMeasurements:
+        """Measures the marginals on these sets, cell by cell."""
+        return FamilyMeasurements(sets, [IdentityFactor(size) for size in self.workload.sizes], parameters)
+
+    def plan(self, strategy: str, measurements: Sequence[Measurement], variances: tuple[float, ...], note: str) -> Plan:
+        """A plan of this problem."""
+        return Plan(strategy, self.noise, self.workload, measurements, variances, self.consistency, note)
 
 
 def measured_kinds(plan: Plan) -> set[type[Factor]]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.planning.choose import CANDIDATES, PlanningProblem
-from dpduck.planning.plan import padded
+from dpduck.planning.choose import CANDIDATES
+from dpduck.planning.plan import PlanningProblem, padded
 from dpduck.planning.ranges.strategy import matrix_of
 from dpduck.planning.variance import adjoint, gram
 from dpduck.trusted.noise.law import NoiseKind

@@ -10,7 +10,7 @@ import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.marginals.planners import plan_marginals
-from dpduck.planning.plan import Plan
+from dpduck.planning.plan import Plan, PlanningProblem
 from dpduck.planning.views.search import plan_optimised_views
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
@@ -44,14 +44,14 @@ def per_cell(plan: Plan) -> float:
 
 
 def planned(workload: MarginalWorkload, seconds: float = 2.0) -> Plan:
-    return plan_optimised_views(workload, NoiseKind.LAPLACE, SMALL, 1, seconds)
+    return plan_optimised_views(PlanningProblem(workload, NoiseKind.LAPLACE, SMALL, 1, planning_seconds=seconds))
 
 
 @pytest.mark.parametrize(("sizes", "expected"), [(ADULT8, 131.5), (BIN16, 985.7)])
 def test_up_to_three_way_counts_the_grand_total(sizes: tuple[int, ...], expected: float) -> None:
     """Requirement: the workload's reading is the one under which Q uniform prints its published figure."""
     workload = all_marginals(sizes, UP_TO_3)
-    plan = plan_marginals(workload, NoiseKind.LAPLACE, SMALL, 1, "uniform", "none")
+    plan = plan_marginals(PlanningProblem(workload, NoiseKind.LAPLACE, SMALL, 1, "none"), "uniform")
     assert per_cell(plan) == pytest.approx(expected, rel=5e-4)
 
 
@@ -90,13 +90,13 @@ CASES = [
 @pytest.mark.parametrize("amount", [Fraction(1, 3), Fraction(7)])
 def test_plans_of_any_workload(workload: MarginalWorkload, amount: Fraction) -> None:
     """Requirement: never worse than Q+ with least squares, never over the budget, hardly under it, views bounded."""
-    plan = plan_optimised_views(workload, NoiseKind.LAPLACE, amount, 3, 0.3)
+    plan = plan_optimised_views(PlanningProblem(workload, NoiseKind.LAPLACE, amount, 3, planning_seconds=0.3))
     cost = sum((3 / measurement.parameter for measurement in plan.measurements), Fraction(0))
     assert amount * (1 - Fraction(1, 10**9)) <= cost <= amount
     assert all(0 < variance < float("inf") for variance in plan.variances)
     assert max(prod(measurement.query.shape) for measurement in plan.measurements) <= 1 << 24 or workload is CASES[2]
     if amount < 1:  # the search takes noise at its continuous limit
-        other = plan_marginals(workload, NoiseKind.LAPLACE, amount, 3)
+        other = plan_marginals(PlanningProblem(workload, NoiseKind.LAPLACE, amount, 3))
         assert plan.total_variance <= other.total_variance * (1 + 1e-6)
 
 
@@ -112,4 +112,4 @@ def test_the_same_request_has_the_same_plan() -> None:
 def test_gaussian_noise_is_refused() -> None:
     """Requirement: under zCDP the residual basis is optimal; the refusal says so."""
     with pytest.raises(Refusal, match="strategy = 'R'"):
-        plan_optimised_views(all_marginals((2, 3), (1,)), NoiseKind.GAUSSIAN, SMALL, 1)
+        plan_optimised_views(PlanningProblem(all_marginals((2, 3), (1,)), NoiseKind.GAUSSIAN, SMALL, 1))

@@ -110,34 +110,35 @@ def _analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> A
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
-    given = (
-        ask.options if ask.view is not None else (clause.expressions if isinstance(clause, DifferentialPrivacy) else ())
-    )
+    written_here = clause.expressions if isinstance(clause, DifferentialPrivacy) else ()
+    given = written_here if ask.view is None else ask.options
     options = read_options(given, clause if isinstance(clause, exp.Expr) else select, more)
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
     grouping = _grouping(select.args.get("group"), items, source)
     builder = KeyBuilder(source, facts, selecting=options.selection is not None, nodes=options.summary is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
+    plain = options.summary is None and options.selection is None
+    shared = options.selection is None and options.target_stderr is None
     answers = AnswerReader(
         source.scope,
         _released_names(keys),
         tuple(key.name for key in keys),
-        AggregateReader(
-            source, column_types(source), shared=options.selection is None and options.target_stderr is None
-        ),
+        AggregateReader(source, column_types(source), shared=shared),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
-        moved=options.treatment.moves or options.summary is not None or options.selection is not None,
+        moved=options.treatment.moves or not plain,
     )
     sets, repeated = _grouping_sets(grouping, keys)
     if options.selection is not None:
         require_selectable(keys, sets, clause or select)
-    plain = options.summary is None and options.selection is None
-    possible = _possible_cells(select, keys, builder.sources, source, facts) if plain else None
-    around = released_select(select, items, answers, repeated, possible)
-    written = plain and ask.view is None
-    released = around if written else _with_columns(around, items, keys, ask, options.summary, answers)
+    where, possible = select.args.get("where"), None
+    if plain and where is not None:
+        collated = any(facts.has_collations(table) for table in source.every_table)
+        possible = possible_cells(where.this, keys, builder.sources, source.scope, collated)
+    released = released_select(select, items, answers, repeated, possible)
+    if not plain or ask.view is not None:
+        released = _with_columns(released, items, keys, ask, options.summary, answers)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
@@ -148,11 +149,11 @@ def _analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> A
     if options.selection is not None:
         require_counts(request, clause or select)
     request = with_intervals(request, source.policy, answers.reader.conditions)
-    request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
+    if options.summary is not None:
+        request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
     check_rows(select, request, source, answers.reader, builder.written, facts)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
-    numbers = ((item.name, answers.number_of(item.expression)) for item in items)
-    shown = tuple((name, number) for name, number in numbers if number is not None)
+    shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     return Analysis(request, outer, require_confidence(options), shown)
 
 
@@ -168,18 +169,6 @@ def _with_columns(
     if summary is None and ask.view is not None:
         return with_errors(select, items, answers)
     return with_summary_columns(select, items, keys, summary)
-
-
-def _possible_cells(
-    select: exp.Select,
-    keys: tuple[Key, ...],
-    columns: tuple[SourceColumn, ...],
-    source: RowSource,
-    facts: PublicFacts,
-) -> exp.Expr | None:
-    where = select.args.get("where")
-    collated = any(facts.has_collations(table) for table in source.every_table)
-    return possible_cells(None if where is None else where.this, keys, columns, source.scope, collated)
 
 
 def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
@@ -312,7 +301,9 @@ def _request(
         grouping_sets=sets,
         aggregates=aggregates,
         treatment=options.treatment,
-        selection=selection_of(options, policy, rows.unit_bound, place),
+        selection=(
+            None if options.selection is None else selection_of(options.selection, policy, rows.unit_bound, place)
+        ),
         own=options.own,
     )
     return Request(rows, question, price_of(options, policy, place))

@@ -50,11 +50,9 @@ class _Span:
 
 
 def possible_cells(
-    where: exp.Expr | None, keys: Sequence[Key], sources: Sequence[SourceColumn], scope: Scope, collated: bool
+    where: exp.Expr, keys: Sequence[Key], sources: Sequence[SourceColumn], scope: Scope, collated: bool
 ) -> exp.Expr | None:
     """A condition on released cells that those meet in which there may be rows; None where that is all of them."""
-    if where is None:
-        return None
     conjuncts = list(where.flatten()) if isinstance(where, exp.And) else [where]
     found: exp.Expr | None = None
     for position, key in enumerate(keys):

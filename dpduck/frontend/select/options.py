@@ -53,7 +53,6 @@ TABLE = (
     Option("other", "flag", "a row for what the threshold has dropped"),
     *SUMMARY_OPTIONS,
 )  # fmt: skip
-KNOWN = tuple(option.name for option in TABLE)
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table", "aggregate_weights", "quantiles",

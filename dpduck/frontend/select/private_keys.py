@@ -16,7 +16,7 @@ from dpduck.frontend.rows.facts import Policy, PublicFacts
 from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.rows.sql import places_sql
 from dpduck.frontend.rows.tree import RowSource
-from dpduck.frontend.select.options import Options
+from dpduck.frontend.select.options import SelectionOptions
 from dpduck.frontend.select.request import Aggregate, Key, KeySelection, Operand, Request
 from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.errors import Refusal
@@ -30,14 +30,11 @@ _SELECTABLE = re.compile(
 )
 
 
-def selection_of(options: Options, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection | None:
-    """How groups are selected, with the bound on a unit's groups; None where they are public.
+def selection_of(asked: SelectionOptions, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
+    """How groups are selected, with the bound on a unit's groups.
 
     A unit of m rows is in at most m groups; of a single row that joins multiply, groups cannot be told apart.
     """
-    asked = options.selection
-    if asked is None:
-        return None
     if policy.unit.column is None and unit_bound > 1:
         if asked.max_groups is not None and asked.max_groups < unit_bound:
             raise refusal(
@@ -98,12 +95,8 @@ def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, 
             "VARCHAR, whole numbers, DECIMAL, BOOLEAN, DATE, TIMESTAMP, TIME or UUID; or a CAST to one of them",
         )
     released = "VARCHAR" if type_name.startswith("ENUM") else type_name
-    row_sql = f"CAST({text} AS VARCHAR)"
-    return Key(name, text, released, (), (), (), row_sql=row_sql if _is_column(expression) else f"try({row_sql})")
-
-
-def _is_column(expression: exp.Expr) -> bool:
-    return isinstance(expression, exp.Column)
+    row_sql, plain = f"CAST({text} AS VARCHAR)", isinstance(expression, exp.Column)
+    return Key(name, text, released, (), (), (), row_sql=row_sql if plain else f"try({row_sql})")
 
 
 def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:

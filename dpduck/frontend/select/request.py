@@ -188,11 +188,6 @@ class Question:
         """Whether it is planned as ranges: every cell then has an error of its own."""
         return any(key.shape for key in self.keys) or bool(self.matrix) or bool(self.intervals)
 
-    @property
-    def base_cells(self) -> int:
-        """Cells of the finest table that rows fall into, an upper bound of the groups that a unit is in."""
-        return prod(source.domain.size for source in self.sources)
-
 
 @dataclass(frozen=True)
 class Price:

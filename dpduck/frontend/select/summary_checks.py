@@ -16,10 +16,8 @@ from dpduck.frontend.text.names import RELEASED, fold, raw_column, variance_colu
 from dpduck.frontend.text.positions import refusal
 
 
-def summarised(request: Request, summary: Summary | None, expect_rows: int | None, place: exp.Expr) -> Request:
+def summarised(request: Request, summary: Summary, expect_rows: int | None, place: exp.Expr) -> Request:
     """The request with its summary, or a refusal of what no summary holds."""
-    if summary is None:
-        return request
     if request.question.selection is not None:
         raise refusal(place, "a summary is over public domains", "group_selection_strategy = PUBLIC_GROUPS")
     if request.price.charge.epsilon is None and summary.method != "sketch":

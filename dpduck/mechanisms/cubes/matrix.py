@@ -23,8 +23,6 @@ def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
     """The analysis with the matrix that its option names; the table's content becomes part of the request."""
     request = analysis.request
     named = request.question.treatment.strategy_table
-    if not named:
-        return analysis
     if (
         len(request.question.keys) != 1
         or request.question.grouping_sets != ((0,),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, log10
+from math import ceil, log10, prod
 from typing import Protocol
 
 import numpy as np
@@ -153,7 +153,9 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> CubePlan:
 
 def _cells_of(question: Question, measure: Measure) -> int:
     """Cells that a unit's rows may fall into; of values present, which are measured set by set, in the largest set."""
-    return question.base_cells if measure.distinct is None else max(question.cells)
+    if measure.distinct is not None:
+        return max(question.cells)
+    return prod(source.domain.size for source in question.sources)
 
 
 def _candidates(

@@ -8,9 +8,8 @@ from dpduck.mechanisms.keys.measure import (
     key_header,
     key_table,
     propose_keys,
-    publish,
 )
-from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.trusted.private.key_delta import PublishedKeys
 
 KEYS = Mechanism[Request, KeyProposal, PublishedKeys](
@@ -19,7 +18,7 @@ KEYS = Mechanism[Request, KeyProposal, PublishedKeys](
     plan=propose_keys,
     asks=lambda proposal: [proposal.ask],
     header=key_header,
-    measure=publish,
+    measure=answer_of,
     recover=key_table,
     describe=explained_keys,
     columns=key_columns,

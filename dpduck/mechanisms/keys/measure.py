@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 
@@ -16,7 +15,7 @@ from dpduck.frontend.select.request import KeySelection, Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, lows_column, stderr_column
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys, queries
-from dpduck.mechanisms.mechanism import Columns, Tools
+from dpduck.mechanisms.mechanism import Columns, OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, listed, released_columns
 from dpduck.planning.recovery.curved import LEVELS
@@ -24,7 +23,6 @@ from dpduck.planning.recovery.intervals import ErrorLaw, law_of, selected_lows
 from dpduck.trusted.ask import Ask, Scan, Threshold
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.jobs import KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
 from dpduck.values.errors import InternalError
@@ -33,13 +31,8 @@ OTHER_SET = 1
 """The grouping set of the row for all groups that are not published; its columns are NULL, its GROUPING(..) is 1."""
 
 
-@dataclass(frozen=True)
-class KeyProposal:
-    """Counts by selected keys: the plan, and what will leave."""
-
-    request: Request
-    plan: KeyPlan
-    ask: Ask[PublishedKeys]
+KeyProposal = OneAsk[KeyPlan, PublishedKeys]
+"""Counts by selected keys."""
 
 
 def propose_keys(request: Request) -> KeyProposal:
@@ -60,11 +53,6 @@ def key_columns(proposal: KeyProposal) -> Columns:
     """Of the released table; all answers are whole. Those that select have lower ends of intervals of their own."""
     lows = tuple((lows_column(number), "DOUBLE[]") for number in proposal.plan.reused)
     return (*released_columns(proposal.request, [True] * len(proposal.request.question.aggregates)), *lows)
-
-
-def publish(proposal: KeyProposal, door: Door, tools: Tools) -> PublishedKeys:
-    """Selects groups by the threshold, and counts them."""
-    return door.answer(proposal.ask)
 
 
 def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:

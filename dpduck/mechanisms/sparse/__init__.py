@@ -1,7 +1,7 @@
 """Projections, histograms and sessions over sparse keys."""
 
 from dpduck.frontend.statements.kinds import HISTOGRAM, PROJECTION, SESSION
-from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.sparse import projection, session
 from dpduck.mechanisms.sparse.describe import explained
 from dpduck.mechanisms.sparse.request import SparseRequest
@@ -12,7 +12,7 @@ PROJECTIONS = Mechanism[SparseRequest, projection.ProjectionProposal, projection
     plan=projection.propose_projection,
     asks=lambda proposal: [proposal.ask],
     header=projection.projection_header,
-    measure=projection.project,
+    measure=answer_of,
     recover=projection.projection_table,
     describe=lambda sparse, proposal: explained(sparse),
     columns=lambda proposal: projection.COLUMNS,

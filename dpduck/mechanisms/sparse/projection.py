@@ -11,14 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpduck.algebra.hashing import SIGNS, words_for
-from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools
+from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.trusted.ask import Ask, Projection, Scan
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.jobs import KeyJob
 from dpduck.values.accounting import sigma2_of
 from dpduck.values.arrays import IntegerArray
@@ -129,24 +127,13 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
     )
 
 
-def key_job(sparse: SparseRequest) -> KeyJob:
-    """What trusted code is to count by key."""
-    return KeyJob(counting_job(sparse.request, ()), sparse.key_sql)
-
-
 def key_scan(sparse: SparseRequest) -> Scan:
     """The rows by key, and what one unit adds to them."""
-    bound = sparse.request.rows.unit_bound
-    return Scan(key_job(sparse), bound)
+    return Scan(KeyJob(counting_job(sparse.request, ()), sparse.key_sql), sparse.request.rows.unit_bound)
 
 
-@dataclass(frozen=True)
-class ProjectionProposal:
-    """A random projection of the counts of an unbounded universe, and what will leave."""
-
-    request: Request
-    plan: ProjectionPlan
-    ask: Ask[Projected]
+ProjectionProposal = OneAsk[ProjectionPlan, Projected]
+"""A random projection of the counts of an unbounded universe."""
 
 
 def propose_projection(sparse: SparseRequest) -> ProjectionProposal:
@@ -162,11 +149,6 @@ def projection_header(proposal: ProjectionProposal) -> ReleaseHeader:
     return ReleaseHeader(
         proposal.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", most_rows=plan.rows
     )
-
-
-def project(proposal: ProjectionProposal, door: Door, tools: Tools) -> Projected:
-    """Coefficients, and the noisy projection of the counts."""
-    return door.answer(proposal.ask)
 
 
 def projection_table(proposal: ProjectionProposal, projected: Projected, tools: Tools) -> ReleasedTable:

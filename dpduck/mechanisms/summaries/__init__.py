@@ -1,7 +1,7 @@
 """Summaries and sketches of sparse data."""
 
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.summaries.describe import summary_listing
 from dpduck.mechanisms.summaries.measure import (
     Drawn,
@@ -17,7 +17,6 @@ from dpduck.mechanisms.summaries.sketch import (
     SKETCH_COLUMNS,
     Sketched,
     SketchProposal,
-    draw_buckets,
     propose_sketch,
     sketch_header,
     sketch_table,
@@ -46,7 +45,7 @@ SKETCHES = Mechanism[Request, SketchProposal, Sketched](
     plan=propose_sketch,
     asks=lambda proposal: [proposal.ask],
     header=sketch_header,
-    measure=draw_buckets,
+    measure=answer_of,
     recover=sketch_table,
     describe=summary_listing,
     columns=lambda proposal: SKETCH_COLUMNS,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
 from dpduck.database.sandbox import sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.mechanism import Tools
+from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.summaries.measure import sketch_design
 from dpduck.mechanisms.summaries.plan import SketchDesign
-from dpduck.planning.recovery.intervals import ErrorLaw
+from dpduck.planning.recovery.intervals import law_of
 from dpduck.trusted.ask import Ask, Scan, Sketch
 from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.sketches import PRIME, SketchHashes
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError, Refusal
@@ -30,13 +27,8 @@ SKETCH_COLUMNS = (
 Sketched = tuple[SketchHashes, IntegerArray]
 
 
-@dataclass(frozen=True)
-class SketchProposal:
-    """A count sketch: its size and noise, and what will leave."""
-
-    request: Request
-    design: SketchDesign
-    ask: Ask[Sketched]
+SketchProposal = OneAsk[SketchDesign, Sketched]
+"""A count sketch: its size and noise."""
 
 
 def propose_sketch(request: Request) -> SketchProposal:
@@ -49,16 +41,9 @@ def propose_sketch(request: Request) -> SketchProposal:
 
 def sketch_header(proposal: SketchProposal) -> ReleaseHeader:
     """What is public before the count."""
-    design, noise = proposal.design, proposal.design.noise
-    law = ErrorLaw(noise.kind, noise.parameter, noise.variance)
-    return ReleaseHeader(
-        proposal.request, f"{noise.kind.value}, count sketch", "sketch", ((law,),), design.rows * design.width
-    )
-
-
-def draw_buckets(proposal: SketchProposal, door: Door, tools: Tools) -> Sketched:
-    """The hashes, and the noisy buckets."""
-    return door.answer(proposal.ask)
+    design, laws = proposal.plan, ((law_of(proposal.plan.noise),),)
+    mechanism = f"{design.noise.kind.value}, count sketch"
+    return ReleaseHeader(proposal.request, mechanism, "sketch", laws, design.rows * design.width)
 
 
 def sketch_table(proposal: SketchProposal, sketched: Sketched, tools: Tools) -> ReleasedTable:

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
-from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
-from dpduck.planning.budgets import optimal_parameters, safe_parameters, uniform_parameters
-from dpduck.planning.plan import FamilyMeasurements, Parameters, Plan, measured_marginals
+from dpduck.planning.marginals.planners import parameters_of
+from dpduck.planning.plan import Parameters, Plan, PlanningProblem, measured_marginals
 from dpduck.planning.variance import direct_sources, workload_variances
 from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.operators import IdentityFactor
 from dpduck.values.arrays import FloatArray
 
 
-def plan_clustering(
-    workload: MarginalWorkload,
-    noise: NoiseKind,
-    amount: Fraction,
-    unit_bound: int,
-    budgets: str = "optimal",
-    consistency: str = "l2",
-    *,
-    lattice: Lattice | None = None,
-) -> Plan:
+def plan_clustering(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
     """C or C+: the same clusters, whose budgets are equal or optimal for their members' recovery weights.
 
     The closed form is optimal before least squares; where equal budgets are better after it, C+ takes those.
     """
+    workload, noise = problem.workload, problem.noise
     marginals, weights = measured_marginals(workload)
     cells = np.array([np.prod([float(workload.sizes[i]) for i in marginal]) for marginal in marginals])
     power = 2 if noise is NoiseKind.LAPLACE else 1
@@ -38,41 +27,25 @@ def plan_clustering(
     for union, members in cluster(workload.sizes, marginals, weights / cells, power):
         summed = float((weights / cells)[list(members)].sum()) * float(np.prod([workload.sizes[i] for i in union]))
         weight_of[union] = weight_of.get(union, 0.0) + summed
-    closed = (lattice or close_downward(workload.marginals, workload.sizes)) if consistency == "l2" else None
-    norms = [1] * len(weight_of)
-    equal = uniform_parameters(noise, norms, amount, unit_bound)
-    plan = _plan(workload, noise, tuple(weight_of), equal, consistency, closed)
+    unions = tuple(weight_of)
+    plan = _plan(problem, unions, parameters_of(problem, None, len(unions)))
     if budgets == "uniform":
         return plan
-    wanted = optimal_parameters(noise, np.fromiter(weight_of.values(), np.float64), np.ones(len(norms)), float(amount))
-    parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
-    weighted = _plan(workload, noise, tuple(weight_of), parameters, consistency, closed)
+    summed_weights = np.fromiter(weight_of.values(), np.float64)
+    weighted = _plan(problem, unions, parameters_of(problem, summed_weights, len(unions)))
     best = min(weighted, plan, key=lambda candidate: candidate.total_variance)
     return replace(best, strategy="C+")
 
 
-def _plan(
-    workload: MarginalWorkload,
-    noise: NoiseKind,
-    unions: tuple[tuple[int, ...], ...],
-    parameters: Parameters,
-    consistency: str,
-    lattice: Lattice | None,
-) -> Plan:
-    """The plan that measures these unions; least squares where there is a lattice."""
-    measurements = FamilyMeasurements(unions, [IdentityFactor(size) for size in workload.sizes], parameters)
-    if lattice is not None:
-        variances = workload_variances(lattice, measurements, noise)
+def _plan(problem: PlanningProblem, unions: tuple[tuple[int, ...], ...], parameters: Parameters) -> Plan:
+    """The plan that measures these unions."""
+    measurements = problem.tables(unions, parameters)
+    if problem.consistency == "l2":
+        variances = workload_variances(problem.lattice, measurements, problem.noise)
     else:
-        _, variances = direct_sources(workload, measurements, noise)
-    return Plan(
-        strategy="C",
-        noise=noise,
-        workload=workload,
-        measurements=measurements,
-        variances=variances,
-        consistency=consistency,
-        note=f"measures {len(unions)} union{'s' if len(unions) != 1 else ''} of marginals",
+        _, variances = direct_sources(problem.workload, measurements, problem.noise)
+    return problem.plan(
+        "C", measurements, variances, f"measures {len(unions)} union{'s'[: len(unions) > 1]} of marginals"
     )
 
 

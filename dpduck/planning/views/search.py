@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil, comb, inf, log, log2
@@ -20,7 +19,7 @@ import numpy as np
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
 from dpduck.planning.budgets import safe_parameters
-from dpduck.planning.plan import FamilyMeasurements, Plan
+from dpduck.planning.plan import Plan, PlanningProblem
 from dpduck.planning.variance import workload_variances
 from dpduck.planning.views.annealing import DesignStart, anneal_assignment, anneal_views, start_design
 from dpduck.planning.views.designs import (
@@ -34,7 +33,6 @@ from dpduck.planning.views.designs import (
 )
 from dpduck.planning.views.objective import HashCounter, SearchClock, ViewObjective
 from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.operators import IdentityFactor
 from dpduck.values.arrays import BoolArray, FloatArray
 from dpduck.values.errors import Refusal
 
@@ -312,32 +310,20 @@ def _whole_search(workload: MarginalWorkload, seconds: float) -> FoundViews:
     return found
 
 
-def plan_optimised_views(
-    workload: MarginalWorkload,
-    noise: NoiseKind,
-    amount: Fraction,
-    unit_bound: int,
-    planning_seconds: float = 2.0,
-    *,
-    lattice: Lattice | None = None,
-) -> Plan:
+def plan_optimised_views(problem: PlanningProblem, _: str = "optimal") -> Plan:
     """O: views and budgets that minimise the total variance after least squares, as far as a search finds them.
 
     The views depend on the workload and the seconds allowed, not on the amount: the search takes the discrete noise
-    at its continuous limit 2/eta^2. lattice: the workload's closure where the caller has it already.
+    at its continuous limit 2/eta^2. Budgets are part of what is searched.
     """
+    workload, noise, amount, closed = problem.workload, problem.noise, problem.amount, problem.lattice
     if noise is not NoiseKind.LAPLACE:
         raise Refusal("strategy = 'O' is for pure epsilon budgets", accepted="strategy = 'R' or 'auto'")
-    closed = lattice or close_downward(workload.marginals, workload.sizes)
-    found = _searched(workload, closed, planning_seconds)
+    found = _searched(workload, closed, problem.planning_seconds)
     sets = sets_of(closed, found.views)
-    parameters = safe_parameters(noise, 1 / (found.budgets * float(amount)), [1] * len(sets), amount, unit_bound)
-    measurements = FamilyMeasurements(sets, [IdentityFactor(size) for size in workload.sizes], parameters)
-    return Plan(
-        strategy="O",
-        noise=noise,
-        workload=workload,
-        measurements=measurements,
-        variances=workload_variances(closed, measurements, noise),
-        note=f"measures {len(sets)} views: {found.origin}; searched for at most {planning_seconds:g} s",
+    parameters = safe_parameters(
+        noise, 1 / (found.budgets * float(amount)), [1] * len(sets), amount, problem.unit_bound
     )
+    measurements = problem.tables(sets, parameters)
+    note = f"measures {len(sets)} views: {found.origin}; searched for at most {problem.planning_seconds:g} s"
+    return problem.plan("O", measurements, workload_variances(closed, measurements, noise), note)
