@@ -253,14 +253,17 @@ def test_the_error_of_a_failed_release_has_no_context(planted: Clinic, monkeypat
 
 def test_a_real_failure_of_duckdb_in_the_count(open_clinic: OpenClinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB's own complaint while it counts stays inside, as any other."""
+    asked: list[bool] = []
+
+    def failing(*_: object, **__: object) -> str:
+        asked.append(True)
+        return "SELECT error('xq-canary-note') FROM visits"
+
     with duckdb.connect() as con:
 
         def break_it(name: str) -> None:
             if name == "after the charge":
-                monkeypatch.setattr(
-                    "dpduck.trusted.private.counting.bounded_rows_sql",
-                    lambda *_, **__: "SELECT error('xq-canary-note') FROM visits",
-                )
+                monkeypatch.setattr("dpduck.trusted.private.counting_stage.cells_sql", failing)
 
         clinic = Clinic(dpduck.load(con, steps=break_it))
         plant(clinic)
@@ -268,6 +271,7 @@ def test_a_real_failure_of_duckdb_in_the_count(open_clinic: OpenClinic, monkeypa
             clinic.dp(by("sex"))
         clean(everything_about(caught.value))
         assert clinic.charges() == 1
+    assert asked, "the count was made of it"
 
 
 def test_a_carrier_that_cannot_be_made_is_no_failure(planted: Clinic) -> None:
