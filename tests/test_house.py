@@ -16,7 +16,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 200,
-    "lines": 40_145,
+    "lines": 40_167,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 574,
     "modules of a plain count": 87,

@@ -21,7 +21,7 @@ from dpduck.trusted.rows.functions import require_row_local, texts_made
 from dpduck.trusted.rows.placed import ROW, Stage, Types, travels
 from dpduck.trusted.rows.plain import columns_of, renamed
 from dpduck.trusted.rows.worker import BATCH
-from dpduck.trusted.rows.workers import Program, Runner, Workers
+from dpduck.trusted.rows.workers import Program, Runner, Workers, row_texts
 from dpduck.values.errors import InternalError, Refusal
 
 KEEP = "dpduck_keep"
@@ -35,10 +35,6 @@ LONGEST_TEXT = 65_535
 
 LONGEST_KEY = 4096
 """No longer text is equal to a public table's key: what is looked up of all rows is kept in the database's process."""
-
-ROW_TEXTS = 1 << 27
-"""Bytes that all texts made of one row may have: a row that is alone has memory for several times that (worker.SHARE).
-No row comes near the limits of memory then, where it could matter what was computed in a process before."""
 
 GROWTH, LITERALS = 64, 1 << 16
 """A text that is made is at most so many times as long as the longest of its row, and longer by so much: what
@@ -105,8 +101,8 @@ class Division:
 
     @property
     def longest_text(self) -> int:
-        """Bytes that a text of a row may have, so that what is made of the row stays below ROW_TEXTS."""
-        return min(LONGEST_TEXT, (ROW_TEXTS // max(1, self._texts_made()) - LITERALS) // GROWTH)
+        """Bytes that a text of a row may have, so that what is made of the row stays below `row_texts`."""
+        return min(LONGEST_TEXT, (row_texts() // max(1, self._texts_made()) - LITERALS) // GROWTH)
 
     def _texts_made(self) -> int:
         return sum(texts_made(text) for text in self._expressions())
@@ -123,8 +119,9 @@ class Division:
         """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
         if self.longest_text < SHORTEST_BOUND:
             raise Refusal(
-                f"the statement makes {self._texts_made()} texts of each row",
-                accepted="fewer casts, concatenations and text functions in one statement, or several statements",
+                f"the statement makes {self._texts_made()} texts of each row, more than a worker has memory for",
+                accepted="fewer casts, concatenations and text functions in one statement, or several statements; "
+                "where the process's memory is limited, a higher limit (dpduck serve .. --vault-memory 4GB)",
             )
         columns = {name: f"dpduck_x_{number}" for number, name in enumerate(self.columns)}
         restored = [_restored(x, self.types[name]) for name, x in columns.items()]

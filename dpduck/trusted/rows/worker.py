@@ -144,18 +144,17 @@ def write_frame(kind: bytes, body: bytes | memoryview) -> None:
 
 
 class Memory:
-    """The address space that a batch may have: for one row all up to the limit, for more a SHARE of what is left.
+    """The address space that a batch may have: for one row all that is given, for more a SHARE of it.
 
-    What is left is what the system grants: whoever started the process may have limited it, or its data (a vault does).
+    Given is so much beside what a process maps when it has started, which grows with the machine's processors, or less
+    where whoever started it limited its address space or its data (a vault does).
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, room: int) -> None:
         self._counted = os.open(COUNTED, os.O_RDONLY) if Path(COUNTED).exists() else None
-        self._most = self._shared = limit
-        if self._counted is not None:
-            mapped, data = self._used()
-            left = min(granted(resource.RLIMIT_AS, limit) - mapped, granted(resource.RLIMIT_DATA, limit) - data)
-            self._most, self._shared = mapped + left, mapped + left // SHARE
+        self._mapped, data = self._used()
+        self.left = min(room, granted(resource.RLIMIT_AS) - self._mapped, granted(resource.RLIMIT_DATA) - data)
+        self._most, self._shared = self._mapped + self.left, self._mapped + self.left // SHARE
         self.allow(2)
 
     def allow(self, rows: int) -> None:
@@ -169,15 +168,15 @@ class Memory:
     def _used(self) -> tuple[int, int]:
         """Bytes of address space, and those of the process's own data."""
         if self._counted is None:  # a system that counts none limits none either
-            return 0, 0
+            return 2 << 30, 2 << 30
         pages = os.pread(self._counted, 128, 0).split()
         return int(pages[0]) * resource.getpagesize(), int(pages[5]) * resource.getpagesize()
 
 
-def granted(kind: int, most: int) -> int:
-    """Bytes that the operating system grants of what is asked for at most."""
+def granted(kind: int) -> int:
+    """Bytes that the operating system grants."""
     soft, _ = resource.getrlimit(kind)
-    return most if soft == resource.RLIM_INFINITY else min(soft, most)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def seal() -> None:
@@ -196,8 +195,11 @@ def allowed(seconds: float, rows: int, planning: float) -> float:
     return 6 * planning + 4 * seconds if rows == 1 else 2 * planning + seconds / 2
 
 
-def serve(threads: int, memory: int, limit: int) -> None:
-    """Answers frames until standard input ends; whatever is not an ordinary failure of an expression ends it, too."""
+def serve(threads: int, memory: int, space: int, least: int) -> None:
+    """Answers frames until standard input ends; whatever is not an ordinary failure of an expression ends it, too.
+
+    memory: what DuckDB may use. space: what may be mapped beside what is at the start. least: what it has of that.
+    """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # what a parent ignores or blocks is inherited
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF,))
     connection = opened(threads, memory)
@@ -205,7 +207,9 @@ def serve(threads: int, memory: int, limit: int) -> None:
     asked, answered, head = Room(), Room(), memoryview(bytearray(HEAD.size))
     answered.stream(evaluate(connection, f"SELECT TRY_CAST(x AS DOUBLE) FROM {BATCH}", {}, warm))
     evaluate(connection, f"SELECT x = $p FROM {BATCH}", {"p": "1"}, warm)
-    room = Memory(limit)
+    room = Memory(space)
+    if room.left < least:
+        return
     seal()
     write_frame(b"S", b"")
     sql, parameters, tells, seconds, empty = "", {}, False, 0.0, -1.0
@@ -242,4 +246,4 @@ def serve(threads: int, memory: int, limit: int) -> None:
 
 if __name__ == "__main__":
     os.chdir("/")
-    serve(*map(int, sys.argv[1:4]))
+    serve(*map(int, sys.argv[1:5]))

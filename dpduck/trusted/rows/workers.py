@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -21,15 +22,22 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpduck.trusted.rows.worker import HEAD, Room
+from dpduck.trusted.rows.worker import HEAD, Room, granted
 from dpduck.values.errors import InternalError
 
 COMMAND = (sys.executable, "-I", str(Path(__file__).with_name("worker.py")))
 MEMORY = 3 << 30
 """What DuckDB may use in a worker."""
 
-ADDRESS_SPACE = 4 << 30
-"""What the operating system lets a worker map, its libraries included."""
+ROOM = 9 << 28
+"""What the operating system lets a worker map beside its libraries and threads."""
+
+MAPPED, DATA = (2 << 30, 64 << 20), (5 << 28, 32 << 20)
+"""What a worker has when it has started, and for each processor: address space, and data of its own. At most."""
+
+TEXTS = 18
+"""All texts that are made of one row may have this part of ROOM, 128 MiB: no row comes near the limits of memory then,
+where it could matter what was computed in a process before."""
 
 ROW_SECONDS = 1.0
 """How much of the processor one row may use; a row that uses more contributes nothing. The worker's system ends it."""
@@ -56,6 +64,19 @@ class Program:
     tells: bool = False
 
 
+def least_room() -> int:
+    """What a worker is sure to have of ROOM by the limits of this process, and its own; it ends if it has less."""
+    processors = os.cpu_count() or 1
+    kinds = {resource.RLIMIT_AS: MAPPED, resource.RLIMIT_DATA: DATA}
+    left = (granted(kind) - started - each * processors for kind, (started, each) in kinds.items())
+    return max(0, min(ROOM, *left))
+
+
+def row_texts() -> int:
+    """Bytes that all texts made of one row may have."""
+    return least_room() // TEXTS
+
+
 class WorkerFailed(Exception):
     """The process is gone or was ended."""
 
@@ -64,7 +85,7 @@ class Worker:
     """One process; it is ended whenever anything but a plain answer comes of it."""
 
     def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
-        arguments = (str(os.cpu_count() or 1), str(MEMORY), str(ADDRESS_SPACE))
+        arguments = map(str, (os.cpu_count() or 1, MEMORY, ROOM, least_room()))
         self._process = subprocess.Popen(  # noqa: S603
             [*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
         )
@@ -137,7 +158,7 @@ class Worker:
 
     def _frame(self) -> tuple[bytes, pa.Buffer]:
         kind, length = HEAD.unpack(self._read(HEAD.size))
-        if length > ADDRESS_SPACE:
+        if length > ROOM:
             raise WorkerFailed
         return kind, self._read(length)
 

@@ -62,7 +62,7 @@ def main() -> None:
 
     setattr(worker, "opened", opened)  # noqa: B010
     os.chdir("/")
-    worker.serve(*map(int, sys.argv[1:4]))
+    worker.serve(*map(int, sys.argv[1:5]))
 
 
 if __name__ == "__main__":

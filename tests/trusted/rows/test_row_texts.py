@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 
@@ -53,15 +57,54 @@ def test_texts_that_are_made_are_counted() -> None:
 def test_a_row_at_its_bound_has_memory_to_spare(
     monkeypatch: pytest.MonkeyPatch, times: int, others: tuple[int, ...]
 ) -> None:
-    """The longest text that a program reads is kept with three quarters of the memory, alone and beside others.
+    """The longest text that a program reads is kept with nine sixteenths of the memory, alone and beside others.
 
     Without a rule for the whole program 200 texts would have 840 MB, and a row of the longest text is left out.
     """
-    monkeypatch.setattr(module, "MEMORY", module.MEMORY * 3 // 4)
-    monkeypatch.setattr(module, "ADDRESS_SPACE", module.ADDRESS_SPACE * 3 // 4)
     division = heavy(times)
-    assert [kept(division, division.longest_text, beside) for beside in others] == [True] * len(others)
+    longest = division.longest_text
+    monkeypatch.setattr(module, "MEMORY", module.MEMORY * 3 // 4)
+    monkeypatch.setattr(module, "ROOM", module.ROOM * 9 // 16)
+    assert division.longest_text < longest, "less memory shortens what is read; a longer text still has room"
+    assert [kept(division, longest, beside) for beside in others] == [True] * len(others)
     assert times == 30 or not kept(division, LONGEST_TEXT, 0)
+
+
+LIMITED = """
+import json, os, resource, sys
+from dpduck.trusted.rows.program import LONGEST_TEXT
+from dpduck.trusted.rows.workers import DATA, least_room, row_texts
+from tests.trusted.rows.test_row_texts import heavy, kept
+most = DATA[0] + DATA[1] * os.cpu_count() + (int(sys.argv[1]) << 20)
+resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+division = heavy(30)
+found = [least_room() >> 20, division.longest_text]
+if len(sys.argv) > 2:
+    found += [kept(division, length, beside) for length in (division.longest_text, LONGEST_TEXT) for beside in (0, 2)]
+else:
+    division.program()
+print(json.dumps(found))
+"""
+
+
+def limited(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs LIMITED in a process of its own, since its limit stays."""
+    command = [sys.executable, "-c", LIMITED, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
+def test_a_limit_of_the_parent_shortens_what_is_read_of_a_row() -> None:
+    """A row at its bound is kept alone and beside others where memory is little; the longest text is not."""
+    least, longest, *outcomes = json.loads(limited("200", "kept").stdout)
+    assert (least, outcomes) == (200, [True, True, None, None])
+    assert longest < LONGEST_TEXT // 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
+def test_a_worker_with_too_little_memory_is_refused() -> None:
+    """Before any row is read, and what to change is said."""
+    assert "more than a worker has memory for" in limited("20").stderr
 
 
 def test_ordinary_programs_read_whole_texts() -> None:

@@ -292,7 +292,7 @@ def test_a_worker_cannot_open_a_file_even_by_its_process(tmp_path: Path) -> None
         "        sql = 'SELECT true AS y FROM dpduck_batch'\n"
         "    return own(connection, sql, parameters, batch)\n"
         "worker.evaluate = evaluate\n"
-        "worker.serve(*map(int, sys.argv[1:4]))\n"
+        "worker.serve(*map(int, sys.argv[1:5]))\n"
     )
     pool = Workers((sys.executable, "-I", str(script)))
     with pool.runner(Program("probe", TEXT)) as runner:
