@@ -51,10 +51,10 @@ def _foreign_shipped(found: set[tuple[str, str]], store: str) -> str | None:
 
 
 def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[tuple[str, str]]:
+    listed = ", ".join(map(quote_text, names))  # a parameter costs 0.1 ms where pandas is not installed
     rows = connection.execute(
         "SELECT function_name, coalesce(macro_definition, '') FROM duckdb_functions() WHERE NOT internal AND "
-        "database_name = current_database() AND list_contains($1, function_name)",
-        [list(names)],
+        f"database_name = current_database() AND function_name IN ({listed})"
     ).fetchall()
     return {(str(name), str(body)) for name, body in rows}
 

@@ -343,11 +343,6 @@ STAY = """expression_rewriter filter_pullup filter_pushdown empty_result_pullup 
 join below the expression), common_subexpressions (what occurs twice, computed once below), statistics_propagation
 (raises by the least and largest value of a column), extension; of 2.0 those that move projections or casts."""
 
-_MISSING = (
-    "SELECT name FROM duckdb_optimizers() WHERE NOT list_contains($names, name) "
-    "AND NOT list_contains(string_split(current_setting('disabled_optimizers'), ','), name)"
-)
-
 
 def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> None:
     """Switches off the passes that are on; Refusal where they are on and the configuration is locked."""
@@ -366,4 +361,9 @@ def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> None:
 
 def _running(cursor: duckdb.DuckDBPyConnection) -> list[str]:
     """The passes of this DuckDB that must be off and are on."""
-    return [name for (name,) in cursor.execute(_MISSING, {"names": STAY.split()}).fetchall()]
+    listed = ", ".join(f"'{name}'" for name in STAY.split())  # a parameter costs 0.1 ms where pandas is not installed
+    rows = cursor.execute(
+        f"SELECT name FROM duckdb_optimizers() WHERE name NOT IN ({listed}) "
+        "AND NOT list_contains(string_split(current_setting('disabled_optimizers'), ','), name)"
+    ).fetchall()
+    return [name for (name,) in rows]
