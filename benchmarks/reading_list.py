@@ -46,6 +46,7 @@ NOISE = {
 }
 ROWS = {
     "which label a row has": ("trusted/rows/binning trusted/rows/bins"),
+    "rows that are written once": ("trusted/rows/prepared"),
     "what the database evaluates, and what a worker": ("trusted/rows/placed trusted/rows/program trusted/rows/plain"),
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (

@@ -16,7 +16,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 200,
-    "lines": 40_167,
+    "lines": 40_612,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 574,
     "modules of a plain count": 87,

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from dpduck.commands.arguments import DATABASE, FORMAT, STORE, one_line_errors
+from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
 from dpduck.commands.principals import principal
 from dpduck.commands.serving import serve
 from dpduck.database.store import StoreFiles, store_files

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from dpduck.commands.arguments import DATABASE, STORE, one_line_errors
+from dpduck.commands import DATABASE, STORE, one_line_errors
 from dpduck.database.store import store_files
 from dpduck.frontend.text.names import fold
 from dpduck.server.principals import PrincipalBook, parse_share, parse_until

@@ -14,7 +14,7 @@ from types import FrameType
 
 import click
 
-from dpduck.commands.arguments import DATABASE, STORE, one_line_errors
+from dpduck.commands import DATABASE, STORE, one_line_errors
 from dpduck.database.store import store_files
 from dpduck.server.audit import Audit, AuditFile
 from dpduck.server.flight.listener import FlightListener, Tls

@@ -143,17 +143,51 @@ of them exceed, 1.1 times slower.
 """
 
 UNIT, ORDER, KEY = "dpduck_unit", "dpduck_order", "dpduck_bounding_key"
+OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
+"""Of prepared rows: how many rows their unit has in all, and how many of these are outside of some domain."""
 
 
-def bounded_rows_sql(rows_sql: str, outputs: Sequence[str], max_rows: int) -> str:
+@dataclass(frozen=True)
+class Known:
+    """What prepared rows tell of their units (rows/prepared.py): none has more rows than OF_UNIT.
+
+    once: whether the rows can be read only once. placed: whether no row but those outside of a domain is left out, so
+    that ORDER is the row's number among its unit's rows that take part, from 1, wherever OPEN is 0.
+    """
+
+    once: bool
+    placed: bool
+
+    @property
+    def columns(self) -> list[str]:
+        """What the rows have besides UNIT and ORDER."""
+        return [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
+
+
+def bounded_rows_sql(rows_sql: str, outputs: Sequence[str], max_rows: int, known: Known | None = None) -> str:
     """At most `max_rows` of each unit's rows from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
 
     Rows with equal hashes are ordered by their outputs, all that is used of them afterwards: rows that are still
-    tied are interchangeable.
+    tied are interchangeable. known: of prepared rows; only those of units with too many are ranked.
     """
     kept = ", ".join(outputs) or "1"
     order = ", ".join((ORDER, *outputs))
     window = f"row_number() OVER (PARTITION BY {UNIT} ORDER BY {order})"
+    if known is not None:
+        most = int(max_rows)
+        rows, first = (
+            (f"({rows_sql})", "")
+            if not known.once
+            else ("dpduck_rows", f"WITH dpduck_rows AS MATERIALIZED ({rows_sql}) ")
+        )
+        few, many, taken = f"{OF_UNIT} <= {most}", f"{OF_UNIT} > {most}", ""
+        if known.placed:
+            few, many = f"{OPEN} > 0 AND {few}", f"{OPEN} > 0 AND {many}"
+            taken = f"SELECT {kept} FROM {rows} WHERE {OPEN} = 0 AND {ORDER} <= {most} UNION ALL "
+        return (
+            f"{first}{taken}SELECT {kept} FROM {rows} WHERE {few} UNION ALL "
+            f"SELECT {kept} FROM (SELECT * FROM {rows} WHERE {many}) QUALIFY {window} <= {most}"
+        )
     if max_rows < COUNTED_FIRST:
         return f"SELECT {kept} FROM ({rows_sql}) QUALIFY {window} <= {int(max_rows)}"
     crowded = f"SELECT {UNIT} FROM dpduck_rows GROUP BY {UNIT} HAVING count(*) > {int(max_rows)}"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpduck.frontend.rows.parts import ROWS
 from dpduck.trusted.private.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
-from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, key_integer
+from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
 from dpduck.trusted.private.counting_stage import cells_sql, stage_sql
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
@@ -65,7 +65,7 @@ def count_exactly(
     job, totals = pregrouped(job)
     reading = read_job(job)
     parameters: dict[str, object] = dict(reading.parameters)
-    if job.unit_sql is not None:
+    if job.unit_sql is not None and job.prepared is None:
         parameters[KEY] = key_integer(bounding_key)
     columns = _answer(cursor, reading, totals, parameters, workers)
     if _packed(reading):
@@ -181,7 +181,8 @@ def _stage(reading: _Reading, rows: str) -> str:
     if job.unit_sql is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
     cells = {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
-    return stage_sql(rows, cells, job.aggregates, None if job.unit_sql is None else job.max_rows)
+    known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
+    return stage_sql(rows, cells, job.aggregates, None if job.unit_sql is None else job.max_rows, known=known)
 
 
 def _rows(reading: _Reading) -> str:
@@ -196,8 +197,7 @@ def _rows(reading: _Reading) -> str:
     conditions = _inside([key for key, here in zip(reading.keys, reading.here, strict=True) if here], True)
     columns = row_columns(own)
     rows = rows_sql(reading.scan, {**cells, **columns}, conditions, division)
-    bounded = [UNIT, ORDER] if job.unit_sql is not None else []
-    return steps_sql(own, rows, [*cells, *bounded, *division.inputs()])
+    return steps_sql(own, rows, [*cells, *reading.scan.bounding, *division.inputs()])
 
 
 def own_aggregates(job: CountingJob, division: Division) -> list[Contribution]:
@@ -242,11 +242,12 @@ def _and(conditions: Sequence[str]) -> str:
 def _words(reading: _Reading) -> list[list[int]]:
     """Positions of the keys that share one 64-bit integer, mixed radix: the first key of a word varies slowest.
 
-    What the worker computes has a word of its own.
+    What the worker computes has a word of its own, and so have codes of prepared rows, most of which are not ranked.
     """
     words: list[list[int]] = []
+    alone = reading.job.prepared is not None and not reading.division.needed
     for position, here in enumerate(reading.here):
-        longer = [*words[-1], position] if words and here and reading.here[words[-1][0]] else []
+        longer = [*words[-1], position] if words and here and reading.here[words[-1][0]] and not alone else []
         if longer and _farthest(reading.keys, longer) < LARGEST_WORD:
             words[-1] = longer
         else:

@@ -17,6 +17,12 @@ for moments the Bernstein basis at k, which is not negative and adds up to K^d, 
 By group it adds in at most min(m, cells) cells, in each once, after clamping. Without a unit, m is the number of copies
 that public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards: they
 neither overflow nor fail for any integers.
+
+Prepared rows (Known) bring two more numbers, which are facts of their unit's rows alone. OF_UNIT is at least the
+number of rows that the unit has here, so that of a unit with OF_UNIT <= m all rows are kept, m at most, without a
+rank. Where ORDER numbers a unit's rows from 1, each number once, and OPEN is 0, those with ORDER <= m are m at most;
+that they are the same rows as a rank would keep is said by `placed`, and is no matter of the guarantee. Both facts are
+of the writer of these rows, which counts them again when they are written (rows/prepared.miscounted_sql).
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dpduck.trusted.private.contribution_sql import by_cell, by_unit, checked_columns, flag, value
-from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, bounded_rows_sql
+from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, Known, bounded_rows_sql
 
 UNITS = "dpduck_units"
 IN_CELL = 1
@@ -42,20 +48,23 @@ def stage_sql(
     aggregates: Sequence[Contribution],
     max_rows: int | None,
     groups: int | None = None,
+    known: Known | None = None,
 ) -> str:
     """One row per occupied cell: its columns, then those of by_cell.
 
     cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C; where it is
-    given the number of units of each cell comes last, or without a unit that of its rows.
+    given the number of units of each cell comes last, or without a unit that of its rows. known: of prepared rows.
     """
     by_group = any(aggregate.per_group for aggregate in aggregates)
     kept = [UNIT] if (by_group or groups is not None) and max_rows is not None else []
-    checked = _checked(rows_sql, cells, aggregates, max_rows is not None)
+    bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
+    checked = _checked(rows_sql, cells, aggregates, bounded)
     if max_rows is not None:
         if groups is not None and groups < max_rows:
             checked = _in_groups_sql(checked, list(cells), groups)
+            known = None if known is None else Known(True, False)
         used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
-        checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows)
+        checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known)
     counted = "" if groups is None else f"count(DISTINCT {UNIT})" if max_rows not in (None, 1) else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
 
@@ -72,9 +81,11 @@ def _columns(number: int, aggregate: Contribution) -> list[str]:
     return [*flags, value(number)] if aggregate.value_sql else flags
 
 
-def _checked(rows_sql: str, cells: Mapping[str, int | None], aggregates: Sequence[Contribution], bounded: bool) -> str:
+def _checked(
+    rows_sql: str, cells: Mapping[str, int | None], aggregates: Sequence[Contribution], bounded: Sequence[str]
+) -> str:
     """The rows that take part."""
-    listed = [*cells, *checked_columns(aggregates), *([UNIT, ORDER] if bounded else [])]
+    listed = [*cells, *checked_columns(aggregates), *bounded]
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]
     inside += [f"{UNIT} IS NOT NULL"] if bounded else []

@@ -41,6 +41,21 @@ class Attribute:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """What is stored beside each row of a job whose rows were prepared (rows/prepared.py), as SQL.
+
+    rows_sql: how many rows the row's unit has in the table; a row is in the scan once at most. open_sql: how many of
+    these are outside of some domain. order_sql: the row's number among them in keyed order.
+    codes: keys that are codes of a domain, of which only rows outside of it have none.
+    """
+
+    rows_sql: str
+    open_sql: str
+    order_sql: str
+    codes: frozenset[str]
+
+
+@dataclass(frozen=True)
 class CountingJob:
     """One scan over private rows: integer contributions of every row, added up by released attribute.
 
@@ -54,6 +69,7 @@ class CountingJob:
     source: what from_sql is, taken apart; None where all SQL here is trusted code's own. With a lookup, without the
         joins that find the unit. unit_type: DuckDB's type of the unit.
     copies: without unit_sql, the most rows that the joins with public tables make of one.
+    prepared: of prepared rows, which joins repeat no more than once.
     """
 
     from_sql: str
@@ -68,10 +84,13 @@ class CountingJob:
     source: Source | None = None
     unit_type: str = ""
     copies: int = 1
+    prepared: Prepared | None = None
 
     def __post_init__(self) -> None:
-        if self.unit_sql is None and self.source is not None and _row_copies(self.source) > self.copies:
+        if self.unit_sql is None and self.source is not None and row_copies(self.source) > self.copies:
             raise InternalError("joins repeat a row more often than its price says")
+        if self.prepared is not None and (self.source is None or row_copies(self.source) > 1):
+            raise InternalError("joins repeat rows whose units were counted")
 
     @property
     def row_bound(self) -> int:
@@ -119,7 +138,7 @@ class KeyJob:
     key_sql: str
 
 
-def _row_copies(source: Source) -> int:
+def row_copies(source: Source) -> int:
     """The most rows that joins make of one row, each with a stored table by equality with its keys (rows._cut_sql).
 
     Another relation is none of a row of its own, and rows of a joined table that nobody cuts have no bound.

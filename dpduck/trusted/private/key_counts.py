@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, key_integer
+from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
 from dpduck.trusted.private.counting_stage import stage_sql
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import KeyJob
@@ -54,10 +54,11 @@ def count_keys(
     """
     scan, unit = scan_of(job.rows), job.rows.unit_sql
     division = Division({}, scan.moved, scan.types or {})
-    parameters = {} if unit is None else {KEY: key_integer(bounding_key)}
+    parameters = {} if unit is None or job.rows.prepared is not None else {KEY: key_integer(bounding_key)}
     with read_rows(cursor, scan, _rows(job, scan, division), parameters, division, workers) as found:
         rows, second, given = found
-        stage = stage_sql(rows, CELLS, (Contribution(""),), None if unit is None else job.rows.max_rows)
+        known = scan.known(None, division.needed)
+        stage = stage_sql(rows, CELLS, (Contribution(""),), None if unit is None else job.rows.max_rows, known=known)
         high, low, counts = (np.ma.getdata(column) for column in reader.columns(second, stage, given))
     if counts.sum(dtype=object) >= LARGEST_TOTAL:
         raise InternalError(reader.FAILED)
@@ -66,7 +67,7 @@ def count_keys(
 
 def _rows(job: KeyJob, scan: Scan, division: Division) -> str:
     """Rows of integers: the halves of the key's digest; so no collation has a say."""
-    others = [*division.inputs(), *([] if job.rows.unit_sql is None else [UNIT, ORDER])]
+    others = [*division.inputs(), *scan.bounding]
     listed = "".join(f", {name}" for name in others)
     keys = rows_sql(scan, {"dpduck_key": job.key_sql}, [], division)
     hashed = f"SELECT md5_number(dpduck_key) AS dpduck_cell{listed} FROM ({keys}) WHERE dpduck_key IS NOT NULL"

@@ -17,7 +17,7 @@ from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.noise.law import Noise
 from dpduck.trusted.private.contribution_sql import row_columns
-from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, key_integer
+from dpduck.trusted.private.contributions import KEY, key_integer
 from dpduck.trusted.private.counting import own_aggregates, worker_outputs
 from dpduck.trusted.private.counting_stage import UNITS, stage_sql, total_name
 from dpduck.trusted.private.hidden import Hidden
@@ -132,12 +132,14 @@ def read_groups(
     sql, parameters = _rows(job, scan, division)
     m, ordered = None, dict[str, object]()
     if rows.unit_sql is not None:
-        m, ordered = rows.max_rows, {KEY: key_integer(bounding_key)}
+        m = rows.max_rows
+        ordered = {KEY: key_integer(bounding_key)}
     cells: dict[str, int | None] = {group_name(number): one.size for number, one in enumerate(rows.attributes)}
     cells |= {group_name(number): None for number in range(len(cells), len(cells) + len(job.texts))}
-    with read_rows(cursor, scan, sql, parameters | ordered, division, workers, texts=True) as (found, second, given):
+    hashed = {} if rows.prepared is not None else ordered
+    with read_rows(cursor, scan, sql, parameters | hashed, division, workers, texts=True) as (found, second, given):
         again = ordered if m is not None and job.groups < m else {}
-        stage = stage_sql(found, cells, rows.aggregates, m, job.groups)
+        stage = stage_sql(found, cells, rows.aggregates, m, job.groups, scan.known(None, division.needed))
         yield reader.batches(second, stage, {**given, **again}, BATCH_TEXTS)
 
 
@@ -161,7 +163,7 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
         f"{_attribute_sql(rows, attribute, number, parameters)} AS {group_name(number)}"
         for number, attribute in enumerate(rows.attributes)
     ]
-    kept = [*texts, *flags, *([UNIT, ORDER] if rows.unit_sql is not None else []), *division.inputs()]
+    kept = [*texts, *flags, *scan.bounding, *division.inputs()]
     return f"SELECT {', '.join([*attributes, *kept])} FROM ({read})", parameters
 
 

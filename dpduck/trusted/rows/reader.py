@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -67,6 +68,45 @@ def batches(
         if batch is None:
             return
         yield pa.Table.from_batches([batch])
+
+
+def record_batches(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
+) -> pa.RecordBatchReader:
+    """The rows of an answer for another connection, about so many at a time."""
+    found = _opened(cursor, sql, parameters, rows)
+    if found is None:
+        raise InternalError(FAILED)
+    return found
+
+
+def poured(
+    second: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Mapping[str, object],
+    name: str,
+    rows: pa.RecordBatchReader,
+) -> None:
+    """Runs a statement without an answer over rows from elsewhere, which it reads once, under a name."""
+    second.register(name, rows)
+    try:
+        run(second, sql, parameters)
+    finally:
+        second.unregister(name)
+
+
+def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object] = MappingProxyType({})) -> None:
+    """Runs a statement without an answer."""
+    if not _ran(cursor, sql, parameters):
+        raise InternalError(FAILED)
+
+
+def _ran(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> bool:
+    try:
+        cursor.execute(sql, dict(parameters))
+    except (duckdb.Error, pa.ArrowException):
+        return False
+    return True
 
 
 def _columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Column] | None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import duckdb
 
 from dpduck.frontend.rows.parts import REFERENCE, ROWS, UnitLookup, text_sql
-from dpduck.trusted.private.contributions import ORDER, UNIT, order_sql
-from dpduck.trusted.private.jobs import CountingJob
+from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Known, order_sql
+from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain, plain_number
@@ -25,6 +25,7 @@ class Scan:
     """The rows of a job, divided: FROM and WHERE that the database reads, conditions that a worker decides.
 
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
+    prepared: of prepared rows. joined: whether there are joins.
     """
 
     from_sql: str
@@ -36,6 +37,30 @@ class Scan:
     content_sql: tuple[str, ...]
     lookup: UnitLookup | None
     types: Types | None = field(repr=False)
+    prepared: Prepared | None = None
+    joined: bool = False
+
+    def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
+        """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
+
+        Rows are left out by conditions, by joins, by a worker that could not compute them, and by other keys than codes
+        of domains; keys: None where anything else may leave out rows.
+        """
+        if self.prepared is None:
+            return None
+        free = keys is not None and not (self.where or self.moved or self.stages or self.joined or worker)
+        return Known(worker, free and self.prepared.codes.issuperset(keys or ()))
+
+    def ordering(self) -> dict[str, str]:
+        """Columns by which a unit's rows are bounded, but for the unit."""
+        if self.prepared is None:
+            return {ORDER: order_sql(self.content_sql)}
+        return {ORDER: self.prepared.order_sql, OF_UNIT: self.prepared.rows_sql, OPEN: self.prepared.open_sql}
+
+    @property
+    def bounding(self) -> list[str]:
+        """The columns by which a unit's rows are bounded; none without a unit."""
+        return [] if self.unit_sql is None else [UNIT, *self.ordering()]
 
     def reads(self, condition: str) -> bool:
         """Whether the database reads a condition itself."""
@@ -54,11 +79,12 @@ def scan_of(job: CountingJob) -> Scan:
         rows = job.from_sql if lookup is None else lookup.rows_sql
     else:
         types = dict(job.source.types)
-        found = placed(job.source, job.filters, types, copied=job.unit_sql is None)
+        found = placed(job.source, job.filters, types, copied=job.unit_sql is None or job.prepared is not None)
         rows = found.from_sql
     return Scan(
-        rows, found.where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types
-    )
+        rows, found.where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
+        job.prepared, job.source is not None and bool(job.source.joins),
+    )  # fmt: skip
 
 
 def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], division: Division) -> str:
@@ -75,7 +101,7 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
         return _select(outputs, scan.from_sql, conditions)
     as_it_is = not division.needed or travels(scan.unit_type)  # through Arrow; else equal units have equal texts
     unit = scan.unit_sql if as_it_is else text_sql(scan.unit_sql, scan.unit_type)
-    outputs = {**outputs, ORDER: order_sql(scan.content_sql)}
+    outputs = {**outputs, **scan.ordering()}
     there = f"{scan.unit_sql} IS NOT NULL"
     if division.needed and not of_fixed_size(scan.unit_type):
         there += f" AND strlen({unit}) <= {LONGEST_TEXT}"

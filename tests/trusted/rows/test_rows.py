@@ -14,7 +14,7 @@ import pytest
 from dpduck.frontend.rows.parts import Branch, Join, Lookup, Source, Stored, Union, Units
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import CountingJob, _row_copies
+from dpduck.trusted.private.jobs import CountingJob, row_copies
 from dpduck.trusted.rows import plain
 from dpduck.trusted.rows.placed import placed
 from dpduck.trusted.rows.plain import is_plain
@@ -266,10 +266,10 @@ def test_keys_are_of_types_that_are_grouped_as_they_are_compared(ours: str, thei
     for on in ('"r0"."unit" = "p1"."name"', Lookup('lower("r0"."note")', ours, '"p1"."name"')):
         source = Source(LEFT, (Join("JOIN", Source(Stored("p", "p1")), (on,), 2, KEYS),), types=types)
         if accepted and (ours == theirs or isinstance(on, str)):
-            assert _row_copies(source) == 2
+            assert row_copies(source) == 2
         else:
             with pytest.raises(InternalError, match="joined by keys"):
-                _row_copies(source)
+                row_copies(source)
 
 
 @pytest.mark.parametrize(

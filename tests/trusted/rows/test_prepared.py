@@ -1,0 +1,265 @@
+"""Prepared tables: exact counts over twins are those over the tables themselves, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import duckdb
+import pytest
+
+import dpduck
+from dpduck.database.catalog import Catalog
+from dpduck.database.policies import PolicyStore
+from dpduck.frontend.rows.parts import ROWS
+from dpduck.frontend.rows.relation import Reading, relation_of
+from dpduck.frontend.rows.sql import unit_lookup, unit_sql
+from dpduck.frontend.rows.tree import of_relation
+from dpduck.frontend.text.names import TableName
+from dpduck.mechanisms.cubes.plan import scans_of
+from dpduck.trusted.private.contributions import Contribution, Known, bounded_rows_sql
+from dpduck.trusted.private.counting import count_exactly, job_sql
+from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
+from dpduck.trusted.private.key_counts import count_keys
+from dpduck.trusted.private.keys import read_groups
+from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.prepared import Layout, Twin, miscounted_sql, over_twins, write_twin
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import InternalError
+from tests.mechanisms.cubes.aggregate_clinic import open_stays, plan_of
+
+KEY = b"key"
+WORKERS = Workers()
+BEGIN = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "
+STATEMENTS = (
+    "sex, ward, count(*) AS n FROM stays GROUP BY sex, ward",
+    "count(*) AS n FROM stays",
+    "ward, count(*) AS n FROM stays GROUP BY CUBE (ward, sex, flag)",
+    "ward, sum(big) AS s, avg(real) AS m, count(*) AS n FROM stays GROUP BY ward",
+    "ward, count(DISTINCT who) AS n FROM stays GROUP BY ward",
+    "ward, count(*) FILTER (WHERE flag) AS n FROM stays WHERE big > 0 GROUP BY ward",
+    "moment, count(*) AS n FROM stays WHERE sex = 'F' GROUP BY moment",
+    "sex, count(*) AS n FROM stays WHERE length(text) + 1 > 2 GROUP BY sex",
+    "CASE WHEN ward = 'w0' THEN 'a' ELSE 'b' END AS k, count(*) AS n FROM stays GROUP BY k",
+    "sex, stddev(real) AS d FROM stays GROUP BY sex",
+    "sex, count(*) AS n FROM (FROM stays WHERE big > 0 UNION ALL FROM stays WHERE flag) GROUP BY sex",
+)
+
+
+def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
+    """What is written of the table."""
+    with connection.cursor() as cursor:
+        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))
+        table = TableName(("memory", "main", name))
+        policy = catalog.policy(table)
+        assert policy is not None
+        relation = relation_of(table, policy, Reading(catalog, {}))
+        columns = tuple((column.name, column.type_name) for column in relation.columns)
+        content = tuple(f'"r0"."{name}"' for name in relation.row_key)
+        source = of_relation(relation)
+        lookup, unit, own = unit_lookup(source), unit_sql(source), policy.unit.column
+        rows = f'{relation.sql} AS "r0"'
+        if lookup is not None:
+            chain = lookup.joins_sql.replace(f"{ROWS}.", '"r0".').replace('"dpduck_rows".', '"r0".')
+            chain = chain.replace('"dpduck_reference"', lookup.reference_sql.partition(".")[2])
+            rows, own = f"{rows} {chain.replace('JOIN ', 'LEFT JOIN ')}", "dpduck_person"
+        return Layout(rows, columns, content, unit, relation.unit_type, own, policy.domains)
+
+
+def prepared(connection: duckdb.DuckDBPyConnection, *names: str) -> tuple[duckdb.DuckDBPyConnection, dict[str, Twin]]:
+    """A database with twins of the tables."""
+    other, twins = duckdb.connect(), {}
+    keep_plans_plain(other)
+    for name in names or ("stays",):
+        layout, steps = layout_of(connection, name), list[str]()
+        twin = f'"memory"."main"."{name}_twin"'
+        with connection.cursor() as cursor, other.cursor() as second:
+            write_twin(cursor, second, layout, twin, KEY, steps.append)
+        assert steps[0] == "reading rows"
+        own = layout.unit != "dpduck_person"
+        twins[f'"memory"."main"."{name}"'] = Twin(twin, layout.domains, layout.unit, own)
+    return other, twins
+
+
+def jobs_of(connection: duckdb.DuckDBPyConnection, statement: str) -> list[CountingJob]:
+    return [scan.job for scan in scans_of(plan_of(connection, BEGIN + statement))]
+
+
+def cells(cursor: duckdb.DuckDBPyConnection, job: object) -> dict[tuple[int, ...], list[int]]:
+    """Exact tables by cell; cells without anything are left out."""
+    assert isinstance(job, CountingJob)
+    counts = count_exactly(cursor, job, KEY, WORKERS)
+    places = list(zip(*(codes.tolist() for codes in counts._exact_coordinates), strict=True))
+    found: dict[tuple[int, ...], list[int]] = {}
+    for number, values in enumerate(counts._exact_counts.T.tolist()):
+        place = places[number] if places else ()
+        known = found.setdefault(place, [0] * len(values))
+        found[place] = [(one + more) % (1 << 64) for one, more in zip(known, values, strict=True)]
+    return {place: values for place, values in found.items() if any(values)}
+
+
+def differing(
+    connection: duckdb.DuckDBPyConnection, statements: Sequence[str], *names: str
+) -> list[tuple[str, object, object]]:
+    """The statements that are counted otherwise over twins."""
+    other, twins = prepared(connection, *names)
+    wrong: list[tuple[str, object, object]] = []
+    for statement in statements:
+        for job in jobs_of(connection, statement):
+            with connection.cursor() as cursor, other.cursor() as second:
+                plain, twin = cells(cursor, job), cells(second, over_twins(job, twins, {}))
+            if plain != twin:
+                wrong.append((statement, plain, twin))
+    return wrong
+
+
+@pytest.mark.parametrize("unit", ["who MAX ROWS 1", "who MAX ROWS 3", "who MAX ROWS 40", "ROW"])
+def test_counts_are_those_of_the_table(unit: str) -> None:
+    """Units with few rows and with too many, values inside and outside of domains, NULL units, conditions, workers."""
+    chosen = [text for text in STATEMENTS if unit != "ROW" or ("UNION" not in text and "DISTINCT" not in text)]
+    with open_stays(unit) as connection:
+        assert differing(connection, chosen) == []
+
+
+def test_units_inside_of_domains_need_no_rank() -> None:
+    """Where no condition leaves out rows, those of units inside of all domains are kept by their places."""
+    with open_stays("who MAX ROWS 3") as connection:
+        connection.execute("UPDATE stays SET sex = 'F', ward = 'w1', text = 'a', moment = TIMESTAMP '2024-03-01'")
+        other, twins = prepared(connection)
+        (job,) = jobs_of(connection, STATEMENTS[0])
+        twin = over_twins(job, twins, {})
+        assert isinstance(twin, CountingJob)
+        assert "dpduck_open = 0 AND dpduck_order <= 3" in job_sql(twin)
+        (filtered,) = jobs_of(connection, STATEMENTS[6])
+        assert "dpduck_open = 0" not in job_sql(over_twins(filtered, twins, {}))  # type: ignore[arg-type]
+        assert other.execute("SELECT max(dpduck_open_rows) FROM stays_twin").fetchone() == (0,)
+        assert differing(connection, STATEMENTS) == []
+
+
+def test_an_empty_table_is_prepared() -> None:
+    """A table without rows has a twin without rows."""
+    with open_stays() as connection:
+        connection.execute("DELETE FROM stays")
+        assert differing(connection, STATEMENTS) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["dpduck_rows_of_unit = 1", "dpduck_place = 1", "dpduck_unit = 7", "dpduck_rows_of_unit = NULL"],
+)
+def test_what_is_said_of_units_is_counted_again(damage: str) -> None:
+    """A twin that says too little of its units' rows is none: its rows are counted again when it is written."""
+    with open_stays() as connection:
+        other, _ = prepared(connection)
+        assert other.execute(miscounted_sql("stays_twin")).fetchall() == [(0,)]
+        other.execute(f"UPDATE stays_twin SET {damage} WHERE dpduck_unit IS NOT NULL")
+        (miscounted,) = other.execute(miscounted_sql("stays_twin")).fetchone() or (0,)
+        assert miscounted > 0
+
+
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("placed", [False, True])
+def test_no_more_rows_of_a_unit_are_kept(once: bool, placed: bool) -> None:
+    """Three rows of each unit at most, in the order of their places: by place, all of a unit's, or by rank."""
+    rows = (
+        "SELECT u AS dpduck_unit, p AS dpduck_order, u AS dpduck_of_unit, u % 2 AS dpduck_open "
+        "FROM range(1, 9) AS units(u), LATERAL range(1, u + 1) AS places(p)"
+    )
+    sql = bounded_rows_sql(rows, ["dpduck_unit", "dpduck_order"], 3, Known(once, placed))
+    found = duckdb.sql(
+        f"SELECT dpduck_unit, list(dpduck_order ORDER BY dpduck_order) FROM ({sql}) GROUP BY 1"
+    ).fetchall()
+    assert dict(found) == {unit: list(range(1, min(unit, 3) + 1)) for unit in range(1, 9)}
+
+
+def test_rows_that_are_repeated_are_not_taken_for_counted_ones() -> None:
+    """A join that repeats rows leaves units' numbers of rows behind: such a job is none of prepared rows."""
+    with open_stays() as connection:
+        other, twins = prepared(connection)
+        other.execute("CREATE TABLE wards AS FROM (VALUES ('w0', 1), ('w0', 2), ('w1', 1)) AS w(name, floor)")
+        statement = "floor, count(*) AS n FROM stays JOIN wards ON ward = name GROUP BY floor"
+        (job,) = jobs_of(connection, statement.replace("floor, count", "sex, count").replace("BY floor", "BY sex"))
+        twin = over_twins(job, twins, {'"memory"."main"."wards"': '"memory"."main"."wards"'})
+        assert isinstance(twin, CountingJob) and twin.prepared is None
+        with connection.cursor() as cursor, other.cursor() as second:
+            assert cells(cursor, job) == cells(second, twin)
+        with pytest.raises(InternalError, match="repeat rows"):
+            CountingJob(**{**vars(twin), "prepared": over_prepared(twins, connection)})
+
+
+FAMILY = (
+    "CREATE TABLE patients (id INTEGER PRIMARY KEY, sex VARCHAR)",
+    "INSERT INTO patients SELECT i, ['F', 'M', 'x'][i % 3 + 1] FROM range(20) AS r(i)",
+    "CREATE TABLE visits (visit UUID PRIMARY KEY, patient INTEGER, ward VARCHAR)",
+    "INSERT INTO visits SELECT CAST(md5(CAST(i AS VARCHAR)) AS UUID), i * i % 23, ['a', 'b'][i % 2 + 1] "
+    "FROM range(60) AS r(i)",
+    "CREATE TABLE items (item INTEGER, visit UUID, kind HUGEINT)",
+    "INSERT INTO items SELECT i, CAST(md5(CAST(i * i % 67 AS VARCHAR)) AS UUID), i % 4 FROM range(300) AS r(i)",
+)
+POLICIES = (
+    "patients (PRIVACY UNIT id MAX ROWS 1, BUDGET (epsilon = 9), DOMAIN sex IN ('F', 'M') WITH OTHER)",
+    "visits (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2, DOMAIN ward IN ('a', 'b'))",
+    "items (PRIVACY UNIT visit REFERENCES visits.visit MAX ROWS 5, DOMAIN kind IN (0, 1, 2))",
+)
+FAMILY_STATEMENTS = (
+    "kind, count(*) AS n FROM items GROUP BY kind",
+    "kind, count(*) AS n FROM items WHERE item % 3 = 0 GROUP BY kind",
+    "ward, kind, count(*) AS n FROM items JOIN visits ON items.visit = visits.visit GROUP BY ward, kind",
+    "sex, ward, count(*) AS n FROM patients JOIN visits ON patient = id GROUP BY sex, ward",
+    "sex, count(*) AS n FROM patients LEFT JOIN visits ON patient = id GROUP BY sex",
+    "ward, count(*) AS n FROM visits SEMI JOIN patients ON id = patient GROUP BY ward",
+)
+
+
+def test_units_are_found_through_references() -> None:
+    """Items of visits of patients: units are looked up when a twin is written, of rows without a parent none."""
+    with dpduck.connect() as connection:
+        for statement in (*FAMILY, *(f"FROM dp($$CREATE PRIVACY POLICY ON {policy}$$)" for policy in POLICIES)):
+            connection.execute(statement)
+        jobs = [job for statement in FAMILY_STATEMENTS for job in jobs_of(connection, statement)]
+        assert any(job.lookup is not None for job in jobs)
+        assert differing(connection, FAMILY_STATEMENTS, "patients", "visits", "items") == []
+
+
+def groups(cursor: duckdb.DuckDBPyConnection, job: object) -> list[tuple[object, ...]]:
+    """Exact counts by groups with private keys."""
+    assert isinstance(job, KeyedJob)
+    with read_groups(cursor, job, KEY, WORKERS) as batches:
+        return sorted((tuple(row.values()) for batch in batches for row in batch.to_pylist()), key=repr)
+
+
+@pytest.mark.parametrize("most", [1, 2, 9])
+def test_groups_with_private_keys_are_those_of_the_table(most: int) -> None:
+    """One group of a unit, two, or all: which ones is chosen by the unit itself, whatever its number is."""
+    with open_stays("who MAX ROWS 3", 60) as connection:
+        other, twins = prepared(connection)
+        for statement in (STATEMENTS[0], STATEMENTS[5], STATEMENTS[7]):
+            rows = replace(
+                jobs_of(connection, statement)[0], aggregates=(Contribution(""), Contribution('"r0"."flag"'))
+            )
+            for text in ('CAST("r0"."text" AS VARCHAR)', 'lower("r0"."text")'):
+                job = KeyedJob(rows, (text,), most)
+                with connection.cursor() as cursor, other.cursor() as second:
+                    found = groups(cursor, job)
+                    assert len(found) > 3
+                    assert groups(second, over_twins(job, twins, {})) == found
+
+
+def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
+    """Projections, histograms and sessions count by the digest of a key."""
+    with open_stays("who MAX ROWS 2", 60) as connection:
+        other, twins = prepared(connection)
+        rows = replace(jobs_of(connection, STATEMENTS[6])[0], keys=(), attributes=())
+        job = KeyJob(rows, 'CAST("r0"."text" AS VARCHAR)')
+        with connection.cursor() as cursor, other.cursor() as second:
+            plain = count_keys(cursor, job, KEY, WORKERS)
+            twin = count_keys(second, over_twins(job, twins, {}), KEY, WORKERS)  # type: ignore[arg-type]
+        assert len(plain._exact_counts) > 2
+        for name in ("_exact_high", "_exact_low", "_exact_counts"):
+            assert getattr(plain, name).tolist() == getattr(twin, name).tolist()
+
+
+def over_prepared(twins: dict[str, Twin], connection: duckdb.DuckDBPyConnection) -> object:
+    """What is known of a job without joins."""
+    found = over_twins(jobs_of(connection, STATEMENTS[0])[0], twins, {})
+    return found.prepared if isinstance(found, CountingJob) else None
