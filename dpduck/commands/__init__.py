@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import duckdb
 
+from dpduck.engine.connection import load
 from dpduck.values.errors import DpduckError
 
 DATABASE = click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
@@ -37,3 +40,33 @@ def one_line_errors() -> Iterator[None]:
     except (DpduckError, duckdb.Error) as error:
         text = str(error).strip().split("\n", 1)[0]
         raise click.ClickException(text.removeprefix("Invalid Input Error: ")) from None
+
+
+# Preparing tables, with progress.
+
+
+BEFORE = {
+    "reading rows": 0.0, "numbering units": 0.35, "sorting rows": 0.4, "counting again": 0.75, "closing the file": 0.95,
+}  # fmt: skip
+"""Which part of the time passes before each step: measured once, for the estimate of what is left."""
+
+
+def prepared_tables(
+    database: Path, store: Path | None, tables: Sequence[str], *, read_only: bool = False
+) -> Iterator[str]:
+    """Prepares tables, all with a policy where none is named, and says of each what was done."""
+    name, began = "", time.monotonic()
+
+    def tell(step: str) -> None:
+        if step in BEFORE and sys.stderr.isatty():
+            part, passed = BEFORE[step], time.monotonic() - began
+            left = f", about {passed * (1 - part) / part:.0f} s left" if part else ""
+            click.secho(f"{name}: {step} .. {part:.0%}{left}", fg="cyan", err=True)
+
+    with duckdb.connect(str(database), read_only=read_only) as connection:
+        load(connection, store, steps=tell)
+        known = connection.execute("SELECT table_name FROM dp_policies()").fetchall()
+        for name in tables or [row[0] for row in known]:
+            began = time.monotonic()
+            statement = f"ALTER PRIVACY POLICY ON {name} PREPARE"
+            yield str(connection.execute("SELECT status FROM dp(?)", [statement]).fetchall()[0][0])

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
+from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors, prepared_tables
 from dpduck.commands.principals import principal
 from dpduck.commands.serving import serve
 from dpduck.database.store import StoreFiles, store_files
@@ -254,6 +254,26 @@ def verify(database: Path, store: Path | None, adopt: bool) -> None:
             raise Refusal("a store that is served was adopted already", accepted="verify without --adopt")
         entries = verify_store(database, store, adopt=adopt) if owner is None else owner.verify()
         click.echo(f"the ledger is whole: {entries} entries")
+
+
+@main.command()
+@DATABASE
+@click.argument("tables", nargs=-1)
+@STORE
+def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None:
+    """Prepare tables, all that have a policy if none is named: answers cost what exact ones cost.
+
+    From then on they are about the rows of this moment, until ALTER PRIVACY POLICY ON .. NEW EPOCH, or UNPREPARE.
+    """
+    with one_line_errors(), closing_owner(store_files(database, store)) as owner:
+        if owner is None:
+            for line in prepared_tables(database, store, tables):
+                click.echo(line)
+            return
+        named = tables or owner.call(MACROS["dp_policies"][1], None).table.column(0).to_pylist()
+        for table in named:
+            done = owner.call(MACROS["dp"][1], f"ALTER PRIVACY POLICY ON {table} PREPARE")
+            click.echo(done.table.column(0)[0].as_py())
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from types import FrameType
 
 import click
 
-from dpduck.commands import DATABASE, STORE, one_line_errors
+from dpduck.commands import DATABASE, STORE, one_line_errors, prepared_tables
 from dpduck.database.store import store_files
 from dpduck.server.audit import Audit, AuditFile
 from dpduck.server.flight.listener import FlightListener, Tls
@@ -73,6 +73,7 @@ class Listening:
 @click.option("--floor", default=FLOOR, show_default=True, help="Seconds of the grid of times for new answers.")
 @click.option("--memory", default="4GB", show_default=True, help="For released tables; as much for statements.")
 @click.option("--vault-memory", help="For counting, if not most of this machine's.")
+@click.option("--prepare", is_flag=True, help="Prepare the tables that have a policy and are not prepared.")
 def serve(
     database: Path,
     store: Path | None,
@@ -92,6 +93,7 @@ def serve(
     floor: float,
     memory: str,
     vault_memory: str | None,
+    prepare: bool,
 ) -> None:
     """Serve DATABASE's private answers to the principals of its store, until the process is told to end."""
     ended, again = threading.Event(), threading.Event()
@@ -107,6 +109,8 @@ def serve(
         own = parse_size(vault_memory) if vault_memory else _most_memory()
         keeping = Keeping(Quota(releases, released_rows), floor, own, min(seconds, SECONDS))
         path = audit or audit_path(database, store)
+        for line in prepared_tables(database, store, (), read_only=True) if prepare else ():
+            click.echo(line)
         log = AuditFile(path)
         _serve(database, store, listening, limits, keeping, log, path, ended, again)
 

@@ -16,6 +16,8 @@ from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.values.domain import RangeDomain
 
+MOVED_ON = "answers are about these; ALTER PRIVACY POLICY ON .. NEW EPOCH prepares the rows of today"
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -28,15 +30,21 @@ class Finding:
 
 
 def check_table(
-    cursor: duckdb.DuckDBPyConnection, policy: Policy, from_sql: str, unit_sql: str | None
+    cursor: duckdb.DuckDBPyConnection,
+    policy: Policy,
+    from_sql: str,
+    unit_sql: str | None,
+    prepared: float | None = None,
 ) -> list[Finding]:
     """Rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not see.
 
     from_sql, unit_sql: the table with what finds the unit of its rows, and that unit; None for PRIVACY UNIT ROW.
+    prepared: how many rows were prepared.
     """
     total = _one(cursor, f"SELECT count(*) FROM {policy.table.sql}")[0] or 0.0
     return [
         Finding("rows", total, "EXPECT ROWS is a public guess: round it, or leave it out"),
+        *([] if prepared is None else [_rows("rows that were prepared", prepared, total, MOVED_ON)]),
         *(_unit_findings(cursor, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
         *_domain_findings(cursor, policy, total),
         *_clamp_findings(cursor, policy, total),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from fractions import Fraction
 
@@ -123,12 +123,12 @@ def entries(listed: Sequence[LedgerEntry]) -> str:
     return rows_sql(columns, rows)
 
 
-def policies(listed: Sequence[Policy]) -> str:
-    """dp_policies: what is public about each table."""
+def policies(listed: Sequence[Policy], prepared: Mapping[str, str]) -> str:
+    """dp_policies: what is public about each table. prepared: when, by the table's name in SQL."""
     columns = [
         ("table_name", "VARCHAR"), ("privacy_unit", "VARCHAR"), ("max_rows", "BIGINT"), ("domains", "VARCHAR"),
         ("clamps", "VARCHAR"), ("expect_rows", "BIGINT"), ("revision", "BIGINT"), ("epoch", "BIGINT"),
-        ("min_epsilon", "DOUBLE"), ("max_epsilon", "DOUBLE"),
+        ("min_epsilon", "DOUBLE"), ("max_epsilon", "DOUBLE"), ("prepared_at", "TIMESTAMP"),
     ]  # fmt: skip
     rows: list[list[Value]] = [
         [
@@ -142,6 +142,7 @@ def policies(listed: Sequence[Policy]) -> str:
             policy.epoch,
             None if policy.min_epsilon is None else float(policy.min_epsilon),
             None if policy.max_epsilon is None else float(policy.max_epsilon),
+            prepared.get(policy.table.sql),
         ]
         for policy in listed
     ]

@@ -12,6 +12,7 @@ import duckdb
 
 from dpduck.database.cursors import Connections, OpenCursor
 from dpduck.database.store import STORE_NAME, StoreFiles, attach_store, database_file, detach_store, store_files
+from dpduck.database.twin_files import TwinFiles
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of, install_macros, require_free_names, serve
 from dpduck.trusted.ledger.copies import state_directory
@@ -58,7 +59,10 @@ def _begin(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Step
     connections = Connections()
     connections.add(connection)
     ledger = _open_ledger(connections.cursor, files, steps)
-    serve(connection, Engine(connections, STORE_NAME, ledger, steps))
+    # in memory for a database in memory, whose rows are in no file
+    beside = files.store if database_file(connection) is not None else None
+    twins = TwinFiles(connections.cursor, beside, lambda: ledger.bounding_key)
+    serve(connection, Engine(connections, STORE_NAME, ledger, steps, twins))
 
 
 def connect(

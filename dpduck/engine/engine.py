@@ -13,8 +13,10 @@ from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_table
 from dpduck.database.cursors import Caller, Connections, ReleaseCopies
 from dpduck.database.policies import PolicyStore
+from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox, SandboxAnswers
+from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import from_sql, unit_sql
@@ -76,7 +78,7 @@ class Analysed:
 class Engine:
     """Everything behind the functions of one database: policies, ledger, releases."""
 
-    def __init__(self, connections: Connections, store: str, ledger: Ledger, steps: Steps) -> None:
+    def __init__(self, connections: Connections, store: str, ledger: Ledger, steps: Steps, files: TwinFiles) -> None:
         self.connections = connections
         self._open_cursor = connections.cursor
         self._store = store
@@ -87,19 +89,22 @@ class Engine:
         self._ledger = ledger
         self._policies = PolicyStore(connections.cursor, store, ledger.budget, connections.home)
         self._releases = ReleaseStore(connections.cursor, store, steps)
+        self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
         self._policies.create_tables()
+        self._prepared.create_tables()
         self._releases.create_tables()
         self._copies = ReleaseCopies(connections.cursor)
         self._workers = Workers()
         self._releaser = Releaser(
-            connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers
-        )
-        self._changes = OwnerChanges(connections.cursor, self._policies, ledger)
+            connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
+            self._prepared.twins,
+        )  # fmt: skip
+        self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared)
         self._views = PrivateViews(self._releases, store)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
-            SparseStore(connections.cursor, store), steps, self._workers,
+            SparseStore(connections.cursor, store), steps, self._workers, self._prepared.twins,
         )  # fmt: skip
 
     @property
@@ -189,7 +194,7 @@ class Engine:
 
     def list_policies(self, caller: Caller) -> str:
         """SQL that lists the policies in force: they are public."""
-        return listings.policies(self._policies.policies())
+        return listings.policies(self._policies.policies(), self._prepared.at())
 
     def list_releases(self, caller: Caller) -> str:
         """SQL that lists released tables."""
@@ -209,7 +214,8 @@ class Engine:
                 accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
                 raise Refusal(f"{str(written)!r} has no privacy policy", accepted=accepted)
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
-            return listings.check(check_table(cursor, policy, from_sql(source), unit_sql(source)))
+            findings = check_table(cursor, policy, from_sql(source), unit_sql(source), self._prepared.rows(table))
+            return listings.check(findings)
 
     def combined(self, text: str, caller: Caller) -> str:
         """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""

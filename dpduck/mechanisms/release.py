@@ -13,6 +13,7 @@ import pyarrow as pa
 from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import SandboxAnswers
+from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.prices import in_both_forms, priced_entry
 from dpduck.mechanisms.rehearsal import rehearsed
@@ -21,10 +22,13 @@ from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.private.door import Bill, Door, charged, opened
+from dpduck.trusted.rows.prepared import Twins
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed, StoreError
 
 Steps = Callable[[str], None]
+TwinsOf = Callable[[Rows], Twins | None]
+"""What is counted in place of a request's tables."""
 QUERY_INTERRUPTED = "Query interrupted"
 """What DuckDB's Python client raises, as a RuntimeError, when Ctrl-C comes while a query runs."""
 
@@ -95,6 +99,7 @@ class Releaser:
         entropy: Entropy,
         steps: Steps,
         workers: Workers,
+        twins: TwinsOf = lambda rows: None,
     ) -> None:
         self._open_cursor = open_cursor
         self._ledger = ledger
@@ -103,6 +108,7 @@ class Releaser:
         self._entropy = entropy
         self._steps = steps
         self._workers = workers
+        self._twins = twins
         self._answered = SandboxAnswers()
         self._locks = NamedLocks()
         self._failed: dict[str, int] = {}
@@ -135,6 +141,7 @@ class Releaser:
         if not caller.owner:
             caller.require_price(charge, self._ledger.budget(rows.unit_key))
         caller.take_room(header.most_rows, header.request.question.characters)
+        twins = self._twins(rows)
         bill = Bill(rows.unit_key, table, charge, caller.name, statement, header.mechanism, caller.share)
         rehearsed(asks, rows.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:
@@ -152,6 +159,7 @@ class Releaser:
                 self._workers,
                 paid,
                 self._releases.noting(digest),
+                twins,
             ) as door:
                 if caller.charged is not None:
                     caller.charged(door.entry)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import Caller, OpenCursor
 from dpduck.database.policies import PolicyStore
+from dpduck.database.prepared import PreparedTables
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.rows.relation import comparable, require_key, require_plain_unit
 from dpduck.frontend.select.options import LARGEST_EPSILON
@@ -19,6 +20,7 @@ from dpduck.frontend.statements.kinds import (
     DropPolicy,
     OwnerStatement,
     PolicyClauses,
+    PreparePolicy,
     UnitClause,
 )
 from dpduck.frontend.text.friendly import meant_or, nearest
@@ -41,6 +43,7 @@ class OwnerDesk:
     ledger: Ledger
     principal: str
     statement_text: str
+    prepared: PreparedTables
 
     def apply(self, statement: OwnerStatement) -> str:
         """Carries the statement out and says in a word what was done."""
@@ -55,7 +58,12 @@ class OwnerDesk:
         if isinstance(statement, CreatePolicy):
             return self._create(statement)
         if isinstance(statement, AlterPolicy):
-            return self._alter(statement) + ANEW
+            done = self._alter(statement) + ANEW
+            return done + self.prepared.follow(self._table(statement.table))
+        if isinstance(statement, PreparePolicy):
+            table = self._table(statement.table)
+            self._required_policy(table)
+            return self.prepared.unprepare(table) if statement.undo else self.prepared.prepare(table)
         return self._drop(statement)
 
     def _declare_public(self, statement: DeclarePublicTable) -> str:
@@ -88,7 +96,7 @@ class OwnerDesk:
         epoch = self.policies.last_revision(table)[1]
         bare = Policy(table, unit, self._budget(statement.clauses.budget, unit), (), (), None, None, 0, epoch)
         done = self._put(self._changed(bare, statement.clauses, columns)) + _notes(statement.clauses, columns)
-        return f"{done}; dp_check('{table.table}') tells what its answers leave out"
+        return f"{done}; dp_check('{table.table}') tells what its answers leave out{self.prepared.follow(table)}"
 
     def _alter(self, statement: AlterPolicy) -> str:
         table = self._table(statement.table)
@@ -120,6 +128,7 @@ class OwnerDesk:
             accepted = meant_or(statement.table.table, self.catalog.known_names(), "a table that has one, or IF EXISTS")
             raise Refusal(f"{statement.table} has no privacy policy", accepted=accepted)
         self.policies.drop(table)
+        self.prepared.unprepare(table)
         return f"the policy of {table} is dropped; what was spent stays spent"
 
     def _table(self, written: TableName) -> TableName:
@@ -283,8 +292,11 @@ class OwnerChanges:
     with nothing written in the ledger since. A new epoch under which nothing was released is as good as another.
     """
 
-    def __init__(self, open_cursor: OpenCursor, policies: PolicyStore, ledger: Ledger) -> None:
+    def __init__(
+        self, open_cursor: OpenCursor, policies: PolicyStore, ledger: Ledger, prepared: PreparedTables
+    ) -> None:
         self._open_cursor = open_cursor
+        self._prepared = prepared
         self._policies = policies
         self._ledger = ledger
         self._lock = threading.Lock()
@@ -302,7 +314,8 @@ class OwnerChanges:
                     statement = replace(statement, replace=True)
             with self._open_cursor() as cursor:
                 catalog = Catalog(cursor, self._policies)
-                done = OwnerDesk(catalog, self._policies, self._ledger, caller.name, text).apply(statement)
+                desk = OwnerDesk(catalog, self._policies, self._ledger, caller.name, text, self._prepared)
+                done = desk.apply(statement)
             self._last = ((text, caller.name, self._ledger.last_entry()), done)
             return done
 

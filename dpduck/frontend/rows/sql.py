@@ -88,6 +88,15 @@ def _chosen_unit(source: RowSource) -> tuple[PrivateRelation, ...]:
     return next(direct, source.units[0])
 
 
+def with_units_sql(relation: PrivateRelation) -> tuple[str, str | None]:
+    """A relation by itself with the unit of each of its rows, which is NULL where there is no parent; and the unit."""
+    if not relation.parents:
+        return _named(relation), None if relation.unit is None else base(relation.alias, relation.unit)
+    joins = (f"LEFT {part}" for part in _chain_sql(relation, _reference(relation)))
+    unit = base(f"{relation.alias}_{len(relation.parents)}", relation.unit_of_parent)
+    return " ".join([_named(relation), *joins]), unit
+
+
 def _chain_sql(relation: PrivateRelation, reference: str) -> list[str]:
     """The joins along a relation's references, the first of which stands in `reference`."""
     parts = []

@@ -170,5 +170,14 @@ class AskStatement:
     options: tuple[exp.Expr, ...]
 
 
-OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | DropPolicy
+@dataclass(frozen=True)
+class PreparePolicy:
+    """ALTER PRIVACY POLICY ON table PREPARE | UNPREPARE."""
+
+    table: TableName
+    undo: bool
+    position: Position = field(compare=False)
+
+
+OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | PreparePolicy | DropPolicy
 Statement = OwnerStatement | DropPrivateView | CreateSparse | DropSparse | AskStatement

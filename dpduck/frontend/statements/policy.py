@@ -16,6 +16,7 @@ from dpduck.frontend.statements.kinds import (
     DomainClause,
     DropPolicy,
     PolicyClauses,
+    PreparePolicy,
     UnitClause,
 )
 from dpduck.frontend.text.names import TableName, fold
@@ -39,10 +40,14 @@ def read_create_policy(reader: TokenReader, replace_existing: bool) -> CreatePol
     return CreatePolicy(table, replace_existing, clauses, position)
 
 
-def read_alter_policy(reader: TokenReader) -> AlterPolicy:
+def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
     """ALTER PRIVACY POLICY has been read."""
     reader.expect_words("ON")
     position, table = reader.position, reader.table_name()
+    if reader.at_words("PREPARE") or reader.at_words("UNPREPARE"):
+        undo = not reader.take_words("PREPARE") and reader.take_words("UNPREPARE")
+        reader.expect_end()
+        return PreparePolicy(table, undo, position)
     changes, new_epoch = PolicyClauses(), False
     drop_domain = drop_clamp = None
     if reader.take_words("NEW", "EPOCH"):
@@ -55,7 +60,9 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy:
     elif reader.take_words("DROP", "CLAMP"):
         drop_clamp = reader.name("a column with a clamp")
     else:
-        raise reader.unexpected("NEW EPOCH, SET BUDGET (..), SET DOMAIN .., DROP DOMAIN column, DROP CLAMP column")
+        raise reader.unexpected(
+            "NEW EPOCH, SET BUDGET (..), SET DOMAIN .., DROP DOMAIN column, DROP CLAMP column, PREPARE, UNPREPARE"
+        )
     reader.expect_end()
     return AlterPolicy(table, new_epoch, changes, drop_domain, drop_clamp, position)
 

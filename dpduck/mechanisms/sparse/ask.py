@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 
 from dpduck.database.cursors import OpenCursor
-from dpduck.mechanisms.release import Steps
+from dpduck.mechanisms.release import Steps, TwinsOf
 from dpduck.mechanisms.sparse.projection import key_scan
 from dpduck.mechanisms.sparse.questions import Asked
 from dpduck.mechanisms.sparse.request import SparseRequest
@@ -62,8 +62,9 @@ class OpenSessions:
         entropy: Entropy,
         steps: Steps,
         workers: Workers,
+        twins: TwinsOf,
     ) -> None:
-        self._workers = workers
+        self._workers, self._twins = workers, twins
         self._open_cursor = open_cursor
         self._ledger = ledger
         self._store = store
@@ -192,6 +193,7 @@ class OpenSessions:
         return reopened(
             plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),
             self._ledger, self._open_cursor, recheck, self._entropy, self._workers,
+            self._twins(sparse.request.rows),
         )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from dpduck.frontend.statements.kinds import (
 )
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import TableName, fold
-from dpduck.mechanisms.release import WAITING, Steps
+from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
 from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, OpenSessions
 from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
@@ -131,6 +131,7 @@ class SparseQueries:
         store: SparseStore,
         steps: Steps,
         workers: Workers,
+        twins: TwinsOf,
     ) -> None:
         self._open_cursor = open_cursor
         self._policies = policies
@@ -140,7 +141,7 @@ class SparseQueries:
         self._ledger = ledger
         self._store = store
         self._steps = steps
-        self._sessions = OpenSessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers)
+        self._sessions = OpenSessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers, twins)
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
         self._names = NamedLocks()

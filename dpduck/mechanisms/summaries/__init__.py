@@ -1,17 +1,24 @@
 """Summaries and sketches of sparse data."""
 
+from __future__ import annotations
+
+from math import sqrt
+
+from dpduck.database.tables import Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
-from dpduck.mechanisms.summaries.describe import summary_listing
 from dpduck.mechanisms.summaries.measure import (
     Drawn,
     SummaryProposal,
     draw_layers,
     propose_summary,
+    sketch_design,
     summary_asks,
+    summary_candidates,
     summary_header,
     summary_table,
 )
+from dpduck.mechanisms.summaries.plan import SUBSETS, SummaryDesign
 from dpduck.mechanisms.summaries.recover import summary_columns
 from dpduck.mechanisms.summaries.sketch import (
     SKETCH_COLUMNS,
@@ -21,6 +28,75 @@ from dpduck.mechanisms.summaries.sketch import (
     sketch_header,
     sketch_table,
 )
+
+# dp_explain of a summary: every method with its predicted size and errors; it spends nothing.
+
+DRAWS_PER_SECOND = 1_000_000
+
+
+def summary_listing(request: Request, proposal: object = None) -> str:
+    """One row for each method, the chosen one first.
+
+    total_variance and worst_stderr: of a random cell, in all and in one. cells: predicted rows. error_10, error_1000,
+    error_100000: predicted root mean squared errors of sums over so many random cells (at most the domain's).
+    """
+    columns = [
+        ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
+        ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
+        ("note", "VARCHAR"), ("seconds", "DOUBLE"), *((f"error_{subset}", "DOUBLE") for subset in SUBSETS),
+    ]  # fmt: skip
+    sketch_asked = request.question.summary is not None and request.question.summary.method == "sketch"
+    designs = summary_candidates(request) if request.price.charge.epsilon is not None else []
+    rows = [_row(request, design, chosen=number == 0 and not sketch_asked) for number, design in enumerate(designs)]
+    if not any(key.shape for key in request.question.keys):
+        rows.insert(0 if sketch_asked else len(rows), _sketch_row(request, sketch_asked))
+    return rows_sql(columns, rows)
+
+
+def _row(request: Request, design: SummaryDesign, *, chosen: bool) -> list[Value]:
+    variance = design.predicted[0] ** 2 / SUBSETS[0]
+    return [
+        design.method,
+        chosen,
+        variance * float(design.cells),
+        sqrt(variance),
+        request.price.stated_epsilon,
+        request.price.stated_delta,
+        request.price.charge.rho,
+        round(min(design.rows, 9e18)),
+        1,
+        _note(request, design),
+        design.rows / DRAWS_PER_SECOND,
+        *design.predicted,
+    ]
+
+
+def _sketch_row(request: Request, chosen: bool) -> list[Value]:
+    design = sketch_design(request)
+    buckets, variance = design.rows * design.width, design.predicted[0] ** 2 / SUBSETS[0]
+    price = (request.price.stated_epsilon, request.price.stated_delta, request.price.charge.rho)
+    shape = f"{design.rows} rows of {design.width} buckets"
+    note = f"{design.noise.kind.value} noise; {shape}; errors of sums of point queries"
+    return [
+        "sketch", chosen, variance, sqrt(variance), *price, buckets, 1, note, buckets / DRAWS_PER_SECOND,
+        *design.predicted,
+    ]  # fmt: skip
+
+
+def _note(request: Request, design: SummaryDesign) -> str:
+    parts = [f"about {round(design.rows)} of {design.cells} cells"]
+    if design.theta > 1:
+        parts.append(f"theta = {design.theta}")
+    if design.tau:
+        parts.append(f"tau = {float(design.tau):.6g}")
+    if request.question.summary is not None and request.question.summary.expect_rows is None:
+        parts.append("errors over empty cells: EXPECT ROWS in the policy tells more")
+    else:
+        parts.append("EXPECT ROWS spread by Zipf's law")
+    if request.question.summary is not None and request.question.summary.total_epsilon is not None:
+        parts.append(f"after epsilon = {float(request.question.summary.total_epsilon):.6g} for the number of rows")
+    unit = "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
+    return "; ".join([*parts, f"privacy unit {unit}"])
 
 
 def _method(request: object) -> str:

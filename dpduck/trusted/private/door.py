@@ -7,7 +7,7 @@ as often as it was declared and paid for; an ask that was not declared, or is us
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar, cast
@@ -27,6 +27,7 @@ from dpduck.trusted.private.key_counts import count_keys
 from dpduck.trusted.private.keys import KeyStream, bounds_of, require_same_bounds
 from dpduck.trusted.private.sessions import GateLaw, SessionGate
 from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.prepared import Twins, counted_over
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
@@ -141,22 +142,26 @@ def opened(
     workers: Workers,
     paid: int | None = None,
     note: Note | None = None,
+    twins: Twins | None = None,
 ) -> Iterator[Door]:
     """The order of a release: price, room, facts, charge, and a door to count and answer by.
 
     unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
     paid: the entry of this very bill, which ended before there was an answer: nothing of it left, and nothing is
     charged again (privacy.md, "Interrupted"). That there is no answer is known outside the store. note: of the charge,
-    see LedgerChain.write. Whoever opened the door lets the answer be seen when Ledger.end has returned, not before.
+    see LedgerChain.write. twins: what is counted in place of the tables. Whoever opened the door lets the answer be
+    seen when Ledger.end has returned, not before.
     """
     require_paid(asks, bill.charge)
     if paid is None:
         ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
     else:
         _require_same_bill(ledger, bill, asks, paid)
-    with open_cursor() as cursor:
+    with ExitStack() as stack:
+        cursor = stack.enter_context(open_cursor())
         reader.begin(cursor)
         unchanged(cursor)
+        place, prepared = stack.enter_context(counted_over(cursor, twins))
         if paid is None:
             steps("before the charge")
             entry = ledger.charge(
@@ -167,7 +172,7 @@ def opened(
             steps(PAID)
             ledger.begin_again(paid)
             entry = paid
-        door = Door(asks, counting(cursor, ledger.bounding_key, workers), entropy, entry)
+        door = Door(asks, counting(place, ledger.bounding_key, workers, prepared), entropy, entry)
         try:
             yield door
         finally:
@@ -250,11 +255,18 @@ def job_bounds(scan: Scan) -> list[int]:
 
 
 def counting(
-    cursor: duckdb.DuckDBPyConnection, bounding_key: bytes, workers: Workers | None
+    cursor: duckdb.DuckDBPyConnection,
+    bounding_key: bytes,
+    workers: Workers | None,
+    prepared: Callable[[object], object] = lambda job: job,
 ) -> Callable[[object], Counts]:
-    """The one way from a description of rows to exact counts; groups with private keys come as a stream."""
+    """The one way from a description of rows to exact counts; groups with private keys come as a stream.
 
-    def count(job: object) -> Counts:
+    prepared: the job as it is counted there.
+    """
+
+    def count(described: object) -> Counts:
+        job = prepared(described)
         if isinstance(job, CountingJob):
             return count_exactly(cursor, job, bounding_key, workers)
         if isinstance(job, KeyJob):
@@ -276,6 +288,7 @@ def reopened(
     unchanged: Unchanged,
     entropy: Entropy,
     workers: Workers,
+    twins: Twins | None = None,
 ) -> SessionGate:
     """The gate of a session that was paid for earlier; what it asks must not cost more than the ledger's entry says.
 
@@ -290,5 +303,6 @@ def reopened(
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
-        counts = count_keys(cursor, scan.job, ledger.bounding_key, workers)
+        with counted_over(cursor, twins) as (place, prepared):
+            counts = count_keys(place, cast(KeyJob, prepared(scan.job)), ledger.bounding_key, workers)
     return SessionGate(law, thresholds, counts, entropy)

@@ -10,7 +10,8 @@ unit: first the units that are inside of every domain, those of few rows first.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -70,6 +71,34 @@ class Layout:
     unit_type: str
     unit: str | None
     domains: tuple[tuple[str, Domain], ...]
+
+
+Beside = Callable[
+    [duckdb.DuckDBPyConnection], AbstractContextManager[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]
+]
+
+
+@dataclass(frozen=True)
+class Twins:
+    """The twins that a statement is counted over, by the names in SQL of the tables that they stand for.
+
+    beside: a cursor that reads them, in a transaction, and names of copies of public tables as the given one sees them.
+    """
+
+    tables: Mapping[str, Twin]
+    beside: Beside = field(repr=False)
+
+
+@contextmanager
+def counted_over(
+    cursor: duckdb.DuckDBPyConnection, twins: Twins | None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[object], object]]]:
+    """Where to count, and what becomes of each job: the tables themselves, where nothing was prepared."""
+    if twins is None:
+        yield cursor, lambda job: job
+        return
+    with twins.beside(cursor) as (second, public):
+        yield second, lambda job: over_twins(job, twins.tables, public)
 
 
 def carried(type_name: str) -> bool:

@@ -1,0 +1,196 @@
+"""Files of prepared tables: one DuckDB of their own, which no SQL of a client, owner or analyst, ever reaches.
+
+A twin lies in a file beside the store, for its owner's eyes alone (0600), and is attached here, read-only. Its header
+says which table, epoch and layout it is of, under a key of the ledger: a file of another one is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import duckdb
+
+from dpduck.frontend.rows.facts import Column
+from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.prepared import carried, sent_sql
+from dpduck.trusted.rows.program import BATCH_TEXTS
+from dpduck.values.errors import InternalError, Refusal, StoreError
+
+TABLE = "main.twin"
+MOST_COPIES = 16
+"""Copies of public tables that are kept for joins with prepared ones."""
+
+_SETTINGS = ("memory_limit", "threads", "temp_directory", "TimeZone")
+_COPIES = "dpduck_public"
+Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
+
+
+class TwinFiles:
+    """The twins of one store. store: its file; None for twins in memory. key: of the headers."""
+
+    def __init__(
+        self, open_cursor: Callable[[], duckdb.DuckDBPyConnection], store: Path | None, key: Callable[[], bytes]
+    ) -> None:
+        self._open_cursor, self._store, self._key = open_cursor, store, key
+        self._instance: duckdb.DuckDBPyConnection | None = None
+        self._lock = threading.RLock()
+        self._attached: dict[str, str] = {}
+        self._copies: OrderedDict[str, str] = OrderedDict()
+
+    def path(self, nonce: str) -> Path | None:
+        """Where a twin's file is; None in memory."""
+        if self._store is None:
+            return None
+        return self._store.with_name(f"{self._store.stem.removesuffix('_private')}_prepared_{nonce}.duckdb")
+
+    @contextmanager
+    def written(self, nonce: str, layout: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+        """A cursor and the name of a table to write; what was written is kept where nothing is raised."""
+        path, catalog = self.path(nonce), _catalog(nonce)
+        part = None if path is None else path.with_suffix(".partial")
+        if part is not None:
+            part.mkdir(mode=0o700)
+        place = ":memory:" if part is None else str(part / "twin.duckdb")
+        try:
+            with self._cursor() as cursor:
+                cursor.execute(f"ATTACH {quote_text(place)} AS {catalog}")
+                yield cursor, f"{catalog}.{TABLE}"
+                cursor.execute(f"CREATE TABLE {catalog}.main.header (nonce VARCHAR, layout VARCHAR, mac VARCHAR)")
+                cursor.execute(
+                    f"INSERT INTO {catalog}.main.header VALUES (?, ?, ?)", [nonce, layout, self._mac(nonce, layout)]
+                )
+                if part is not None and path is not None:
+                    cursor.execute(f"CHECKPOINT {catalog}")
+                    cursor.execute(f"DETACH {catalog}")
+                    (part / "twin.duckdb").chmod(0o600)
+                    (part / "twin.duckdb").rename(path)
+            with self._lock:
+                if part is None:
+                    self._attached[nonce] = catalog
+        except BaseException:
+            with suppress(duckdb.Error), self._cursor() as cursor:
+                cursor.execute(f"DETACH DATABASE IF EXISTS {catalog}")
+            raise
+        finally:
+            if part is not None:
+                shutil.rmtree(part, ignore_errors=True)
+
+    def size(self, nonce: str) -> int:
+        """Bytes of the file; 0 in memory."""
+        path = self.path(nonce)
+        return 0 if path is None else path.stat().st_size
+
+    def table(self, nonce: str, layout: str, size: int) -> str:
+        """The name of a twin, attached; StoreError where its file is not the one that was written."""
+        with self._lock:
+            path, catalog = self.path(nonce), _catalog(nonce)
+            if nonce not in self._attached:
+                if path is None or not path.is_file() or path.stat().st_size != size:
+                    raise _refused("is not there, or is not whole")
+                try:
+                    with self._cursor() as cursor:
+                        cursor.execute(f"ATTACH {quote_text(str(path))} AS {catalog} (READ_ONLY)")
+                        rows = cursor.execute(f"FROM {catalog}.main.header").fetchall()
+                        if rows != [(nonce, layout, self._mac(nonce, layout))]:
+                            cursor.execute(f"DETACH {catalog}")
+                            raise _refused("is that of another table, epoch or store")
+                except duckdb.Error:
+                    raise _refused("cannot be read") from None
+                self._attached[nonce] = catalog
+            return f"{catalog}.{TABLE}"
+
+    def remove(self, nonce: str) -> None:
+        """Deletes a twin, if it is there."""
+        path = self.path(nonce)
+        with self._lock:
+            if self._attached.pop(nonce, None) is not None:
+                with suppress(duckdb.Error), self._cursor() as cursor:
+                    cursor.execute(f"DETACH {_catalog(nonce)}")
+        if path is not None:
+            path.unlink(missing_ok=True)
+            shutil.rmtree(path.with_suffix(".partial"), ignore_errors=True)
+
+    @contextmanager
+    def reading(
+        self, cursor: duckdb.DuckDBPyConnection, public: Sequence[tuple[TableName, str]], shapes: Shapes
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]:
+        """A cursor that reads twins, and copies of public tables. public: with digests, as `cursor` sees them."""
+        columns = {table: listed for table, listed, _ in shapes}
+        with self._cursor() as second:
+            with self._lock:
+                names = {table.sql: self._copy(cursor, table, digest, columns[table]) for table, digest in public}
+                reader.begin(second)
+            yield second, names
+
+    def _copy(self, cursor: duckdb.DuckDBPyConnection, table: TableName, digest: str, columns: Sequence[Column]) -> str:
+        known = f"{table.sql} {digest}"
+        if known in self._copies:
+            self._copies.move_to_end(known)
+            return self._copies[known]
+        other = next((column for column in columns if not carried(column.type_name)), None)
+        if other is not None:
+            raise Refusal(
+                f"{table.table} has a column {other.name} of type {other.type_name.partition('(')[0]}, and is joined "
+                "with a prepared table",
+                accepted="a public table of numbers, texts and moments, or ALTER PRIVACY POLICY ON .. UNPREPARE",
+            )
+        name = f'{_COPIES}.main."{hashlib.sha256(known.encode()).hexdigest()}"'
+        quoted = [(quote_identifier(column.name), column.type_name) for column in columns]
+        sent = ", ".join(f"{sent_sql(column, type_name)} AS {column}" for column, type_name in quoted)
+        typed = ", ".join(f"CAST({column} AS {type_name}) AS {column}" for column, type_name in quoted)
+        batches = reader.record_batches(cursor, f"SELECT {sent} FROM {table.sql}", {}, BATCH_TEXTS)
+        with self._cursor() as second:
+            second.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {_COPIES}")
+            reader.poured(
+                second, f"CREATE TABLE {name} AS SELECT {typed} FROM dpduck_poured", {}, "dpduck_poured", batches
+            )
+            self._copies[known] = name
+            while len(self._copies) > MOST_COPIES:
+                second.execute(f"DROP TABLE {self._copies.popitem(last=False)[1]}")
+        return name
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            if self._instance is None:
+                self._instance = self._opened()
+            return self._instance.cursor()
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        """The instance, with the limits of the database."""
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "python_enable_replacements": "false",
+            "autoinstall_known_extensions": "false",
+        }
+        instance = duckdb.connect(":memory:", config=config)
+        with self._open_cursor() as cursor:
+            for name in _SETTINGS:
+                with suppress(duckdb.Error):
+                    row = cursor.execute(f"SELECT current_setting({quote_text(name)})").fetchone()
+                    if row is not None and str(row[0]):
+                        instance.execute(f"SET GLOBAL {name} = {quote_text(str(row[0]))}")
+        keep_plans_plain(instance)
+        return instance
+
+    def _mac(self, nonce: str, layout: str) -> str:
+        return hmac.new(self._key(), f"dpduck prepared\n{nonce}\n{layout}".encode(), hashlib.sha256).hexdigest()
+
+
+def _catalog(nonce: str) -> str:
+    if not nonce.isalnum():
+        raise InternalError("no name of a prepared table")
+    return quote_identifier(f"dpduck_{nonce}")
+
+
+def _refused(why: str) -> StoreError:
+    return StoreError(
+        f"the file of a prepared table {why}; accepted: ALTER PRIVACY POLICY ON .. PREPARE, which reads the table anew"
+    )
