@@ -16,10 +16,10 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 200,
-    "lines": 40_612,
+    "lines": 41_253,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 574,
-    "modules of a plain count": 87,
+    "functions of a plain count": 576,
+    "modules of a plain count": 89,
     "functions of a stored answer": 73,
     "modules of a stored answer": 17,
 }

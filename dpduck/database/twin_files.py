@@ -132,7 +132,7 @@ class TwinFiles:
             yield second, names
 
     def _copy(self, cursor: duckdb.DuckDBPyConnection, table: TableName, digest: str, columns: Sequence[Column]) -> str:
-        known = f"{table.sql} {digest}"
+        known = repr((table.sql, digest, [(column.name, column.type_name) for column in columns]))
         if known in self._copies:
             self._copies.move_to_end(known)
             return self._copies[known]

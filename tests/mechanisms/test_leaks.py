@@ -77,10 +77,12 @@ def plant(clinic: Clinic) -> None:
     clinic.protect(POLICY)
 
 
-@pytest.fixture
-def planted(open_clinic: OpenClinic) -> Clinic:
+@pytest.fixture(params=["as it is", "prepared"])
+def planted(open_clinic: OpenClinic, request: pytest.FixtureRequest) -> Clinic:
     clinic = open_clinic()
     plant(clinic)
+    if request.param == "prepared":
+        clean(clinic.dp("ALTER PRIVACY POLICY ON visits PREPARE"))
     return clinic
 
 

@@ -1,0 +1,240 @@
+"""Prepared tables: what they mean, when they are refused, and that nothing of them is shown or left over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpduck
+from tests.database import prepared_kill_harness as harness
+from tests.support.kills import account
+
+POLICY = (
+    "CREATE PRIVACY POLICY ON {table} (PRIVACY UNIT patient MAX ROWS 2, BUDGET (epsilon = 1000000), "
+    "DOMAIN sex IN (0, 1), CLAMP cost BETWEEN 0 AND 10)"
+)
+PREPARE = "ALTER PRIVACY POLICY ON visits PREPARE"
+TAGS = iter(range(10**6))
+
+
+def dp(con: duckdb.DuckDBPyConnection, statement: str) -> str:
+    """The one word of an owner's statement."""
+    return str(con.execute("FROM dp(?)", [statement]).fetchall()[0][0])
+
+
+def total(con: duckdb.DuckDBPyConnection, table: str = "visits", more: str = "") -> int:
+    """A new count, at a price at which noise is below ten with a chance beyond 1 - 1e-12."""
+    options = f"OPTIONS (epsilon = 100, refresh = '{next(TAGS)}')"
+    statement = f"SELECT WITH DIFFERENTIAL_PRIVACY {options} count(*) AS n FROM {table} {more}"
+    return int(con.execute("FROM dp(?)", [statement]).fetchall()[0][0])
+
+
+def twin_files(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.iterdir() if "_prepared_" in path.name)
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A thousand patients with one visit each."""
+    with dpduck.connect(tmp_path / "clinic.duckdb") as con:
+        con.execute("CREATE TABLE visits AS SELECT range % 2 AS sex, range AS patient, 5 AS cost FROM range(1000)")
+        con.execute("CREATE TABLE stays AS FROM visits")
+        for table in ("visits", "stays"):
+            dp(con, POLICY.format(table=table))
+        yield con
+
+
+def test_answers_are_about_the_rows_that_were_prepared(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Until NEW EPOCH or UNPREPARE, whatever becomes of the table; dp_check tells its owner how far it moved on."""
+    assert "is prepared" in dp(clinic, PREPARE)
+    assert "since" in dp(clinic, PREPARE)
+    clinic.execute("INSERT INTO visits SELECT 0, 5000 + range, 5 FROM range(500)")
+    assert abs(total(clinic) - 1000) < 10
+    assert abs(total(clinic, more="WHERE cost + 1 > 2") - 1000) < 10
+    facts = dict(clinic.execute("SELECT finding, value FROM dp_check('visits')").fetchall())
+    assert (facts["rows"], facts["rows that were prepared"]) == (1500, 1000)
+    policies = dict(clinic.execute("SELECT table_name, prepared_at IS NOT NULL FROM dp_policies()").fetchall())
+    assert policies == {"clinic.main.visits": True, "clinic.main.stays": False}
+    assert "is prepared" in dp(clinic, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
+    assert abs(total(clinic) - 1500) < 10
+    assert len(twin_files(tmp_path)) == 1
+    clinic.execute("DELETE FROM visits WHERE patient >= 5000")
+    assert "not prepared any more" in dp(clinic, "ALTER PRIVACY POLICY ON visits UNPREPARE")
+    assert "was not prepared" in dp(clinic, "ALTER PRIVACY POLICY ON visits UNPREPARE")
+    assert abs(total(clinic) - 1000) < 10
+    assert twin_files(tmp_path) == []
+
+
+def test_changes_of_a_policy(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """What changes codes prepares anew, an amount does not; a dropped policy takes the file with it."""
+    dp(clinic, PREPARE)
+    (first,) = twin_files(tmp_path)
+    assert "is prepared" not in dp(clinic, "ALTER PRIVACY POLICY ON visits SET EXPECT ROWS 2000")
+    assert twin_files(tmp_path) == [first]
+    assert abs(total(clinic) - 1000) < 10
+    assert "is prepared" in dp(clinic, "ALTER PRIVACY POLICY ON visits SET DOMAIN sex IN (0)")
+    (second,) = twin_files(tmp_path)
+    assert second != first
+    assert abs(total(clinic, more="WHERE sex = 0") - 500) < 10
+    dp(clinic, "DROP PRIVACY POLICY ON visits")
+    assert twin_files(tmp_path) == []
+
+
+def test_a_table_that_changed_its_columns_is_refused(clinic: duckdb.DuckDBPyConnection) -> None:
+    """Conditions were found unable to raise by the columns of today: they are those of the twin, or nothing is read."""
+    dp(clinic, PREPARE)
+    clinic.execute("ALTER TABLE visits ALTER cost TYPE VARCHAR")
+    before = clinic.execute("SELECT count(*) FROM dp_ledger()").fetchall()
+    with pytest.raises(duckdb.Error, match=r"changed since it was prepared; accepted: ALTER PRIVACY POLICY"):
+        total(clinic)
+    assert clinic.execute("SELECT count(*) FROM dp_ledger()").fetchall() == before
+    dp(clinic, PREPARE)
+    assert abs(total(clinic) - 1000) < 10
+
+
+def test_the_file_is_the_owners_alone(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """0600, in no list of databases, and not to be attached under a name that a statement knows."""
+    before = clinic.execute("SELECT database_name FROM duckdb_databases() ORDER BY ALL").fetchall()
+    tables = clinic.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
+    dp(clinic, PREPARE)
+    total(clinic)
+    (path,) = twin_files(tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    after = clinic.execute("SELECT database_name FROM duckdb_databases() ORDER BY ALL").fetchall()
+    assert [name for name in after if not name[0].startswith("dpduck_release_")] == before
+    assert clinic.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'twin'").fetchall() == [(0,)]
+    assert clinic.execute("SELECT count(*) FROM duckdb_tables()").fetchall() >= tables
+
+
+def test_two_tables_of_one_statement_are_of_one_moment(tmp_path: Path) -> None:
+    """A join of a prepared table with one that is not is refused; of two prepared ones it is answered."""
+    with dpduck.connect(tmp_path / "shop.duckdb") as con:
+        con.execute("CREATE TABLE people AS SELECT range AS id, range % 2 AS sex FROM range(500)")
+        con.execute("ALTER TABLE people ADD PRIMARY KEY (id)")
+        con.execute("CREATE TABLE orders AS SELECT range % 500 AS person, range % 3 AS kind FROM range(1000)")
+        dp(con, "CREATE PRIVACY POLICY ON people (PRIVACY UNIT id MAX ROWS 2, BUDGET (epsilon = 100000))")
+        dp(con, "CREATE PRIVACY POLICY ON orders (PRIVACY UNIT person REFERENCES people.id MAX ROWS 2)")
+        dp(con, "ALTER PRIVACY POLICY ON people PREPARE")
+        joined = "JOIN people ON person = id"
+        with pytest.raises(
+            duckdb.Error, match=r"not of one moment; accepted: ALTER PRIVACY POLICY ON shop.main.orders"
+        ):
+            total(con, "orders", joined)
+        assert abs(total(con, "orders") - 1000) < 10
+        dp(con, "ALTER PRIVACY POLICY ON orders PREPARE")
+        con.execute("DELETE FROM orders")
+        assert abs(total(con, "orders", joined) - 1000) < 10
+
+
+def test_public_tables_are_those_of_today(clinic: duckdb.DuckDBPyConnection) -> None:
+    """A public table that is joined is read anew whenever it has changed."""
+    clinic.execute("CREATE TABLE sexes AS FROM (VALUES (0, 'f', uuid()), (1, 'm', uuid())) AS s(code, name, id)")
+    dp(clinic, "DECLARE PUBLIC TABLE sexes")
+    dp(clinic, PREPARE)
+    joined = "JOIN sexes ON sex = code"
+    assert abs(total(clinic, more=joined) - 1000) < 10
+    clinic.execute("DELETE FROM sexes WHERE code = 1")
+    assert abs(total(clinic, more=joined) - 500) < 10
+    clinic.execute("ALTER TABLE sexes ADD COLUMN more INTEGER[]")
+    with pytest.raises(duckdb.Error, match="UNPREPARE"):
+        total(clinic, more=joined)
+
+
+@pytest.mark.parametrize("damage", ["gone", "truncated", "swapped", "no file of DuckDB", "older"])
+def test_other_files_are_refused(clinic: duckdb.DuckDBPyConnection, tmp_path: Path, damage: str) -> None:
+    """A file that is gone, cut, another table's, older or rubbish: one line, nothing charged, and PREPARE mends it."""
+    dp(clinic, PREPARE)
+    (path,) = twin_files(tmp_path)
+    content = path.read_bytes()
+    dp(clinic, "ALTER PRIVACY POLICY ON stays PREPARE")
+    (other,) = set(twin_files(tmp_path)) - {path}
+    if damage == "older":
+        dp(clinic, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
+        (path,) = set(twin_files(tmp_path)) - {other}
+    clinic.close()
+    if damage == "gone":
+        path.unlink()
+    elif damage == "swapped":
+        shutil.copyfile(other, path)
+    else:
+        rubbish = b"x" * len(content)
+        path.write_bytes({"truncated": content[:-4096], "older": content}.get(damage, rubbish))
+    with dpduck.connect(tmp_path / "clinic.duckdb") as con:
+        before = con.execute("SELECT count(*) FROM dp_ledger()").fetchall()
+        with pytest.raises(duckdb.Error, match=r"the file of a prepared table .*; accepted: ALTER PRIVACY POLICY"):
+            total(con)
+        assert con.execute("SELECT count(*) FROM dp_ledger()").fetchall() == before
+        assert abs(total(con, "stays") - 1000) < 10
+        dp(con, PREPARE)
+        assert abs(total(con) - 1000) < 10
+        assert len(twin_files(tmp_path)) == 2
+
+
+def test_another_stores_file_is_refused(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """A file of the same table under another key, put into the place of the store's own."""
+    dp(clinic, PREPARE)
+    (path,) = twin_files(tmp_path)
+    clinic.close()
+    with duckdb.connect(str(path)) as twin:
+        twin.execute("UPDATE header SET mac = repeat('0', 64)")
+        twin.execute("CHECKPOINT")
+    with dpduck.connect(tmp_path / "clinic.duckdb") as con, pytest.raises(duckdb.Error, match="prepared table"):
+        total(con)
+
+
+def test_columns_that_cannot_be_prepared(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Lists, names of dpduck's own and collations are refused, and nothing is left behind."""
+    for change, what in (
+        ("ADD COLUMN many INTEGER[]", "many is INTEGER"),
+        ("ADD COLUMN dpduck_x INTEGER", "dpduck's own"),
+    ):
+        clinic.execute(f"ALTER TABLE visits {change}")
+        with pytest.raises(duckdb.Error, match=what):
+            dp(clinic, PREPARE)
+        clinic.execute(f"ALTER TABLE visits DROP {change.split()[2]}")
+    clinic.execute("CREATE TABLE spelt (patient INTEGER, name VARCHAR COLLATE NOCASE)")
+    dp(clinic, "CREATE PRIVACY POLICY ON spelt (PRIVACY UNIT patient MAX ROWS 1, BUDGET (epsilon = 1))")
+    with pytest.raises(duckdb.Error, match="COLLATION"):
+        dp(clinic, "ALTER PRIVACY POLICY ON spelt PREPARE")
+    with pytest.raises(duckdb.Error, match="has no privacy policy"):
+        clinic.execute("CREATE TABLE bare AS SELECT 1 AS x")
+        dp(clinic, "ALTER PRIVACY POLICY ON bare PREPARE")
+    assert twin_files(tmp_path) == []
+
+
+def test_where_nothing_can_be_written(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """No right to write beside the store: one line, and the table stays as it was."""
+    if os.geteuid() == 0:
+        blocked = tmp_path / "clinic_prepared_x"
+        blocked.touch()
+    else:
+        tmp_path.chmod(0o500)
+        with pytest.raises(duckdb.Error, match="cannot be prepared"):
+            dp(clinic, PREPARE)
+        tmp_path.chmod(0o700)
+    assert abs(total(clinic) - 1000) < 10
+
+
+def test_in_memory(tmp_path: Path) -> None:
+    """The twin of a database in memory is in memory."""
+    with dpduck.connect() as con:
+        con.execute("CREATE TABLE visits AS SELECT range % 2 AS sex, range AS patient, 5 AS cost FROM range(1000)")
+        dp(con, POLICY.format(table="visits"))
+        dp(con, PREPARE)
+        con.execute("DELETE FROM visits")
+        assert abs(total(con) - 1000) < 10
+        dp(con, "ALTER PRIVACY POLICY ON visits UNPREPARE")
+        assert abs(total(con)) < 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kill_at_any_step_of_preparing(tmp_path: Path) -> None:
+    """What was prepared is used or refused, never half of it; no file is left that nobody uses."""
+    found = account(Path(harness.__file__), tmp_path)
+    assert set(found) == {*harness.STEPS, "answered"}
