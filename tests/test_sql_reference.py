@@ -22,7 +22,10 @@ from dpduck.mechanisms.sparse.request import SparseOptions
 from dpduck.trusted.rows import functions as row_functions
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("sql", "synthetic_data", "reference")}
+PAGES = {
+    name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("sql", "synthetic_data", "prepared", "reference")
+}
 ROW = re.compile(r"^\| (`.*?) \|$", re.MULTILINE)
 
 
@@ -54,7 +57,7 @@ def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
     return len(statements)
 
 
-@pytest.mark.parametrize("page", ["sql", "synthetic_data"])
+@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared"])
 def test_every_statement_runs(page: str) -> None:
     """A page's SQL works as it stands, on a connection of its own."""
     with dpduck.connect() as connection:

@@ -12,6 +12,7 @@ import click
 import duckdb
 
 from dpduck.engine.connection import load
+from dpduck.frontend.text.names import quote_identifier
 from dpduck.values.errors import DpduckError
 
 DATABASE = click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
@@ -51,6 +52,11 @@ BEFORE = {
 """Which part of the time passes before each step: measured once, for the estimate of what is left."""
 
 
+def in_sql(listed: str) -> str:
+    """The name of a table, as a listing shows it, in SQL: no part of one that has a policy has a dot."""
+    return ".".join(map(quote_identifier, listed.split(".")))
+
+
 def prepared_tables(
     database: Path, store: Path | None, tables: Sequence[str], *, read_only: bool = False
 ) -> Iterator[str]:
@@ -66,7 +72,7 @@ def prepared_tables(
     with duckdb.connect(str(database), read_only=read_only) as connection:
         load(connection, store, steps=tell)
         known = connection.execute("SELECT table_name FROM dp_policies()").fetchall()
-        for name in tables or [row[0] for row in known]:
+        for name in tables or [in_sql(row[0]) for row in known]:
             began = time.monotonic()
             statement = f"ALTER PRIVACY POLICY ON {name} PREPARE"
             yield str(connection.execute("SELECT status FROM dp(?)", [statement]).fetchall()[0][0])

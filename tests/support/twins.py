@@ -1,0 +1,95 @@
+"""Prepared tables beside the tables themselves: whatever is counted over twins is counted over tables, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pytest
+
+from dpduck.commands import in_sql
+from dpduck.trusted.private import door
+from dpduck.trusted.private.counting import count_exactly
+from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
+from dpduck.trusted.private.key_counts import count_keys
+from dpduck.trusted.private.keys import read_groups
+from dpduck.trusted.rows.prepared import Twins, counted_over
+from dpduck.trusted.rows.workers import Workers
+
+
+def cells(cursor: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes, workers: Workers | None) -> object:
+    """Exact tables by cell; cells without anything are left out."""
+    counts = count_exactly(cursor, job, key, workers)
+    places = list(zip(*(codes.tolist() for codes in counts._exact_coordinates), strict=True))
+    found: dict[tuple[int, ...], list[int]] = {}
+    for number, values in enumerate(counts._exact_counts.T.tolist()):
+        place = places[number] if places else ()
+        known = found.setdefault(place, [0] * len(values))
+        found[place] = [(one + more) % (1 << 64) for one, more in zip(known, values, strict=True)]
+    return {place: values for place, values in found.items() if any(values)}
+
+
+def groups(cursor: duckdb.DuckDBPyConnection, job: KeyedJob, key: bytes, workers: Workers) -> object:
+    """Exact counts by groups with private keys."""
+    with read_groups(cursor, job, key, workers) as batches:
+        return sorted((tuple(row.values()) for batch in batches for row in batch.to_pylist()), key=repr)
+
+
+def digests(cursor: duckdb.DuckDBPyConnection, job: KeyJob, key: bytes, workers: Workers | None) -> object:
+    """Exact counts by the digest of a key."""
+    counts = count_keys(cursor, job, key, workers)
+    parts = (counts._exact_high, counts._exact_low, counts._exact_counts)
+    return sorted(zip(*(part.tolist() for part in parts), strict=True))
+
+
+def exactly(cursor: duckdb.DuckDBPyConnection, job: object, key: bytes, workers: Workers | None) -> object:
+    """Exact counts of a job of any kind, in an order of their own."""
+    if isinstance(job, CountingJob):
+        return cells(cursor, job, key, workers)
+    if isinstance(job, KeyJob):
+        return digests(cursor, job, key, workers)
+    assert isinstance(job, KeyedJob) and workers is not None
+    return groups(cursor, job, key, workers)
+
+
+def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
+    """Counts of every job that is counted over twins from now on: over the tables, and over the twins."""
+    compared: list[tuple[object, object]] = []
+    counting, tables = door.counting, list[duckdb.DuckDBPyConnection]()
+
+    @contextmanager
+    def over(
+        cursor: duckdb.DuckDBPyConnection, twins: Twins | None
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[object], object]]]:
+        with counted_over(cursor, twins) as found:
+            tables[:] = [] if twins is None else [cursor]
+            yield found
+
+    def count(
+        place: duckdb.DuckDBPyConnection,
+        key: bytes,
+        workers: Workers,
+        prepared: Callable[[object], object] | None = None,
+    ) -> Callable[[object], object]:
+        if prepared is None or not tables:  # a rehearsal, or tables that are not prepared
+            return counting(place, key, workers)
+
+        def compare(job: object) -> object:
+            twin = prepared(job)
+            compared.append((exactly(tables[0], job, key, workers), exactly(place, twin, key, workers)))
+            return twin
+
+        return counting(place, key, workers, compare)
+
+    monkeypatch.setattr(door, "counted_over", over)
+    monkeypatch.setattr(door, "counting", count)
+    return compared
+
+
+def prepare_all(connection: duckdb.DuckDBPyConnection, besides: tuple[str, ...] = ()) -> None:
+    """Prepares every table that has a policy and is not prepared."""
+    rows = connection.execute("SELECT table_name FROM dp_policies() WHERE prepared_at IS NULL").fetchall()
+    for (table,) in rows:
+        if table not in besides:
+            connection.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON {in_sql(table)} PREPARE"]).fetchall()
