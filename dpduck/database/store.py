@@ -39,8 +39,9 @@ def store_files(database: Path | None, store: str | Path | None) -> StoreFiles:
 
 def database_file(connection: duckdb.DuckDBPyConnection) -> Path | None:
     """The file of the connection's current database, None in memory."""
-    row = connection.execute("SELECT path FROM duckdb_databases() WHERE database_name = current_database()").fetchone()
-    return Path(row[0]) if row is not None and row[0] else None
+    asked = "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
+    rows = connection.execute(asked).fetchall()  # all, so that DuckDB 2.0 takes the result for finished
+    return Path(rows[0][0]) if rows and rows[0][0] else None
 
 
 def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bool:

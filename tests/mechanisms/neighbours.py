@@ -36,8 +36,8 @@ NEIGHBOUR = (
 class Neighbours:
     """Two databases that differ in one row: whether alice has hiv, and what she earns."""
 
-    def __init__(self, unit: str) -> None:
-        self.both = [_database(unit, hiv) for hiv in (False, True)]
+    def __init__(self, unit: str, prepared: bool = False) -> None:
+        self.both = [_database(unit, hiv, prepared) for hiv in (False, True)]
 
     def outcomes(self, select: str, more: str = "") -> tuple[str, str]:
         """What is said of an annotated SELECT on each: 'answered', or the message. more: options."""
@@ -49,7 +49,7 @@ class Neighbours:
             connection.close()
 
 
-def _database(unit: str, hiv: bool) -> duckdb.DuckDBPyConnection:
+def _database(unit: str, hiv: bool, prepared: bool) -> duckdb.DuckDBPyConnection:
     connection = dpduck.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     for sql in TABLES:
@@ -61,6 +61,10 @@ def _database(unit: str, hiv: bool) -> duckdb.DuckDBPyConnection:
         "DOMAIN ward IN (0, 1, 2), DOMAIN u IN (0, 1, 2) WITH NULL)",
     ):
         connection.execute("FROM dp(?)", [statement]).fetchall()
+    if prepared:  # which lists and arrays cannot be
+        for column in ("visits DROP COLUMN emb", "visits DROP COLUMN notes", "pub DROP COLUMN emb"):
+            connection.execute(f"ALTER TABLE {column}")
+        connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits PREPARE')").fetchall()
     return connection
 
 
@@ -74,9 +78,9 @@ def _outcome(connection: duckdb.DuckDBPyConnection, select: str, more: str) -> s
     return "answered"
 
 
-def open_neighbours(unit: str, state: Path) -> Iterator[Neighbours]:
+def open_neighbours(unit: str, state: Path, prepared: bool = False) -> Iterator[Neighbours]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPDUCK_STATE_DIR", str(state))
-        made = Neighbours(unit)
+        made = Neighbours(unit, prepared)
         yield made
         made.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.mechanisms.test_oracles import SHAPE, UNITS, hostile, odd_clinic, same_outcomes
+from tests.mechanisms.test_oracles import SHAPE, UNITS, hostile, odd_clinic, prepare, same_outcomes
 from tests.support.clinics import Clinic
 
 OpenClinic = Callable[..., Clinic]
@@ -61,6 +61,7 @@ def test_no_value_decides_whether_an_aggregate_fails(open_clinic: OpenClinic, un
     """Over no rows and over hostile rows, aggregates of raising expressions have the same outcome and charge."""
     empty, full = clinic_with_clamps(open_clinic(), unit), clinic_with_clamps(open_clinic(), unit)
     hostile(full)
+    prepare(unit, empty, full)
     statements = summing(VALUES, ADDED)
     listed = [*CLAMPED, *(BY_GROUP if unit != "ROW" else ())]
     statements.append(SHAPE.format(epsilon=1, what=f"sex, {', '.join(listed)}", where="", key="sex"))
@@ -75,6 +76,7 @@ def test_no_value_decides_whether_one_aggregate_fails(open_clinic: OpenClinic, u
     """The same for every function of every value alone."""
     empty, full = clinic_with_clamps(open_clinic(), unit), clinic_with_clamps(open_clinic(), unit)
     hostile(full)
+    prepare(unit, empty, full)
     statements = [statement for value in VALUES for statement in summing([value], [function])]
     assert set(same_outcomes(empty, full, statements)) == {"answered"}
 

@@ -109,7 +109,7 @@ ASKED = st.tuples(
 
 def rows_sql(rows: list[tuple[str, str, str, str]]) -> str:
     listed = ", ".join(f"({', '.join(row)})" for row in rows) or "(NULL, NULL, NULL, NULL)"
-    typed = "CAST(p AS INTEGER) AS person, CAST(l AS VARCHAR) AS label, CAST(n AS DOUBLE) AS number, f AS free"
+    typed = "p::INTEGER AS person, l::VARCHAR AS label, n::DOUBLE AS number, f::VARCHAR AS free"
     return f"SELECT {typed} FROM (VALUES {listed}) AS v(p, l, n, f) {'' if rows else 'WHERE FALSE'}"
 
 

@@ -21,9 +21,15 @@ from tests.mechanisms.neighbours import FALSE_CAST, HER, PATIENT, ROW, Neighbour
 from tests.trusted.rows.test_try_results import tree, unsafe
 
 
+@pytest.fixture(scope="module", params=["as they are", "prepared"])
+def patients(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Neighbours]:
+    """Neighbours where a unit is a patient, as they are and prepared."""
+    yield from open_neighbours(PATIENT, tmp_path_factory.mktemp("state"), request.param == "prepared")
+
+
 @pytest.fixture(scope="module")
-def patients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbours]:
-    """Neighbours where a unit is a patient."""
+def patients_as_they_are(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbours]:
+    """Neighbours with lists and arrays, which cannot be prepared."""
     yield from open_neighbours(PATIENT, tmp_path_factory.mktemp("state"))
 
 
@@ -235,17 +241,17 @@ AS_THEY_STAND = (
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_nothing_is_computed_with_odd_types(patients: Neighbours, name: str) -> None:
+def test_nothing_is_computed_with_odd_types(patients_as_they_are: Neighbours, name: str) -> None:
     """Expressions over columns of types for which DuckDB raises what TRY does not catch are refused."""
-    first, second = patients.outcomes(ODD[name])
+    first, second = patients_as_they_are.outcomes(ODD[name])
     assert first == second
     assert "an expression over" in first
 
 
 @pytest.mark.parametrize("select", AS_THEY_STAND)
-def test_columns_of_any_type_as_they_stand(patients: Neighbours, select: str) -> None:
+def test_columns_of_any_type_as_they_stand(patients_as_they_are: Neighbours, select: str) -> None:
     """IS NULL, count(column) and keys of joins compute nothing."""
-    assert patients.outcomes(select) == ("answered", "answered")
+    assert patients_as_they_are.outcomes(select) == ("answered", "answered")
 
 
 A = "a" * 1000

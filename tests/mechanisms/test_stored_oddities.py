@@ -45,9 +45,10 @@ def moments(kind: str, her: bool) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("kind", ODD)
-def test_a_moment_without_a_text_fails_nothing(kind: str) -> None:
-    """As a selected key, in a sketch and in an expression: answered as without her row."""
+def test_a_moment_without_a_text_fails_nothing(kind: str, prepared: bool) -> None:
+    """As a selected key, in a sketch and in an expression: answered as without her row, also prepared."""
     key = "date_trunc('day', seen)" if kind == "TIMESTAMP_NS" else "seen"  # which is no key as it stands
     statements = (
         EXACT.format(KEYS) + f"{key} AS k, count(*) FROM visits GROUP BY k",
@@ -58,18 +59,23 @@ def test_a_moment_without_a_text_fails_nothing(kind: str) -> None:
     shapes = []
     for her in (False, True):
         with moments(kind, her) as connection:
+            if prepared:
+                dp(connection, "ALTER PRIVACY POLICY ON visits PREPARE")
             shapes.append([len(dp(connection, statement)) for statement in statements])
     assert shapes[0] == shapes[1] == [1, 0, 1, 1]
 
 
+@pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("kind", ODD)
-def test_a_unit_without_a_text_fails_nothing(kind: str) -> None:
+def test_a_unit_without_a_text_fails_nothing(kind: str, prepared: bool) -> None:
     """Her whole unit is such a value: where units travel as texts, it contributes at most nothing."""
     statement = EXACT.format("") + "count(*) FROM visits WHERE upper(note) > 'A'"
     for her in (False, True):
         with moments(kind, her) as connection:
             connection.execute("CREATE TABLE turned AS SELECT seen AS who, note FROM visits")
             dp(connection, f"CREATE PRIVACY POLICY ON turned (PRIVACY UNIT who MAX ROWS 4, {BUDGET})")
+            if prepared:
+                dp(connection, "ALTER PRIVACY POLICY ON turned PREPARE")
             (answer,) = dp(connection, statement.replace("visits", "turned"))
             assert isinstance(answer[0], int)
 
