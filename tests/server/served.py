@@ -84,8 +84,8 @@ class Served:
         return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
 
 
-def make_clinic(folder: Path, policy: str = POLICY) -> Path:
-    """A clinic with a policy, a private view of its cube, and rows that must never be seen."""
+def make_clinic(folder: Path, policy: str = POLICY, *, prepared: bool = False) -> Path:
+    """A clinic with a policy, a private view of its cube, and rows that must never be seen. prepared: the table is."""
     path = folder / "clinic.duckdb"
     with dpduck.connect(path) as connection:
         clinic = Clinic(connection)
@@ -93,6 +93,8 @@ def make_clinic(folder: Path, policy: str = POLICY) -> Path:
         connection.execute(f"INSERT INTO visits SELECT 1, 55, 900 + range, '{CANARY}' FROM range(3)")
         connection.execute(f"CREATE TABLE secret AS SELECT '{CANARY}' AS word")
         clinic.protect(policy)
+        if prepared:
+            clinic.dp("ALTER PRIVACY POLICY ON visits PREPARE")
         clinic.dp(f"CREATE PRIVATE VIEW ward_cube OPTIONS (epsilon = 1) AS {CUBE}")
         clinic.dp(
             "CREATE PRIVATE VIEW ages OPTIONS (epsilon = 1) AS SELECT age, count(*) AS n FROM visits GROUP BY age"
@@ -118,9 +120,10 @@ def open_served(
     *,
     quota: Quota | None = None,
     grid: TimeGrid | None = None,
+    prepared: bool = False,
 ) -> Served:
     """A served clinic whose vault is in this process; without a grid of times, unless one is given."""
-    database = make_clinic(folder, policy)
+    database = make_clinic(folder, policy, prepared=prepared)
     tokens, log = add_principals(database), folder / "audit.jsonl"
     limits = limits or Limits(seconds=600.0, rows=100_000)
     service = open_service(database, None, AuditFile(log), limits, vault=LocalVault(database, None, quota, grid))

@@ -1,0 +1,87 @@
+"""dpduck prepare: every table with a policy, or those that are named; with progress where somebody looks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+
+import dpduck
+from dpduck.commands.command_line import main
+
+POLICY = "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT patient MAX ROWS 2, BUDGET (epsilon = 1), DOMAIN sex IN ('F', 'M'))"
+TABLES = ("visits", '"the ""2nd"""')
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    path = tmp_path / "clinic.duckdb"
+    with dpduck.connect(path) as connection:
+        for table in TABLES:
+            connection.execute(f"CREATE TABLE {table} AS SELECT i % 50 AS patient, 'F' AS sex FROM range(100) AS r(i)")
+            connection.execute("FROM dp(?)", [POLICY.format(table)]).fetchall()
+    return path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def prepared(path: Path) -> list[bool]:
+    with dpduck.connect(path) as connection:
+        rows = connection.execute("SELECT prepared_at IS NOT NULL FROM dp_policies() ORDER BY table_name").fetchall()
+    return [row[0] for row in rows]
+
+
+def test_every_table_is_prepared(clinic: Path) -> None:
+    """Whatever their names are; a second time there is nothing to do."""
+    done = run("prepare", clinic)
+    assert done.exit_code == 0, done.output
+    assert done.output.count("is prepared: answers are about its rows of this moment") == 2
+    assert prepared(clinic) == [True, True]
+    again = run("prepare", clinic)
+    assert again.exit_code == 0 and again.output.count("is prepared, since ") == 2
+
+
+def test_named_tables_are_prepared(clinic: Path) -> None:
+    """Those and no others; a name that has no policy, or is none, is refused in one line."""
+    assert run("prepare", clinic, '"the ""2nd"""').exit_code == 0
+    assert prepared(clinic) == [True, False]
+    for name in ("nothing", "visits; DROP TABLE visits"):
+        refused = run("prepare", clinic, name)
+        assert refused.exit_code == 1
+        assert refused.output.count("\n") == 1 and "accepted: " in refused.output
+    with duckdb.connect(str(clinic)) as connection:
+        assert connection.execute("SELECT count(*) FROM visits").fetchone() == (100,)
+
+
+def test_progress_is_shown_to_whoever_looks(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, what is done and how long it will take; nothing of it in a file."""
+    assert "%" not in run("prepare", clinic, "visits").stderr
+    with dpduck.connect(clinic) as connection:
+        connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits UNPREPARE')").fetchall()
+    monkeypatch.setattr("dpduck.commands.sys", Terminal())
+    told = run("prepare", clinic, "visits").stderr
+    for step in ("reading rows", "numbering units", "sorting rows", "counting again", "closing the file"):
+        assert f"visits: {step} .. " in told
+    assert "s left" in told
+
+
+class Terminal:
+    """sys, where somebody looks at what is written."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(sys, name)
+
+    @property
+    def stderr(self) -> object:
+        return Tty()
+
+
+class Tty:
+    def isatty(self) -> bool:
+        return True
