@@ -19,9 +19,7 @@ CLAIM = {
         "trusted/private/jobs trusted/private/counting "
         "trusted/private/key_counts trusted/private/hidden"
     ),
-    "rows to integers, whatever one row does": (
-        "trusted/rows/scan trusted/rows/workers trusted/rows/worker trusted/rows/memory_limit"
-    ),
+    "rows to integers, whatever one row does": ("trusted/rows/scan trusted/rows/workers trusted/rows/worker"),
     "counts to noisy answers": (
         "trusted/private/measure trusted/private/keys trusted/private/sessions "
         "trusted/private/histograms trusted/private/sketches trusted/private/summaries "
@@ -46,7 +44,7 @@ NOISE = {
 }
 ROWS = {
     "which label a row has": ("trusted/rows/binning trusted/rows/bins"),
-    "rows that are written once": ("trusted/rows/prepared"),
+    "rows that are written once": ("trusted/rows/twin_writer trusted/rows/prepared"),
     "what the database evaluates, and what a worker": ("trusted/rows/placed trusted/rows/program trusted/rows/plain"),
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (

@@ -16,7 +16,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 200,
-    "lines": 41_261,
+    "lines": 41_560,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 576,
     "modules of a plain count": 89,

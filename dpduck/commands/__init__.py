@@ -60,19 +60,25 @@ def in_sql(listed: str) -> str:
 def prepared_tables(
     database: Path, store: Path | None, tables: Sequence[str], *, read_only: bool = False
 ) -> Iterator[str]:
-    """Prepares tables, all with a policy where none is named, and says of each what was done."""
-    name, began = "", time.monotonic()
+    """Prepares tables, all with a policy where none is named, in one moment, and says what was done."""
+    number, began = 0, time.monotonic()
 
     def tell(step: str) -> None:
+        nonlocal number, began
+        if step == "preparing":
+            number, began = number + 1, time.monotonic()
         if step in BEFORE and sys.stderr.isatty():
             part, passed = BEFORE[step], time.monotonic() - began
             left = f", about {passed * (1 - part) / part:.0f} s left" if part else ""
-            click.secho(f"{name}: {step} .. {part:.0%}{left}", fg="cyan", err=True)
+            click.secho(f"table {number}: {step} .. {part:.0%}{left}", fg="cyan", err=True)
 
     with duckdb.connect(str(database), read_only=read_only) as connection:
         load(connection, store, steps=tell)
-        known = connection.execute("SELECT table_name FROM dp_policies()").fetchall()
-        for name in tables or [in_sql(row[0]) for row in known]:
-            began = time.monotonic()
-            statement = f"ALTER PRIVACY POLICY ON {name} PREPARE"
+        known = [in_sql(row[0]) for row in connection.execute("SELECT table_name FROM dp_policies()").fetchall()]
+        for statement in preparing(tables or known):
             yield str(connection.execute("SELECT status FROM dp(?)", [statement]).fetchall()[0][0])
+
+
+def preparing(tables: Sequence[str]) -> list[str]:
+    """The statement that prepares tables; none where there are none."""
+    return [f"ALTER PRIVACY POLICY ON {', '.join(tables)} PREPARE"] if tables else []

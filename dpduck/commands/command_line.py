@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from dpduck.commands import DATABASE, FORMAT, STORE, in_sql, one_line_errors, prepared_tables
+from dpduck.commands import DATABASE, FORMAT, STORE, in_sql, one_line_errors, prepared_tables, preparing
 from dpduck.commands.principals import principal
 from dpduck.commands.serving import serve
 from dpduck.database.store import StoreFiles, store_files
@@ -271,10 +271,8 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
                 click.echo(line)
             return
         listed = owner.call(MACROS["dp_policies"][1], None).table.column(0).to_pylist()
-        named = tables or [in_sql(name) for name in listed]
-        for table in named:
-            done = owner.call(MACROS["dp"][1], f"ALTER PRIVACY POLICY ON {table} PREPARE")
-            click.echo(done.table.column(0)[0].as_py())
+        for statement in preparing(tables or [in_sql(name) for name in listed]):
+            click.echo(owner.call(MACROS["dp"][1], statement).table.column(0)[0].as_py())
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from dpduck.server.service import Service, open_service
 from dpduck.server.time_grid import FLOOR
 from dpduck.server.vault import SECONDS
 from dpduck.server.vault_client import Keeping
-from dpduck.trusted.rows.memory_limit import limit_memory
+from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 DEFAULT, QUOTA = Limits(), Quota()

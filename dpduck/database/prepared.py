@@ -1,7 +1,8 @@
 """Prepared tables of a store: which there are, of which policies and columns, and when they may stand for a table.
 
-The store has one record a table. A record is written before a twin is begun and says so, and again when the twin is
-whole: whatever a process that ends in between leaves behind is deleted when the store is opened next.
+Twins of tables that share a privacy unit are of one moment: whenever one is written, the others are written anew, in
+one transaction. A row that is one unit's in an older twin, and is joined with rows of another one, would be counted as
+one of each: its unit would move counts by more than its price says.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,39 +22,39 @@ import duckdb
 from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import OpenCursor
 from dpduck.database.policies import PolicyStore, policy_to_text
-from dpduck.database.twin_files import TwinFiles
-from dpduck.frontend.rows.facts import Policy, Rows
+from dpduck.database.twin_files import Columns, Prepared, Records, TwinFiles
+from dpduck.frontend.rows.facts import Column, Policy, Rows
 from dpduck.frontend.rows.relation import PrivateRelation, Reading, relation_of
 from dpduck.frontend.rows.sql import with_units_sql
-from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import Steps
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
-from dpduck.trusted.rows.prepared import PERSON, RESERVED, Layout, Twin, Twins, carried, write_twin
+from dpduck.trusted.rows.prepared import Twin, Twins
+from dpduck.trusted.rows.twin_writer import PERSON, RESERVED, Layout, carried, write_twin
+from dpduck.values.domain import Domain
 from dpduck.values.errors import Refusal, StoreError
 
-WRITING, READY = "writing", "ready"
 AGAIN = "ALTER PRIVACY POLICY ON {table} PREPARE, which reads its rows anew, or UNPREPARE"
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A table that is prepared. layout: a digest of all that its twin depends on.
+class Facts:
+    """What is written of a table, and what this rests on."""
 
-    revisions: of its policy, first, and of those that its references lead through. columns: names and types.
-    keys: columns of which each is a key by itself. size: bytes of the file.
-    """
+    policy: Policy
+    relation: PrivateRelation
+    layout: Layout
+    columns: tuple[tuple[str, Columns], ...]
 
-    table: str
-    nonce: str
-    layout: str
-    epoch: int
-    revisions: tuple[tuple[str, int], ...]
-    columns: tuple[tuple[str, str], ...]
-    keys: tuple[str, ...]
-    size: int
-    at: str
+    @property
+    def digest(self) -> str:
+        """All that a twin depends on: an amount of a budget is nothing of it."""
+        bare, layout = json.loads(policy_to_text(self.policy)), self.layout
+        kept = {name: bare[name] for name in ("table", "domains", "epoch")}
+        facts = (kept, layout.from_sql, layout.content, layout.unit_sql, layout.unit_type, layout.unit, self.columns)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 class PreparedTables:
@@ -69,22 +71,14 @@ class PreparedTables:
     ) -> None:
         self._open_cursor, self._policies, self._ledger = open_cursor, policies, ledger
         self._files, self._steps = files, steps
-        self._table = f"{quote_identifier(store)}.dpduck.prepared"
+        self._records = Records(open_cursor, store)
         self._known: dict[str, Prepared] = {}
 
     def create_tables(self) -> None:
         """The table of records, where it is not there yet; what was not finished is deleted."""
-        with self._open_cursor() as cursor:
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._table} "
-                "(table_name VARCHAR, nonce VARCHAR, state VARCHAR, facts VARCHAR, prepared_at TIMESTAMP)"
-            )
-            rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
-        for table, nonce, state, facts, at in rows:
-            if state == READY:
-                self._known[table] = _prepared(table, nonce, facts, at)
-            else:
-                self._forget(nonce)
+        self._known, left = self._records.opened()
+        for nonce in left:
+            self._forget(nonce)
 
     def at(self) -> Mapping[str, str]:
         """When each prepared table was prepared, by its name in SQL."""
@@ -95,24 +89,25 @@ class PreparedTables:
         known = self._known.get(table.sql)
         if known is None:
             return None
-        with self._files.reading(self._open_cursor(), (), ()) as (cursor, _):
-            name = self._files.table(known.nonce, known.layout, known.size)
+        name = self._files.table(known.nonce, known.layout, known.size)
+        with self._open_cursor() as first, self._files.reading(first, (name,), (), ()) as (cursor, _):
             ((count,),) = reader.columns(cursor, f"SELECT count(*) FROM {name}", {})
         return float(count)
 
-    def prepare(self, table: TableName) -> str:
-        """Prepares a table, unless it is prepared as its policy says."""
+    def prepare(self, tables: Sequence[TableName]) -> str:
+        """Prepares tables, in one moment, unless they are prepared as their policies say."""
         with self._open_cursor() as cursor:
             reader.begin(cursor)
             keep_plans_plain(cursor)
-            policy, relation, layout = self._facts(Catalog(cursor, self._policies), table)
-            known = self._known.get(table.sql)
-            if known is not None and known.layout == _digest(policy, relation, layout) and self._whole(known):
-                return f"{table} is prepared, since {known.at}; NEW EPOCH prepares it anew"
-            self._write(cursor, policy, relation, layout)
-        if known is not None:
-            self._forget(known.nonce)
-        return f"{table} is prepared: answers are about its rows of this moment, until NEW EPOCH or UNPREPARE"
+            catalog = Catalog(cursor, self._policies)
+            facts = [self._facts(catalog, table) for table in tables]
+            needed = [one for one in facts if not self._is_prepared(one)]
+            if not needed:
+                known = self._known[tables[0].sql]
+                return f"{_listed(tables)} prepared, since {known.at}; NEW EPOCH prepares anew"
+            written = self._written(cursor, catalog, needed)
+        self._take(written)
+        return _done(written)
 
     def unprepare(self, table: TableName) -> str:
         """Goes back to the table itself."""
@@ -122,22 +117,44 @@ class PreparedTables:
         self._forget(known.nonce)
         return f"{table} is not prepared any more: answers are about the rows that it has"
 
-    def follow(self, table: TableName) -> str:
-        """Prepares a table anew whose policy changed in what its twin depends on, and says so."""
-        for known in list(self._known.values()):
+    @contextmanager
+    def changing(self, policy: Policy) -> Iterator[list[str]]:
+        """Writes twins for a policy that will be in force after this, and uses them from then on; says so.
+
+        What cannot be prepared under it is refused before anything has changed.
+        """
+        said, written = list[str](), list[Prepared]()
+        known = self._known.get(policy.table.sql)
+        if known is not None:
             with self._open_cursor() as cursor:
-                changed = _named(known.table)
+                reader.begin(cursor)
+                keep_plans_plain(cursor)
+                catalog = Catalog(cursor, self._policies)
+                facts = self._facts(catalog, policy.table, policy)
+                if facts.digest != known.layout or not self._whole(known):
+                    written = self._written(cursor, catalog, [facts])
+                    said.append("; " + _done(written))
+        try:
+            yield said
+        except BaseException:
+            for one in written:
+                self._forget(one.nonce)
+            raise
+        self._follow(written)
+
+    def _follow(self, written: Sequence[Prepared]) -> None:
+        """Puts twins into use, and notes the revisions of policies that changed in nothing that twins depend on."""
+        taken = []
+        with self._open_cursor() as cursor:
+            catalog = Catalog(cursor, self._policies)
+            for known in {**self._known, **{one.table: one for one in written}}.values():
                 try:
-                    policy, relation, layout = self._facts(Catalog(cursor, self._policies), changed)
+                    facts = self._facts(catalog, _named(known.table))
                 except Refusal:
                     continue  # no statement over it is answered; where one is, its revisions are compared
-                if _digest(policy, relation, layout) == known.layout:
-                    self._put(replace(known, revisions=_revisions(relation)))
-        known_here = self._known.get(table.sql)
-        policy_now = self._policies.policy(table)
-        if known_here is None or policy_now is None or dict(known_here.revisions)[table.sql] == policy_now.revision:
-            return ""
-        return "; " + self.prepare(table)
+                if facts.digest == known.layout:
+                    taken.append(replace(known, revisions=_revisions(facts.relation)))
+        self._take(taken)
 
     def twins(self, rows: Rows) -> Twins | None:
         """What is counted in place of a request's tables; None where none of them was prepared."""
@@ -145,7 +162,7 @@ class PreparedTables:
         tables = list(dict.fromkeys(read))
         if not any(table.sql in self._known for table in tables):
             return None
-        found = {}
+        found, moments = {}, set()
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:
@@ -155,41 +172,51 @@ class PreparedTables:
                     accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE, or UNPREPARE of the other",
                 )
             found[table.sql] = self._twin(known, table, rows)
-        return Twins(found, partial(self._files.reading, public=rows.public_digests, shapes=rows.shapes))
+            moments.add(known.moment)
+        if len(moments) > 1:
+            raise Refusal(
+                f"{', '.join(table.table for table in tables)} were not prepared in one moment",
+                accepted=f"ALTER PRIVACY POLICY ON {', '.join(map(str, tables))} PREPARE",
+            )
+        names = tuple(twin.sql for twin in found.values())
+        beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes)
+        return Twins(found, beside)
 
     def _twin(self, known: Prepared, table: TableName, rows: Rows) -> Twin:
         """The twin of a table; a Refusal where table, policy or references are no longer what they were."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
         unique = {column for read in rows.reads if read.table == table for column in read.unique}
-        columns = next(
-            tuple((c.name, c.type_name) for c in listed) for shape, listed, _ in rows.shapes if shape == table
-        )
-        same = now[table.sql][1] == known.epoch and columns == known.columns and unique <= set(known.keys)
-        if not same or any(now.get(name, (revision, 0))[0] != revision for name, revision in known.revisions):
+        columns = {shape.sql: _names(listed) for shape, listed, _ in rows.shapes}
+        same = now[table.sql][1] == known.epoch and unique <= set(known.keys)
+        same = same and all(columns.get(name) == listed for name, listed in known.columns)
+        policy = self._policies.policy(table)
+        if not same or policy is None or any(now.get(name, (-1, 0))[0] != one for name, one in known.revisions):
             raise Refusal(
                 f"{table.table}, its policy, or one that it refers to changed since it was prepared",
                 accepted=AGAIN.format(table=table),
             )
-        policy = self._policies.policy(table)
-        if policy is None:
-            raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
         name = self._files.table(known.nonce, known.layout, known.size)
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
-        return Twin(name, policy.domains, unit, own)
+        return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own)
 
-    def _facts(self, catalog: Catalog, table: TableName) -> tuple[Policy, PrivateRelation, Layout]:
-        """What is written of a table; refused where DuckDB has columns that cannot be carried over."""
-        policy = catalog.policy(table)
+    def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
+        """What is written of a table; refused where DuckDB has columns that cannot be carried over.
+
+        policy: one that is not in force yet.
+        """
+        policy = policy or catalog.policy(table)
         if policy is None:
             raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
         relation = relation_of(table, policy, Reading(catalog, {}))
         for column in relation.columns:
             if not carried(column.type_name):
                 raise Refusal(
-                    f"{column.name} is {column.type_name.partition('(')[0]}: such a column cannot be prepared",
-                    accepted="a table of numbers, texts, moments, BOOLEAN, BLOB, ENUM and UUID; or it stays unprepared",
+                    f"{table.table}.{column.name} is {column.type_name.partition('(')[0]}: such a column cannot be "
+                    "prepared",
+                    accepted="a table of numbers, texts, moments, BOOLEAN, BLOB, ENUM and UUID; or ALTER PRIVACY "
+                    f"POLICY ON {table} UNPREPARE",
                 )
             if fold(column.name).startswith(RESERVED):
                 raise Refusal(
@@ -197,29 +224,59 @@ class PreparedTables:
                 )
         if catalog.has_collations(table):
             raise Refusal(f"{table} has a COLLATION", accepted="a table without COLLATE; or it stays unprepared")
+        domains = _domains(policy, _names(relation.columns))
+        for column_name, _ in domains:
+            relation.domain(column_name)
         from_sql, unit_sql = with_units_sql(relation)
-        columns = tuple((column.name, column.type_name) for column in relation.columns)
         unit = PERSON.strip('"') if relation.parents else policy.unit.column
         content = tuple(f"{quote_identifier(relation.alias)}.{quote_identifier(name)}" for name in relation.row_key)
-        layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, policy.domains)
-        return policy, relation, layout
+        columns = _names(relation.columns)
+        layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains)
+        shapes = [(table.sql, columns), *((one.table.sql, _names(one.columns)) for one in relation.parents)]
+        return Facts(policy, relation, layout, tuple(shapes))
 
-    def _write(
-        self, cursor: duckdb.DuckDBPyConnection, policy: Policy, relation: PrivateRelation, layout: Layout
-    ) -> None:
-        nonce, digest, table = secrets.token_hex(16), _digest(policy, relation, layout), relation.table
+    def _is_prepared(self, facts: Facts) -> bool:
+        """Whether a table is prepared as its policy says, in one moment with all that share its unit."""
+        known = self._known.get(facts.policy.table.sql)
+        if known is None or known.layout != facts.digest or not self._whole(known):
+            return False
+        return {known.moment} == {self._known[table].moment for table in self._sharing([facts])}
+
+    def _sharing(self, facts: Sequence[Facts]) -> list[str]:
+        """The prepared tables that have the privacy unit of one of these."""
+        units = {one.policy.unit.key for one in facts}
+        policies = ((table, self._policies.policy(_named(table))) for table in self._known)
+        return [table for table, policy in policies if policy is not None and policy.unit.key in units]
+
+    def _written(self, cursor: duckdb.DuckDBPyConnection, catalog: Catalog, facts: Sequence[Facts]) -> list[Prepared]:
+        """Writes twins of tables, and anew those of prepared tables that share their units; none is in use yet."""
+        named = {one.policy.table.sql for one in facts}
+        beside = [_named(table) for table in self._sharing(facts) if table not in named]
+        every = [*facts, *(self._facts(catalog, table) for table in beside)]
+        moment, written = secrets.token_hex(16), list[Prepared]()
+        for one in every:  # each database's transaction has begun before the first row is read
+            reader.columns(cursor, f"SELECT 1 FROM {one.layout.from_sql} LIMIT 0", {})
+        try:
+            for one in every:
+                written.append(self._write(cursor, one, moment))
+        except BaseException:
+            for done in written:
+                self._forget(done.nonce)
+            raise
+        self._steps("prepared, not yet in use")
+        return written
+
+    def _write(self, cursor: duckdb.DuckDBPyConnection, facts: Facts, moment: str) -> Prepared:
+        nonce, digest, relation = secrets.token_hex(16), facts.digest, facts.relation
+        table = relation.table
         self._steps("preparing")
-        self._insert(table.sql, nonce, WRITING, "{}")
+        self._records.begin(table.sql, nonce)
         try:
             with self._files.written(nonce, digest) as (second, name):
-                write_twin(cursor, second, layout, name, self._ledger.bounding_key, self._steps)
+                write_twin(cursor, second, facts.layout, name, self._ledger.bounding_key, self._steps)
                 self._steps("closing the file")
-            self._steps("prepared, not yet in use")
             keys = tuple(chain.from_iterable(read.unique for read in relation.reads if read.table == table))
             size, at = self._files.size(nonce), datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-            self._put(
-                Prepared(table.sql, nonce, digest, policy.epoch, _revisions(relation), layout.columns, keys, size, at)
-            )
         except (duckdb.Error, OSError):
             self._forget(nonce)
             raise StoreError(
@@ -229,29 +286,24 @@ class PreparedTables:
         except BaseException:
             self._forget(nonce)
             raise
-        self._steps("prepared")
+        revisions, epoch, unit_type = _revisions(relation), facts.policy.epoch, relation.unit_type
+        return Prepared(table.sql, nonce, moment, digest, epoch, revisions, facts.columns, keys, unit_type, size, at)
 
-    def _put(self, known: Prepared) -> None:
-        facts = json.dumps([known.layout, known.epoch, known.revisions, known.columns, known.keys, known.size])
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN")
-            cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [known.nonce])
-            cursor.execute(f"UPDATE {self._table} SET state = 'left' WHERE table_name = ?", [known.table])
-            cursor.execute(
-                f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", [known.table, known.nonce, READY, facts, known.at]
-            )
-            cursor.execute("COMMIT")
-        self._known[known.table] = known
-
-    def _insert(self, table: str, nonce: str, state: str, facts: str) -> None:
-        with self._open_cursor() as cursor:
-            cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, NULL)", [table, nonce, state, facts])
+    def _take(self, written: Sequence[Prepared]) -> None:
+        """Puts twins into use, all at once, and deletes those that they replace."""
+        before = [self._known.get(one.table) for one in written]
+        self._records.put(written)
+        self._known |= {one.table: one for one in written}
+        for old, new in zip(before, written, strict=True):
+            if old is not None and old.nonce != new.nonce:
+                self._forget(old.nonce)
+        if any(old is None or old.nonce != new.nonce for old, new in zip(before, written, strict=True)):
+            self._steps("prepared")
 
     def _forget(self, nonce: str) -> None:
         """Deletes a twin and its record, the file first."""
         self._files.remove(nonce)
-        with self._open_cursor() as cursor:
-            cursor.execute(f"DELETE FROM {self._table} WHERE nonce = {quote_text(nonce)}")
+        self._records.delete(nonce)
 
     def _whole(self, known: Prepared) -> bool:
         try:
@@ -261,25 +313,30 @@ class PreparedTables:
         return True
 
 
-def _prepared(table: str, nonce: str, facts: str, at: object) -> Prepared:
-    layout, epoch, revisions, columns, keys, size = json.loads(facts)
-    read = tuple((str(name), int(revision)) for name, revision in revisions)
-    listed = tuple((str(name), str(type_name)) for name, type_name in columns)
-    return Prepared(table, nonce, layout, epoch, read, listed, tuple(keys), size, str(at))
-
-
 def _named(sql: str) -> TableName:
     """The table of a name that TableName.sql wrote."""
     return TableName(tuple(part.replace('""', '"') for part in sql[1:-1].split('"."')))
+
+
+def _names(columns: Sequence[Column]) -> Columns:
+    return tuple((column.name, column.type_name) for column in columns)
+
+
+def _domains(policy: Policy, columns: Columns) -> tuple[tuple[str, Domain], ...]:
+    """Domains of columns that are there still."""
+    names = {fold(name) for name, _ in columns}
+    return tuple((name, domain) for name, domain in policy.domains if fold(name) in names)
 
 
 def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
     return tuple((read.table.sql, read.revision) for read in relation.reads)
 
 
-def _digest(policy: Policy, relation: PrivateRelation, layout: Layout) -> str:
-    """All that a twin depends on: an amount of a budget is nothing of it."""
-    bare = json.loads(policy_to_text(policy))
-    kept = {name: bare[name] for name in ("table", "domains", "epoch")}
-    facts = (kept, layout.from_sql, layout.columns, layout.content, layout.unit_sql, layout.unit_type, layout.unit)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
+def _listed(tables: Sequence[TableName]) -> str:
+    return f"{', '.join(map(str, tables))} {'is' if len(tables) == 1 else 'are'}"
+
+
+def _done(written: Sequence[Prepared]) -> str:
+    tables = [_named(one.table) for one in written]
+    their = "its rows" if len(tables) == 1 else "their rows"
+    return f"{_listed(tables)} prepared: answers are about {their} of this moment, until NEW EPOCH or UNPREPARE"

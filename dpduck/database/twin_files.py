@@ -1,28 +1,35 @@
-"""Files of prepared tables: one DuckDB of their own, which no SQL of a client, owner or analyst, ever reaches.
+"""Prepared tables at rest: their files, and their records in the store.
 
-A twin lies in a file beside the store, for its owner's eyes alone (0600), and is attached here, read-only. Its header
-says which table, epoch and layout it is of, under a key of the ledger: a file of another one is refused.
+A twin lies in a file beside the store, for its owner's eyes alone (0600), and is attached, read-only, to one DuckDB of
+their own, which no SQL of a client, owner or analyst, ever reaches. Its header says which table, epoch and layout it is
+of, under a key of the ledger: a file of another one is refused.
+
+The store has a record of each. It is written before a twin is begun and says so, and again when the twin is whole:
+whatever a process that ends in between leaves behind is deleted when the store is opened next.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
+from dpduck.database.cursors import OpenCursor
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
-from dpduck.trusted.rows.prepared import carried, sent_sql
 from dpduck.trusted.rows.program import BATCH_TEXTS
+from dpduck.trusted.rows.twin_writer import carried, sent_sql
 from dpduck.values.errors import InternalError, Refusal, StoreError
 
 TABLE = "main.twin"
@@ -32,6 +39,8 @@ MOST_COPIES = 16
 _SETTINGS = ("memory_limit", "threads", "temp_directory", "TimeZone")
 _COPIES = "dpduck_public"
 Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
+Columns = tuple[tuple[str, str], ...]
+WRITING, READY, LEFT = "writing", "ready", "left"
 
 
 class TwinFiles:
@@ -121,14 +130,23 @@ class TwinFiles:
 
     @contextmanager
     def reading(
-        self, cursor: duckdb.DuckDBPyConnection, public: Sequence[tuple[TableName, str]], shapes: Shapes
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        twins: Sequence[str],
+        public: Sequence[tuple[TableName, str]],
+        shapes: Shapes,
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]:
-        """A cursor that reads twins, and copies of public tables. public: with digests, as `cursor` sees them."""
+        """A cursor that reads twins, by name, and copies of public tables.
+
+        public: with digests, as `cursor` sees them.
+        """
         columns = {table: listed for table, listed, _ in shapes}
         with self._cursor() as second:
             with self._lock:
                 names = {table.sql: self._copy(cursor, table, digest, columns[table]) for table, digest in public}
+                self._evict(set(names.values()))
                 reader.begin(second)
+                _hold(second, (*twins, *names.values()))
             yield second, names
 
     def _copy(self, cursor: duckdb.DuckDBPyConnection, table: TableName, digest: str, columns: Sequence[Column]) -> str:
@@ -153,10 +171,16 @@ class TwinFiles:
             reader.poured(
                 second, f"CREATE TABLE {name} AS SELECT {typed} FROM dpduck_poured", {}, "dpduck_poured", batches
             )
-            self._copies[known] = name
-            while len(self._copies) > MOST_COPIES:
-                second.execute(f"DROP TABLE {self._copies.popitem(last=False)[1]}")
+        self._copies[known] = name
         return name
+
+    def _evict(self, used: set[str]) -> None:
+        """Drops the copies that were not used for longest, but none of these."""
+        for known, name in list(self._copies.items()):
+            if len(self._copies) > MOST_COPIES and name not in used:
+                del self._copies[known]
+                with self._cursor() as second:
+                    second.execute(f"DROP TABLE {name}")
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
@@ -184,6 +208,15 @@ class TwinFiles:
         return hmac.new(self._key(), f"dpduck prepared\n{nonce}\n{layout}".encode(), hashlib.sha256).hexdigest()
 
 
+def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
+    """Begins transactions of tables, which hold them whatever is prepared or copied meanwhile."""
+    try:
+        for name in names:
+            reader.columns(cursor, f"SELECT 1 FROM {name} LIMIT 0", {})
+    except InternalError:
+        raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again") from None
+
+
 def _catalog(nonce: str) -> str:
     if not nonce.isalnum():
         raise InternalError("no name of a prepared table")
@@ -194,3 +227,77 @@ def _refused(why: str) -> StoreError:
     return StoreError(
         f"the file of a prepared table {why}; accepted: ALTER PRIVACY POLICY ON .. PREPARE, which reads the table anew"
     )
+
+
+# Records
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A table that is prepared. layout: a digest of all that its twin depends on. moment: of the rows, one for several.
+
+    revisions: of its policy, first, and of those that its references lead through. columns: names and types of the
+    columns of these tables. keys: columns of which each is a key by itself. unit_type: DuckDB's type of the unit.
+    size: bytes of the file.
+    """
+
+    table: str
+    nonce: str
+    moment: str
+    layout: str
+    epoch: int
+    revisions: tuple[tuple[str, int], ...]
+    columns: tuple[tuple[str, Columns], ...]
+    keys: tuple[str, ...]
+    unit_type: str
+    size: int
+    at: str
+
+
+class Records:
+    """The records of one store."""
+
+    def __init__(self, open_cursor: OpenCursor, store: str) -> None:
+        self._open_cursor = open_cursor
+        self._table = f"{quote_identifier(store)}.dpduck.prepared"
+
+    def opened(self) -> tuple[dict[str, Prepared], list[str]]:
+        """What is prepared, by table, and the nonces of twins that were not finished or not deleted."""
+        with self._open_cursor() as cursor:
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._table} "
+                "(table_name VARCHAR, nonce VARCHAR, state VARCHAR, facts VARCHAR, prepared_at TIMESTAMP)"
+            )
+            rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
+        ready = {table: _read(table, nonce, facts, at) for table, nonce, state, facts, at in rows if state == READY}
+        return ready, [nonce for _, nonce, state, _, _ in rows if state != READY]
+
+    def begin(self, table: str, nonce: str) -> None:
+        """Notes that a twin is being written."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, '{{}}', NULL)", [table, nonce, WRITING])
+
+    def put(self, written: Sequence[Prepared]) -> None:
+        """Notes that twins are whole and in use, all at once, and that those before them are not."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            for known in written:
+                facts = [known.moment, known.layout, known.epoch, known.revisions, known.columns, known.keys]
+                facts += [known.unit_type, known.size]
+                row = [known.table, known.nonce, READY, json.dumps(facts), known.at]
+                cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [known.nonce])
+                cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, known.table])
+                cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", row)
+            cursor.execute("COMMIT")
+
+    def delete(self, nonce: str) -> None:
+        """Deletes the record of a twin that is gone."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [nonce])
+
+
+def _read(table: str, nonce: str, facts: str, at: object) -> Prepared:
+    moment, layout, epoch, revisions, columns, keys, unit_type, size = json.loads(facts)
+    read = tuple((str(name), int(revision)) for name, revision in revisions)
+    listed = tuple((str(name), tuple((str(one), str(of)) for one, of in types)) for name, types in columns)
+    return Prepared(table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, str(at))

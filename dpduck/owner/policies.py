@@ -58,12 +58,15 @@ class OwnerDesk:
         if isinstance(statement, CreatePolicy):
             return self._create(statement)
         if isinstance(statement, AlterPolicy):
-            done = self._alter(statement) + ANEW
-            return done + self.prepared.follow(self._table(statement.table))
+            done, prepared = self._alter(statement)
+            return done + ANEW + prepared
         if isinstance(statement, PreparePolicy):
-            table = self._table(statement.table)
-            self._required_policy(table)
-            return self.prepared.unprepare(table) if statement.undo else self.prepared.prepare(table)
+            tables = list(dict.fromkeys(map(self._table, statement.tables)))
+            for table in tables:
+                self._required_policy(table)
+            if statement.undo:
+                return "; ".join(map(self.prepared.unprepare, tables))
+            return self.prepared.prepare(tables)
         return self._drop(statement)
 
     def _declare_public(self, statement: DeclarePublicTable) -> str:
@@ -95,10 +98,11 @@ class OwnerDesk:
         unit = self._unit(table, statement.clauses.unit, columns)
         epoch = self.policies.last_revision(table)[1]
         bare = Policy(table, unit, self._budget(statement.clauses.budget, unit), (), (), None, None, 0, epoch)
-        done = self._put(self._changed(bare, statement.clauses, columns)) + _notes(statement.clauses, columns)
-        return f"{done}; dp_check('{table.table}') tells what its answers leave out{self.prepared.follow(table)}"
+        done, prepared = self._put(self._changed(bare, statement.clauses, columns))
+        done += _notes(statement.clauses, columns)
+        return f"{done}; dp_check('{table.table}') tells what its answers leave out{prepared}"
 
-    def _alter(self, statement: AlterPolicy) -> str:
+    def _alter(self, statement: AlterPolicy) -> tuple[str, str]:
         table = self._table(statement.table)
         policy = self._required_policy(table)
         if statement.new_epoch:
@@ -118,7 +122,8 @@ class OwnerDesk:
             policy = replace(policy, unit=self._unit(table, statement.changes.unit, columns))
         if statement.changes.budget is not None:
             policy = replace(policy, budget=self._budget(statement.changes.budget, policy.unit))
-        return self._put(self._changed(policy, statement.changes, columns)) + _notes(statement.changes, columns)
+        done, prepared = self._put(self._changed(policy, statement.changes, columns))
+        return done + _notes(statement.changes, columns), prepared
 
     def _drop(self, statement: DropPolicy) -> str:
         table = self.catalog.resolve(statement.table)
@@ -217,18 +222,23 @@ class OwnerDesk:
             min_epsilon=smallest,
         )
 
-    def _put(self, policy: Policy) -> str:
-        """Puts a policy in force; one that changes nothing is no new revision, so that answers stay free."""
+    def _put(self, policy: Policy) -> tuple[str, str]:
+        """Puts a policy in force; one that changes nothing is no new revision, so that answers stay free.
+
+        Returns what was done, and what became of prepared tables, "" for nothing.
+        """
         known = self.policies.policy(policy.table)
         if known is not None and known == replace(policy, revision=known.revision):
-            return f"the policy of {known.table} is in force (revision {known.revision}, epoch {known.epoch})"
+            return f"the policy of {known.table} is in force (revision {known.revision}, epoch {known.epoch})", ""
         self._check_unit_change(policy)
         self._check_references(policy)
-        self.ledger.declare_budget(
-            policy.unit.key, str(policy.table), policy.budget, self.principal, self.statement_text
-        )
-        stored = self.policies.put(policy)
-        return f"the policy of {stored.table} is in force (revision {stored.revision}, epoch {stored.epoch})"
+        with self.prepared.changing(policy) as prepared:
+            self.ledger.declare_budget(
+                policy.unit.key, str(policy.table), policy.budget, self.principal, self.statement_text
+            )
+            stored = self.policies.put(policy)
+        done = f"the policy of {stored.table} is in force (revision {stored.revision}, epoch {stored.epoch})"
+        return done, "".join(prepared)
 
     def _check_unit_change(self, policy: Policy) -> None:
         previous = self.policies.last_policy(policy.table)

@@ -24,7 +24,7 @@ from dpduck.server.limits import Limits
 from dpduck.server.places import PROMPT, GivenUp, Places, never
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import ReleasedRows
-from dpduck.trusted.rows.memory_limit import limit_memory
+from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import Refusal
 
 GRACE = 1.0

@@ -29,7 +29,7 @@ from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault, Vault
 from dpduck.server.vault_client import rows_message
-from dpduck.trusted.rows.memory_limit import limit_memory
+from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import DpduckError, StoreError
 
 KINDNESS = 5

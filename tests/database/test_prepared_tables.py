@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.database.twin_files import MOST_COPIES
 from tests.database import prepared_kill_harness as harness
 from tests.support.kills import account
 
@@ -132,6 +133,118 @@ def test_two_tables_of_one_statement_are_of_one_moment(tmp_path: Path) -> None:
         assert abs(total(con, "orders", joined) - 1000) < 10
 
 
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A thousand orders of a thousand customers, each with one line."""
+    with dpduck.connect(tmp_path / "shop.duckdb") as con:
+        con.execute("CREATE TABLE orders AS SELECT range AS id, range AS customer, range % 2 AS sex FROM range(1000)")
+        con.execute("ALTER TABLE orders ADD PRIMARY KEY (id)")
+        con.execute("CREATE TABLE lines AS SELECT range AS place, range AS id, range % 3 AS kind FROM range(1000)")
+        dp(con, "CREATE PRIVACY POLICY ON orders (PRIVACY UNIT customer MAX ROWS 2, BUDGET (epsilon = 1000000))")
+        dp(con, "CREATE PRIVACY POLICY ON lines (PRIVACY UNIT id REFERENCES orders.id MAX ROWS 2)")
+        yield con
+
+
+SHARED = ("", "SEMI JOIN orders ON lines.id = orders.id", "JOIN orders ON lines.id = orders.id")
+
+
+@pytest.mark.parametrize("later", ["orders NEW EPOCH", "lines NEW EPOCH", "orders SET DOMAIN sex IN (0, 1)"])
+@pytest.mark.parametrize("first", [("orders", "lines"), ("lines", "orders"), ("lines, orders",)])
+def test_one_unit_never_has_rows_of_two_moments(
+    shop: duckdb.DuckDBPyConnection, first: tuple[str, ...], later: str
+) -> None:
+    """All orders become one customer's: whatever is prepared anew, lines and orders agree about whose they are."""
+    for tables in first:
+        dp(shop, f"ALTER PRIVACY POLICY ON {tables} PREPARE")
+    for more in SHARED:
+        assert abs(total(shop, "lines", more) - 1000) < 10
+    shop.execute("UPDATE orders SET customer = 5000")
+    said = dp(shop, f"ALTER PRIVACY POLICY ON {later}")
+    assert "shop.main.orders" in said and "shop.main.lines" in said and "are prepared" in said
+    for more in SHARED:
+        assert abs(total(shop, "lines", more) - 2) < 10
+
+
+def test_a_parent_prepared_later_takes_its_children_along(shop: duckdb.DuckDBPyConnection) -> None:
+    """Lines are prepared by orders that are not; when these are prepared, lines are prepared anew."""
+    dp(shop, "ALTER PRIVACY POLICY ON lines PREPARE")
+    shop.execute("UPDATE orders SET customer = 5000")
+    assert abs(total(shop, "lines") - 1000) < 10
+    said = dp(shop, "ALTER PRIVACY POLICY ON orders PREPARE")
+    assert "orders, shop.main.lines are prepared: answers are about their rows of this moment" in said
+    for more in SHARED:
+        assert abs(total(shop, "lines", more) - 2) < 10
+    assert "are prepared, since" in dp(shop, "ALTER PRIVACY POLICY ON lines, orders PREPARE")
+    assert "; shop.main.orders is not" in dp(shop, "ALTER PRIVACY POLICY ON lines, orders UNPREPARE")
+
+
+def test_twins_of_two_moments_are_not_joined(shop: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Whatever the records say: refused, for nothing, until both are prepared."""
+    dp(shop, "ALTER PRIVACY POLICY ON lines, orders PREPARE")
+    shop.close()
+    (store,) = tmp_path.glob("*_private.duckdb")
+    with duckdb.connect(str(store)) as con:
+        facts = con.execute("SELECT facts FROM dpduck.prepared WHERE table_name LIKE '%lines%'").fetchall()[0][0]
+        changed = facts.replace(facts.split('"')[1], "0" * 32)
+        con.execute("UPDATE dpduck.prepared SET facts = ? WHERE table_name LIKE '%lines%'", [changed])
+    with dpduck.connect(tmp_path / "shop.duckdb") as con:
+        before = con.execute("SELECT count(*) FROM dp_ledger()").fetchall()
+        both = "ALTER PRIVACY POLICY ON shop.main.lines, shop.main.orders PREPARE"
+        with pytest.raises(duckdb.Error, match=f"not prepared in one moment; accepted: {both}"):
+            total(con, "lines", SHARED[1])
+        assert con.execute("SELECT count(*) FROM dp_ledger()").fetchall() == before
+        dp(con, both)
+        assert abs(total(con, "lines", SHARED[1]) - 1000) < 10
+
+
+def test_statements_over_a_reference(shop: duckdb.DuckDBPyConnection) -> None:
+    """UNION ALL of a table that refers to another one, and rows that are units, over what was prepared."""
+    dp(shop, "ALTER PRIVACY POLICY ON lines, orders PREPARE")
+    assert abs(total(shop, "(SELECT kind FROM lines UNION ALL SELECT kind FROM lines WHERE kind = 1)") - 1333) < 10
+    before = shop.execute("SELECT count(*) FROM dp_ledger()").fetchall()
+    shop.execute("ALTER TABLE orders ALTER customer TYPE VARCHAR")
+    with pytest.raises(duckdb.Error, match="changed since it was prepared"):
+        total(shop, "lines")
+    assert shop.execute("SELECT count(*) FROM dp_ledger()").fetchall() == before
+
+
+def test_what_cannot_be_prepared_again_stays_as_it_was(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """A moment that no calendar has, in a column with a DOMAIN of numbers: refused by its type, and nothing changed."""
+    dp(clinic, PREPARE)
+    files, policies = twin_files(tmp_path), "SELECT * FROM dp_policies()"
+    listed = clinic.execute(policies).fetchall()
+    clinic.execute("ALTER TABLE visits ALTER sex TYPE TIMESTAMP USING TIMESTAMP '290309-12-22 (BC) 00:00:00'")
+    for change in ("NEW EPOCH", "PREPARE"):
+        with pytest.raises(duckdb.Error, match=r"'sex' is TIMESTAMP, and its DOMAIN is of"):
+            dp(clinic, f"ALTER PRIVACY POLICY ON visits {change}")
+    assert (twin_files(tmp_path), clinic.execute(policies).fetchall()) == (files, listed)
+    clinic.execute("ALTER TABLE visits ALTER sex TYPE BIGINT USING 0")
+    assert abs(total(clinic) - 1000) < 10
+    assert "is prepared" in dp(clinic, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
+    assert abs(total(clinic, more="WHERE sex = 0") - 1000) < 10
+
+
+def test_more_public_tables_than_are_kept(clinic: duckdb.DuckDBPyConnection) -> None:
+    """All copies of a statement are there while it is counted."""
+    dp(clinic, PREPARE)
+    joins = []
+    for number in range(MOST_COPIES + 2):
+        clinic.execute(f"CREATE TABLE p{number} AS FROM (VALUES (0), (1)) AS v(code)")
+        dp(clinic, f"DECLARE PUBLIC TABLE p{number}")
+        joins.append(f"JOIN p{number} ON sex = p{number}.code")
+    assert abs(total(clinic, more=" ".join(joins)) - 1000) < 10
+    assert abs(total(clinic, more=joins[0]) - 1000) < 10
+
+
+def test_names_and_columns_of_any_kind(clinic: duckdb.DuckDBPyConnection) -> None:
+    """Quotes in names, and a DOMAIN whose column is gone, are no obstacle."""
+    clinic.execute('ALTER TABLE visits ADD COLUMN "a "" b" VARCHAR')
+    clinic.execute("ALTER TABLE visits DROP COLUMN sex")
+    dp(clinic, PREPARE)
+    assert abs(total(clinic) - 1000) < 10
+    assert abs(total(clinic, more='WHERE "a "" b" IS NULL AND cost > 1') - 1000) < 10
+
+
 def test_public_tables_are_those_of_today(clinic: duckdb.DuckDBPyConnection) -> None:
     """A public table that is joined is read anew whenever it has changed."""
     clinic.execute("CREATE TABLE sexes AS FROM (VALUES (0, 'f', uuid()), (1, 'm', uuid())) AS s(code, name, id)")
@@ -192,6 +305,7 @@ def test_columns_that_cannot_be_prepared(clinic: duckdb.DuckDBPyConnection, tmp_
     """Lists, names of dpduck's own and collations are refused, and nothing is left behind."""
     for change, what in (
         ("ADD COLUMN many INTEGER[]", "many is INTEGER"),
+        ("ADD COLUMN span INTERVAL", "span is INTERVAL"),
         ("ADD COLUMN dpduck_x INTEGER", "dpduck's own"),
     ):
         clinic.execute(f"ALTER TABLE visits {change}")

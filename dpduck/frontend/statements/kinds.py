@@ -172,9 +172,9 @@ class AskStatement:
 
 @dataclass(frozen=True)
 class PreparePolicy:
-    """ALTER PRIVACY POLICY ON table PREPARE | UNPREPARE."""
+    """ALTER PRIVACY POLICY ON table [, ..] PREPARE | UNPREPARE."""
 
-    table: TableName
+    tables: tuple[TableName, ...]
     undo: bool
     position: Position = field(compare=False)
 

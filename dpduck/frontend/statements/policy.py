@@ -44,10 +44,15 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
     """ALTER PRIVACY POLICY has been read."""
     reader.expect_words("ON")
     position, table = reader.position, reader.table_name()
+    tables = [table]
+    while reader.take(TokenType.COMMA):
+        tables.append(reader.table_name())
     if reader.at_words("PREPARE") or reader.at_words("UNPREPARE"):
         undo = not reader.take_words("PREPARE") and reader.take_words("UNPREPARE")
         reader.expect_end()
-        return PreparePolicy(table, undo, position)
+        return PreparePolicy(tuple(tables), undo, position)
+    if len(tables) > 1:
+        raise reader.unexpected("PREPARE or UNPREPARE, which alone take several tables")
     changes, new_epoch = PolicyClauses(), False
     drop_domain = drop_clamp = None
     if reader.take_words("NEW", "EPOCH"):

@@ -149,7 +149,7 @@ OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
 
 @dataclass(frozen=True)
 class Known:
-    """What prepared rows tell of their units (rows/prepared.py): none has more rows than OF_UNIT.
+    """What prepared rows tell of their units (rows/twin_writer.py): none has more rows than OF_UNIT.
 
     once: whether the rows can be read only once. placed: whether no row but those outside of a domain is left out, so
     that ORDER is the row's number among its unit's rows that take part, from 1, wherever OPEN is 0.

@@ -22,7 +22,7 @@ Prepared rows (Known) bring two more numbers, which are facts of their unit's ro
 number of rows that the unit has here, so that of a unit with OF_UNIT <= m all rows are kept, m at most, without a
 rank. Where ORDER numbers a unit's rows from 1, each number once, and OPEN is 0, those with ORDER <= m are m at most;
 that they are the same rows as a rank would keep is said by `placed`, and is no matter of the guarantee. Both facts are
-of the writer of these rows, which counts them again when they are written (rows/prepared.miscounted_sql).
+of the writer of these rows, which counts them again when they are written (rows/twin_writer.miscounted_sql).
 """
 
 from __future__ import annotations

@@ -162,6 +162,8 @@ def opened(
         reader.begin(cursor)
         unchanged(cursor)
         place, prepared = stack.enter_context(counted_over(cursor, twins))
+        for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
+            prepared(job)  # what cannot be counted over twins is found out before it is paid for
         if paid is None:
             steps("before the charge")
             entry = ledger.charge(

@@ -42,7 +42,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is stored beside each row of a job whose rows were prepared (rows/prepared.py), as SQL.
+    """What is stored beside each row of a job whose rows were prepared (rows/twin_writer.py), as SQL.
 
     rows_sql: how many rows the row's unit has in the table; a row is in the scan once at most. open_sql: how many of
     these are outside of some domain. order_sql: the row's number among them in keyed order.

@@ -127,8 +127,7 @@ def test_what_fits_into_memory_in_a_batch_fits_alone(plain: Workers, times: int)
 
 LIMITED = """
 import sys, pyarrow as pa
-from dpduck.trusted.rows.memory_limit import limit_memory
-from dpduck.trusted.rows.workers import Program, Workers
+from dpduck.trusted.rows.workers import Program, Workers, limit_memory
 assert limit_memory(400 << 20)
 row, found, pool = "a" * 65_535, [], Workers()
 for rows in ([row, "x"], [row, row, "x"], [row]):

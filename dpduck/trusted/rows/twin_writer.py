@@ -1,0 +1,217 @@
+"""Writing a prepared table: rows of an epoch, with what every statement would compute of them anew.
+
+`write_twin` copies a private table, its twin, with four columns about the privacy unit of each row and one for each
+DOMAIN: the unit as a number; how many rows the unit has; how many of these are outside of some domain; the row's place
+among them in the keyed order in which rows of a unit are kept; codes, NULL outside of the domain. A twin is sorted by
+unit: first the units that are inside of every domain, those of few rows first. Where that order leaves unlike rows of a
+unit tied, as 0 and -0, they have one place, and the unit counts as one with rows outside: its rows are ranked anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import duckdb
+
+from dpduck.trusted.private.contributions import KEY, key_integer, order_sql
+from dpduck.trusted.private.jobs import KeyColumn
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.binning import code_expression
+from dpduck.trusted.rows.program import BATCH_TEXTS
+from dpduck.values.domain import Domain
+from dpduck.values.errors import InternalError
+
+NUMBER, PERSON = '"dpduck_unit"', '"dpduck_person"'
+ROWS_OF_UNIT, OPEN_ROWS, PLACE = '"dpduck_rows_of_unit"', '"dpduck_open_rows"', '"dpduck_place"'
+TIED = '"dpduck_tied"'
+RESERVED = "dpduck_"
+"""No column of a table that is prepared begins so."""
+
+_AS_TEXT = re.compile(r"U?HUGEINT|UUID|ENUM\(.*", re.DOTALL)
+_CARRIED = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|UUID|DATE|TIME(_NS)?|"
+    r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|ENUM\(.*\)",
+    re.DOTALL,
+)
+_LARGEST = (1 << 32) - 1
+_ORDER = '"dpduck_order"'
+Steps = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is written of a private table. from_sql: the table as "r0", with the joins that find units, each LEFT.
+
+    columns: names and types. content: the columns that tell rows of a unit apart. unit_sql: None for PRIVACY UNIT ROW.
+    unit: the unit's column in the twin. domains: by column.
+    """
+
+    from_sql: str
+    columns: tuple[tuple[str, str], ...]
+    content: tuple[str, ...]
+    unit_sql: str | None
+    unit_type: str
+    unit: str | None
+    domains: tuple[tuple[str, Domain], ...]
+
+
+def carried(type_name: str) -> bool:
+    """Whether values of a type are the same after they went from one database to another."""
+    return _CARRIED.fullmatch(type_name) is not None
+
+
+def sent_sql(value: str, type_name: str) -> str:
+    """A value as it goes from one database to another through Arrow, where it is cast to its type again."""
+    return f"CAST({value} AS VARCHAR)" if _AS_TEXT.fullmatch(type_name) else value
+
+
+def code_name(number: int) -> str:
+    """The column of a twin with the codes of its table's n-th domain."""
+    return f'"dpduck_code_{number}"'
+
+
+def code_type(domain: Domain) -> str:
+    """The type of these codes."""
+    return next((name for name, bits in (("UTINYINT", 8), ("USMALLINT", 16)) if domain.size <= 1 << bits), "UINTEGER")
+
+
+def quoted(name: str | None) -> str:
+    """The name of a column in SQL, "" for none."""
+    return "" if name is None else '"' + name.replace('"', '""') + '"'
+
+
+def write_twin(
+    cursor: duckdb.DuckDBPyConnection,
+    second: duckdb.DuckDBPyConnection,
+    layout: Layout,
+    twin_sql: str,
+    bounding_key: bytes,
+    steps: Steps,
+) -> None:
+    """Writes the twin; its only error has one fixed text. cursor: of the private rows. second: of where the twin lies.
+
+    steps: called with the name of each step before it is begun. Temporary tables are left to the second cursor's end.
+    """
+    steps("reading rows")
+    keyed = {KEY: key_integer(bounding_key)} if layout.unit_sql is not None else {}
+    batches = reader.record_batches(cursor, _sent_rows(layout), keyed, BATCH_TEXTS)
+    parameters: dict[str, object] = {}
+    coded = _coded_rows(layout, parameters)
+    if layout.unit_sql is None:
+        reader.poured(second, f"CREATE TABLE {twin_sql} AS {coded}", parameters, _POURED, batches)
+        return
+    reader.poured(second, f"CREATE TEMP TABLE dpduck_rows AS {coded}", parameters, _POURED, batches)
+    steps("numbering units")
+    reader.run(second, f"CREATE TEMP TABLE dpduck_units AS {_units(layout)}")
+    steps("sorting rows")
+    reader.run(second, f"CREATE TABLE {twin_sql} AS {_sorted_rows(layout)}")
+    steps("counting again")
+    reader.run(second, "DROP TABLE dpduck_rows")
+    reader.run(second, "DROP TABLE dpduck_units")
+    _rank_again(second, layout, twin_sql)
+    ((miscounted,),) = reader.columns(second, miscounted_sql(twin_sql), {})
+    if int(miscounted):
+        raise InternalError(reader.FAILED)
+
+
+_POURED = "dpduck_poured"
+
+
+def _sent_rows(layout: Layout) -> str:
+    own = [(f'"r0".{name}', name, type_name) for name, type_name in _named(layout)]
+    listed = [f"{sent_sql(sql, type_name)} AS {name}" for sql, name, type_name in own]
+    if layout.unit_sql is not None:
+        listed.append(f"{order_sql(sorted(layout.content))} AS {_ORDER}")
+    if quoted(layout.unit) == PERSON:
+        listed.append(f"{sent_sql(str(layout.unit_sql), layout.unit_type)} AS {PERSON}")
+    return f"SELECT {', '.join(listed)} FROM {layout.from_sql}"
+
+
+def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
+    typed = [f"CAST({name} AS {type_name}) AS {name}" for name, type_name in _named(layout)]
+    typed += [f"CAST({PERSON} AS {layout.unit_type}) AS {PERSON}"] if quoted(layout.unit) == PERSON else []
+    typed += [_ORDER] if layout.unit_sql is not None else []
+    codes = []
+    for number, (column, domain) in enumerate(layout.domains):
+        code = code_expression(KeyColumn(f"t.{quoted(column)}", domain), number)
+        parameters.update(code.parameters)
+        codes.append(f"CAST({code.sql} AS {code_type(domain)}) AS {code_name(number)}")
+    return f"SELECT {', '.join(['t.*', *codes])} FROM (SELECT {', '.join(typed)} FROM {_POURED}) AS t"
+
+
+def _units(layout: Layout) -> str:
+    """Each unit once, with its number: units inside of all domains first, then those of few rows."""
+    outside = " OR ".join(f"{code_name(number)} IS NULL" for number in range(len(layout.domains))) or "FALSE"
+    counted = (
+        f"SELECT {quoted(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "
+        f"count(CASE WHEN {outside} THEN 1 END) AS dpduck_o FROM dpduck_rows "
+        f"WHERE {quoted(layout.unit)} IS NOT NULL GROUP BY {quoted(layout.unit)}"
+    )
+    least = ", ".join(f"CAST(least({n}, {_LARGEST}) AS UINTEGER) AS {n}" for n in ("dpduck_n", "dpduck_o"))
+    number = "row_number() OVER (ORDER BY dpduck_o > 0, dpduck_n)"
+    return f"SELECT dpduck_of, {least}, {number} AS dpduck_number FROM ({counted})"
+
+
+def _sorted_rows(layout: Layout) -> str:
+    window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
+    place, rank = (f"CAST(least({name}() OVER {window}, {_LARGEST}) AS UINTEGER)" for name in ("row_number", "rank"))
+    return (
+        f"SELECT dpduck_rows.* EXCLUDE ({_ORDER}), dpduck_number AS {NUMBER}, dpduck_n AS {ROWS_OF_UNIT}, "
+        f"dpduck_o AS {OPEN_ROWS}, {place} AS {PLACE}, nullif({rank}, {place}) AS {TIED} "
+        f"FROM dpduck_rows LEFT JOIN dpduck_units ON {quoted(layout.unit)} = dpduck_of ORDER BY {NUMBER}, {PLACE}"
+    )
+
+
+def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:
+    """Opens the units that have unlike rows of one hash: which of these is kept, a statement's outputs decide."""
+    tied = f"SELECT DISTINCT {NUMBER} AS dpduck_n, {TIED} AS dpduck_r FROM {twin_sql} WHERE {TIED} IS NOT NULL"
+    alike = [_alike(name, type_name) for name, type_name in _named(layout)]
+    reader.run(
+        second,
+        f"CREATE TEMP TABLE dpduck_unlike AS SELECT dpduck_n FROM {twin_sql} JOIN ({tied}) "
+        f"ON {NUMBER} = dpduck_n AND ifnull({TIED}, {PLACE}) = dpduck_r "
+        f"GROUP BY dpduck_n, dpduck_r HAVING NOT ({' AND '.join(alike)})",
+    )
+    reader.run(
+        second,
+        f"UPDATE {twin_sql} SET {OPEN_ROWS} = greatest({OPEN_ROWS}, 1), {PLACE} = ifnull({TIED}, {PLACE}) "
+        f"WHERE {NUMBER} IN (FROM dpduck_unlike)",
+    )
+    reader.run(second, "DROP TABLE dpduck_unlike")
+    reader.run(second, f"ALTER TABLE {twin_sql} DROP COLUMN {TIED}")
+
+
+def _alike(name: str, type_name: str) -> str:
+    """Whether the values of a group are the same, bit by bit, as an aggregate: 0 and -0 are not, and no NaN is."""
+    if type_name in ("FLOAT", "DOUBLE"):
+        text = f"CAST({name} AS VARCHAR)"
+        return f"NOT ifnull(bool_or(isnan({name})), FALSE) AND {_alike(text, '')}"
+    return f"count({name}) IN (0, count(*)) AND min({name}) IS NOT DISTINCT FROM max({name})"
+
+
+def miscounted_sql(twin_sql: str) -> str:
+    """How many rows say of their unit what is not so: none but the first m places are below m, for every m.
+
+    Of a unit's rows in the order of their places, each says of its unit what the one before it says; the n-th says that
+    there are n rows at least, and has a place of n at least, unless the unit is open.
+    """
+    window = f"(PARTITION BY {NUMBER} ORDER BY {PLACE})"
+    same = " AND ".join(f"{one} = lag({one}, 1, {one}) OVER {window}" for one in (ROWS_OF_UNIT, OPEN_ROWS))
+    said = f"row_number() OVER {window} AS dpduck_n, {same} AS dpduck_same, {PLACE}, {ROWS_OF_UNIT}, {OPEN_ROWS}"
+    rows = f"SELECT {said} FROM {twin_sql} WHERE {NUMBER} IS NOT NULL"
+    enough = " AND ".join(
+        f"ifnull({one}, FALSE)"
+        for one in (
+            "dpduck_same",
+            f"{ROWS_OF_UNIT} >= least(dpduck_n, {_LARGEST})",
+            f"{OPEN_ROWS} > 0 OR {PLACE} >= least(dpduck_n, {_LARGEST})",
+        )
+    )
+    return f"SELECT count(*) FROM ({rows}) WHERE NOT ({enough})"
+
+
+def _named(layout: Layout) -> list[tuple[str, str]]:
+    """The columns in SQL, with their types."""
+    return [(quoted(name), type_name) for name, type_name in layout.columns]
