@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import duckdb
 
 from dpduck.engine.connection import load
 from dpduck.frontend.text.names import quote_identifier
-from dpduck.values.errors import DpduckError
+from dpduck.values.errors import DpduckError, Refusal
 
 DATABASE = click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
 STORE = click.option(
@@ -39,8 +39,12 @@ def one_line_errors() -> Iterator[None]:
             "another process has this database open, perhaps dpduck serve; accepted: ending it first, or asking it"
         ) from None
     except (DpduckError, duckdb.Error) as error:
-        text = str(error).strip().split("\n", 1)[0]
-        raise click.ClickException(text.removeprefix("Invalid Input Error: ")) from None
+        raise click.ClickException(one_line(error)) from None
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, without DuckDB's words around it."""
+    return str(error).strip().split("\n", 1)[0].removeprefix("Invalid Input Error: ")
 
 
 # Preparing tables, with progress.
@@ -75,10 +79,30 @@ def prepared_tables(
     with duckdb.connect(str(database), read_only=read_only) as connection:
         load(connection, store, steps=tell)
         known = [in_sql(row[0]) for row in connection.execute("SELECT table_name FROM dp_policies()").fetchall()]
-        for statement in preparing(tables or known):
-            yield str(connection.execute("SELECT status FROM dp(?)", [statement]).fetchall()[0][0])
+        ask = "SELECT status FROM dp(?)"
+        yield from preparing(lambda text: connection.execute(ask, [text]).fetchall()[0][0], tables, known)
 
 
-def preparing(tables: Sequence[str]) -> list[str]:
-    """The statement that prepares tables; none where there are none."""
-    return [f"ALTER PRIVACY POLICY ON {', '.join(tables)} PREPARE"] if tables else []
+def preparing(ask: Callable[[str], str], named: Sequence[str], known: Sequence[str]) -> Iterator[str]:
+    """Asks for tables to be prepared, in one moment: those that are named, or all known ones that can be prepared.
+
+    ask: carries a statement of the owner's out.
+    """
+    tables = named or known
+    if not tables:
+        yield "no table has a privacy policy: nothing was prepared"
+        return
+    try:
+        yield ask(f"ALTER PRIVACY POLICY ON {', '.join(tables)} PREPARE")
+        return
+    except (DpduckError, duckdb.Error):
+        if named or len(tables) == 1:
+            raise
+    failed = 0
+    for table in tables:
+        try:
+            yield ask(f"ALTER PRIVACY POLICY ON {table} PREPARE")
+        except (DpduckError, duckdb.Error) as error:
+            failed += 1
+            yield f"not prepared: {one_line(error)}"
+    raise Refusal(f"{failed} of {len(tables)} tables were not prepared", accepted="the names of those that shall be")

@@ -271,8 +271,10 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
                 click.echo(line)
             return
         listed = owner.call(MACROS["dp_policies"][1], None).table.column(0).to_pylist()
-        for statement in preparing(tables or [in_sql(name) for name in listed]):
-            click.echo(owner.call(MACROS["dp"][1], statement).table.column(0)[0].as_py())
+        ask = MACROS["dp"][1]
+        known = [in_sql(name) for name in listed]
+        for line in preparing(lambda text: owner.call(ask, text).table.column(0)[0].as_py(), tables, known):
+            click.echo(line)
 
 
 @contextmanager
@@ -294,7 +296,8 @@ def answer(
         if owner is None:
             with connect(database, store) as con:
                 query = f"SELECT {columns} FROM {function}({'' if argument is None else '$1'})"
-                printed(con.sql(query, params=None if argument is None else [argument]), shape)
+                con.execute(f"CREATE TEMP TABLE answer AS {query}", [] if argument is None else [argument])
+                printed(con.sql("FROM temp.answer"), shape)  # a relation of the query would ask it again
             return
         rows = owner.call(MACROS[function][1], argument)
         with duckdb.connect() as con:

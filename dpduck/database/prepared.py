@@ -85,55 +85,52 @@ class PreparedTables:
         return {table: known.at for table, known in self._known.items()}
 
     def rows(self, table: TableName) -> float | None:
-        """How many rows were prepared, for their owner's eyes only; None where none were."""
+        """How many rows were prepared, for their owner's eyes only; None where none were, or their file is damaged."""
         known = self._known.get(table.sql)
-        if known is None:
+        if known is None or not self._whole(known):
             return None
-        name = self._files.table(known.nonce, known.layout, known.size)
+        name = self._files.table(known)
         with self._open_cursor() as first, self._files.reading(first, (name,), (), ()) as (cursor, _):
             ((count,),) = reader.columns(cursor, f"SELECT count(*) FROM {name}", {})
         return float(count)
 
-    def prepare(self, tables: Sequence[TableName]) -> str:
-        """Prepares tables, in one moment, unless they are prepared as their policies say."""
+    def prepare(self, tables: Sequence[TableName], anew: bool = False) -> str:
+        """Prepares tables, in one moment; unless anew, only those that are not prepared as their policies say."""
         with self._open_cursor() as cursor:
             reader.begin(cursor)
             keep_plans_plain(cursor)
             catalog = Catalog(cursor, self._policies)
             facts = [self._facts(catalog, table) for table in tables]
-            needed = [one for one in facts if not self._is_prepared(one)]
-            if not needed:
-                known = self._known[tables[0].sql]
-                return f"{_listed(tables)} prepared, since {known.at}; NEW EPOCH prepares anew"
-            written = self._written(cursor, catalog, needed)
+            needed = [one for one in facts if anew or not self._is_prepared(one)]
+            written = self._written(cursor, catalog, needed) if needed else []
         self._take(written)
-        return _done(written)
+        return _done([self._known[table.sql] for table in tables], written)
 
     def unprepare(self, table: TableName) -> str:
         """Goes back to the table itself."""
         known = self._known.pop(table.sql, None)
-        if known is None:
-            return f"{table} was not prepared"
-        self._forget(known.nonce)
-        return f"{table} is not prepared any more: answers are about the rows that it has"
+        if known is not None:
+            self._forget(known.nonce)
+        return f"{table} is not prepared: new questions are about the rows that it has"
 
     @contextmanager
-    def changing(self, policy: Policy) -> Iterator[list[str]]:
-        """Writes twins for a policy that will be in force after this, and uses them from then on; says so.
+    def changing(self, policies: Sequence[Policy]) -> Iterator[list[str]]:
+        """Writes twins for policies that will be in force after this, and uses them from then on; says so.
 
         What cannot be prepared under it is refused before anything has changed.
         """
         said, written = list[str](), list[Prepared]()
-        known = self._known.get(policy.table.sql)
-        if known is not None:
+        known = [policy for policy in policies if policy.table.sql in self._known]
+        if known:
             with self._open_cursor() as cursor:
                 reader.begin(cursor)
                 keep_plans_plain(cursor)
                 catalog = Catalog(cursor, self._policies)
-                facts = self._facts(catalog, policy.table, policy)
-                if facts.digest != known.layout or not self._whole(known):
-                    written = self._written(cursor, catalog, [facts])
-                    said.append("; " + _done(written))
+                facts = [self._facts(catalog, policy.table, policy) for policy in known]
+                changed = [one for one in facts if not self._is_prepared(one)]
+                if changed:
+                    written = self._written(cursor, catalog, changed)
+                    said.append("; " + _done([], written))
         try:
             yield said
         except BaseException:
@@ -166,10 +163,10 @@ class PreparedTables:
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:
-                prepared = ", ".join(one.table for one in tables if one.sql in self._known)
+                prepared = ", ".join(str(one) for one in tables if one.sql in self._known)
                 raise Refusal(
                     f"{prepared} is prepared, and {table.table} is not: their rows are not of one moment",
-                    accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE, or UNPREPARE of the other",
+                    accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE; or ON {prepared} UNPREPARE",
                 )
             found[table.sql] = self._twin(known, table, rows)
             moments.add(known.moment)
@@ -196,7 +193,7 @@ class PreparedTables:
                 f"{table.table}, its policy, or one that it refers to changed since it was prepared",
                 accepted=AGAIN.format(table=table),
             )
-        name = self._files.table(known.nonce, known.layout, known.size)
+        name = self._files.table(known)
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
         return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own)
@@ -215,8 +212,8 @@ class PreparedTables:
                 raise Refusal(
                     f"{table.table}.{column.name} is {column.type_name.partition('(')[0]}: such a column cannot be "
                     "prepared",
-                    accepted="a table of numbers, texts, moments, BOOLEAN, BLOB, ENUM and UUID; or ALTER PRIVACY "
-                    f"POLICY ON {table} UNPREPARE",
+                    accepted="a table of numbers, texts, moments, BOOLEAN, BLOB, ENUM and UUID"
+                    + (f"; or ALTER PRIVACY POLICY ON {table} UNPREPARE" if table.sql in self._known else ""),
                 )
             if fold(column.name).startswith(RESERVED):
                 raise Refusal(
@@ -254,11 +251,12 @@ class PreparedTables:
         beside = [_named(table) for table in self._sharing(facts) if table not in named]
         every = [*facts, *(self._facts(catalog, table) for table in beside)]
         moment, written = secrets.token_hex(16), list[Prepared]()
+        at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         for one in every:  # each database's transaction has begun before the first row is read
             reader.columns(cursor, f"SELECT 1 FROM {one.layout.from_sql} LIMIT 0", {})
         try:
             for one in every:
-                written.append(self._write(cursor, one, moment))
+                written.append(self._write(cursor, one, moment, at))
         except BaseException:
             for done in written:
                 self._forget(done.nonce)
@@ -266,7 +264,7 @@ class PreparedTables:
         self._steps("prepared, not yet in use")
         return written
 
-    def _write(self, cursor: duckdb.DuckDBPyConnection, facts: Facts, moment: str) -> Prepared:
+    def _write(self, cursor: duckdb.DuckDBPyConnection, facts: Facts, moment: str, at: str) -> Prepared:
         nonce, digest, relation = secrets.token_hex(16), facts.digest, facts.relation
         table = relation.table
         self._steps("preparing")
@@ -276,7 +274,7 @@ class PreparedTables:
                 write_twin(cursor, second, facts.layout, name, self._ledger.bounding_key, self._steps)
                 self._steps("closing the file")
             keys = tuple(chain.from_iterable(read.unique for read in relation.reads if read.table == table))
-            size, at = self._files.size(nonce), datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+            size = self._files.size(nonce)
         except (duckdb.Error, OSError):
             self._forget(nonce)
             raise StoreError(
@@ -307,7 +305,7 @@ class PreparedTables:
 
     def _whole(self, known: Prepared) -> bool:
         try:
-            self._files.table(known.nonce, known.layout, known.size)
+            self._files.table(known)
         except StoreError:
             return False
         return True
@@ -332,11 +330,14 @@ def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
     return tuple((read.table.sql, read.revision) for read in relation.reads)
 
 
-def _listed(tables: Sequence[TableName]) -> str:
-    return f"{', '.join(map(str, tables))} {'is' if len(tables) == 1 else 'are'}"
-
-
-def _done(written: Sequence[Prepared]) -> str:
-    tables = [_named(one.table) for one in written]
-    their = "its rows" if len(tables) == 1 else "their rows"
-    return f"{_listed(tables)} prepared: answers are about {their} of this moment, until NEW EPOCH or UNPREPARE"
+def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
+    """Which tables are prepared, and of when: the same where it is said again. written: also those beside them."""
+    by_moment: dict[str, dict[str, None]] = {}
+    for one in (*asked, *written):
+        by_moment.setdefault(one.at, {})[str(_named(one.table))] = None
+    told = []
+    for at, tables in by_moment.items():
+        their = "is prepared: new questions are about its rows" if len(tables) == 1 else "are prepared: new questions"
+        their += "" if len(tables) == 1 else " are about their rows"
+        told.append(f"{', '.join(tables)} {their} of {at}, until NEW EPOCH or UNPREPARE")
+    return "; ".join(told)

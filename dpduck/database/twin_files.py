@@ -98,22 +98,23 @@ class TwinFiles:
         path = self.path(nonce)
         return 0 if path is None else path.stat().st_size
 
-    def table(self, nonce: str, layout: str, size: int) -> str:
+    def table(self, known: Prepared) -> str:
         """The name of a twin, attached; StoreError where its file is not the one that was written."""
+        nonce, layout, size = known.nonce, known.layout, known.size
         with self._lock:
             path, catalog = self.path(nonce), _catalog(nonce)
             if nonce not in self._attached:
                 if path is None or not path.is_file() or path.stat().st_size != size:
-                    raise _refused("is not there, or is not whole")
+                    raise _refused(known, "is not there, or is not whole")
                 try:
                     with self._cursor() as cursor:
                         cursor.execute(f"ATTACH {quote_text(str(path))} AS {catalog} (READ_ONLY)")
                         rows = cursor.execute(f"FROM {catalog}.main.header").fetchall()
                         if rows != [(nonce, layout, self._mac(nonce, layout))]:
                             cursor.execute(f"DETACH {catalog}")
-                            raise _refused("is that of another table, epoch or store")
+                            raise _refused(known, "is that of another table, epoch or store")
                 except duckdb.Error:
-                    raise _refused("cannot be read") from None
+                    raise _refused(known, "cannot be read") from None
                 self._attached[nonce] = catalog
             return f"{catalog}.{TABLE}"
 
@@ -223,9 +224,10 @@ def _catalog(nonce: str) -> str:
     return quote_identifier(f"dpduck_{nonce}")
 
 
-def _refused(why: str) -> StoreError:
+def _refused(known: Prepared, why: str) -> StoreError:
     return StoreError(
-        f"the file of a prepared table {why}; accepted: ALTER PRIVACY POLICY ON .. PREPARE, which reads the table anew"
+        f"the file of the prepared table {known.table} {why}; "
+        f"accepted: ALTER PRIVACY POLICY ON {known.table} PREPARE, which reads the table anew"
     )
 
 

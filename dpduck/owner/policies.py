@@ -106,7 +106,9 @@ class OwnerDesk:
         table = self._table(statement.table)
         policy = self._required_policy(table)
         if statement.new_epoch:
-            return self._put(replace(policy, epoch=policy.epoch + 1))
+            tables = dict.fromkeys([table, *map(self._table, statement.others)])
+            policies = [self._required_policy(one) for one in tables]
+            return self._put(*(replace(one, epoch=one.epoch + 1) for one in policies))
         columns = self.catalog.columns(table)
         if statement.drop_domain is not None:
             if policy.domain(statement.drop_domain) is None:
@@ -222,23 +224,26 @@ class OwnerDesk:
             min_epsilon=smallest,
         )
 
-    def _put(self, policy: Policy) -> tuple[str, str]:
-        """Puts a policy in force; one that changes nothing is no new revision, so that answers stay free.
+    def _put(self, *policies: Policy) -> tuple[str, str]:
+        """Puts policies in force; one that changes nothing is no new revision, so that answers stay free.
 
         Returns what was done, and what became of prepared tables, "" for nothing.
         """
-        known = self.policies.policy(policy.table)
-        if known is not None and known == replace(policy, revision=known.revision):
-            return f"the policy of {known.table} is in force (revision {known.revision}, epoch {known.epoch})", ""
-        self._check_unit_change(policy)
-        self._check_references(policy)
-        with self.prepared.changing(policy) as prepared:
-            self.ledger.declare_budget(
-                policy.unit.key, str(policy.table), policy.budget, self.principal, self.statement_text
-            )
-            stored = self.policies.put(policy)
-        done = f"the policy of {stored.table} is in force (revision {stored.revision}, epoch {stored.epoch})"
-        return done, "".join(prepared)
+        known = self.policies.policy(policies[0].table)
+        if known is not None and [known] == [replace(one, revision=known.revision) for one in policies]:
+            policies = ()
+        for policy in policies:
+            self._check_unit_change(policy)
+            self._check_references(policy)
+        stored = [known] if known is not None and not policies else []
+        with self.prepared.changing(policies) as prepared:
+            for policy in policies:
+                self.ledger.declare_budget(
+                    policy.unit.key, str(policy.table), policy.budget, self.principal, self.statement_text
+                )
+                stored.append(self.policies.put(policy))
+        done = [f"the policy of {one.table} is in force (revision {one.revision}, epoch {one.epoch})" for one in stored]
+        return "; ".join(done), "".join(prepared)
 
     def _check_unit_change(self, policy: Policy) -> None:
         previous = self.policies.last_policy(policy.table)
@@ -319,7 +324,7 @@ class OwnerChanges:
             if last is not None and last[0] == (text, caller.name, self._ledger.last_entry()):
                 if _happens_once(statement):
                     self._last = last
-                    return last[1]
+                    return last[1] if isinstance(statement, DropPolicy) else self._prepared_again(statement, last[1])
                 if isinstance(statement, CreatePolicy):
                     statement = replace(statement, replace=True)
             with self._open_cursor() as cursor:
@@ -328,6 +333,16 @@ class OwnerChanges:
                 done = desk.apply(statement)
             self._last = ((text, caller.name, self._ledger.last_entry()), done)
             return done
+
+    def _prepared_again(self, statement: OwnerStatement, done: str) -> str:
+        """What was done, and again where rows are prepared that may have changed: they are read anew in their epoch."""
+        if not isinstance(statement, AlterPolicy) or not statement.new_epoch:
+            return done
+        with self._open_cursor() as cursor:
+            catalog = Catalog(cursor, self._policies)
+            found = [catalog.resolve(table) for table in (statement.table, *statement.others)]
+        known = [table for table in found if table is not None and table.sql in self._prepared.at()]
+        return f"{done.partition(ANEW)[0]}{ANEW}; {self._prepared.prepare(known, anew=True)}" if known else done
 
 
 def _happens_once(statement: OwnerStatement) -> bool:

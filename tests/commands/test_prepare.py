@@ -41,10 +41,39 @@ def test_every_table_is_prepared(clinic: Path) -> None:
     """Whatever their names are; a second time there is nothing to do."""
     done = run("prepare", clinic)
     assert done.exit_code == 0, done.output
-    assert "are prepared: answers are about their rows of this moment" in done.output
+    assert "are prepared: new questions are about their rows of 20" in done.output
     assert prepared(clinic) == [True, True]
     again = run("prepare", clinic)
-    assert again.exit_code == 0 and "are prepared, since " in again.output
+    assert again.exit_code == 0 and again.output == done.output
+
+
+def test_what_can_be_prepared_is(clinic: Path) -> None:
+    """One table that cannot be does not stop the others: it is named, and the command fails."""
+    with dpduck.connect(clinic) as connection:
+        connection.execute("ALTER TABLE visits ADD COLUMN many INTEGER[]")
+    done = run("prepare", clinic)
+    assert done.exit_code == 1 and prepared(clinic) == [True, False]
+    assert "not prepared: " in done.output and "visits.many is INTEGER" in done.output
+    assert (
+        "Error: 1 of 2 tables were not prepared" in done.output and "UNPREPARE" not in done.output.split("not prep")[1]
+    )
+
+
+def test_a_database_without_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is told so."""
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    duckdb.connect(str(tmp_path / "empty.duckdb")).close()
+    assert "no table has a privacy policy" in run("prepare", tmp_path / "empty.duckdb").output
+
+
+def test_what_was_done_is_said_however_often_it_is_bound(clinic: Path) -> None:
+    """DuckDB binds a relation again when it is shown, and a statement says the same then."""
+    for word, said in (("PREPARE", "visits is prepared: new questions"), ("UNPREPARE", "visits is not prepared: new")):
+        assert said in run("sql", clinic, f"ALTER PRIVACY POLICY ON visits {word}", "--format", "csv").output
+        assert prepared(clinic) == [False, word == "PREPARE"]
+        with dpduck.connect(clinic) as connection:
+            relation = connection.sql(f"FROM dp('ALTER PRIVACY POLICY ON visits {word}')")
+            assert said in str(relation.fetchall()) and said in str(relation.fetchall())
 
 
 def test_named_tables_are_prepared(clinic: Path) -> None:

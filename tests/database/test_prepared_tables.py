@@ -53,8 +53,8 @@ def clinic(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def test_answers_are_about_the_rows_that_were_prepared(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Until NEW EPOCH or UNPREPARE, whatever becomes of the table; dp_check tells its owner how far it moved on."""
-    assert "is prepared" in dp(clinic, PREPARE)
-    assert "since" in dp(clinic, PREPARE)
+    done = dp(clinic, PREPARE)
+    assert "is prepared: new questions are about its rows of 20" in done and dp(clinic, PREPARE) == done
     clinic.execute("INSERT INTO visits SELECT 0, 5000 + range, 5 FROM range(500)")
     assert abs(total(clinic) - 1000) < 10
     assert abs(total(clinic, more="WHERE cost + 1 > 2") - 1000) < 10
@@ -66,8 +66,8 @@ def test_answers_are_about_the_rows_that_were_prepared(clinic: duckdb.DuckDBPyCo
     assert abs(total(clinic) - 1500) < 10
     assert len(twin_files(tmp_path)) == 1
     clinic.execute("DELETE FROM visits WHERE patient >= 5000")
-    assert "not prepared any more" in dp(clinic, "ALTER PRIVACY POLICY ON visits UNPREPARE")
-    assert "was not prepared" in dp(clinic, "ALTER PRIVACY POLICY ON visits UNPREPARE")
+    done = dp(clinic, "ALTER PRIVACY POLICY ON visits UNPREPARE")
+    assert "is not prepared: new" in done and dp(clinic, "ALTER PRIVACY POLICY ON visits UNPREPARE") == done
     assert abs(total(clinic) - 1000) < 10
     assert twin_files(tmp_path) == []
 
@@ -133,6 +133,18 @@ def test_two_tables_of_one_statement_are_of_one_moment(tmp_path: Path) -> None:
         assert abs(total(con, "orders", joined) - 1000) < 10
 
 
+def test_each_new_epoch_reads_the_rows_anew(clinic: duckdb.DuckDBPyConnection) -> None:
+    """Asked for again with nothing charged in between, too: an epoch without answers goes on, with today's rows."""
+    dp(clinic, PREPARE)
+    for more in (1, 2, 3):
+        clinic.execute(f"INSERT INTO visits SELECT 0, {5000 + 100 * more} + range, 5 FROM range(100)")
+        assert "epoch 1)" in dp(clinic, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
+        facts = dict(clinic.execute("SELECT finding, value FROM dp_check('visits')").fetchall())
+        assert facts["rows that were prepared"] == 1000 + 100 * more
+    assert abs(total(clinic) - 1300) < 10
+    assert "epoch 2)" in dp(clinic, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A thousand orders of a thousand customers, each with one line."""
@@ -171,11 +183,24 @@ def test_a_parent_prepared_later_takes_its_children_along(shop: duckdb.DuckDBPyC
     shop.execute("UPDATE orders SET customer = 5000")
     assert abs(total(shop, "lines") - 1000) < 10
     said = dp(shop, "ALTER PRIVACY POLICY ON orders PREPARE")
-    assert "orders, shop.main.lines are prepared: answers are about their rows of this moment" in said
+    assert "orders, shop.main.lines are prepared: new questions are about their rows of 20" in said
     for more in SHARED:
         assert abs(total(shop, "lines", more) - 2) < 10
-    assert "are prepared, since" in dp(shop, "ALTER PRIVACY POLICY ON lines, orders PREPARE")
-    assert "; shop.main.orders is not" in dp(shop, "ALTER PRIVACY POLICY ON lines, orders UNPREPARE")
+    assert sorted(dp(shop, "ALTER PRIVACY POLICY ON lines, orders PREPARE")) == sorted(said)
+    at = shop.execute("SELECT DISTINCT prepared_at FROM dp_policies()").fetchall()
+    assert len(at) == 1 and at[0][0] is not None
+    assert "; shop.main.orders is not prepared" in dp(shop, "ALTER PRIVACY POLICY ON lines, orders UNPREPARE")
+
+
+def test_tables_begin_a_new_epoch_together(shop: duckdb.DuckDBPyConnection) -> None:
+    """One statement and one preparing; what was asked about either is a new question."""
+    both = "ALTER PRIVACY POLICY ON lines, orders"
+    dp(shop, f"{both} PREPARE")
+    said = dp(shop, f"{both} NEW EPOCH")
+    assert said.count("epoch 1)") == 2 and said.count("are prepared") == 1
+    assert abs(total(shop, "lines", SHARED[1]) - 1000) < 10
+    with pytest.raises(duckdb.Error, match="NEW EPOCH, PREPARE or UNPREPARE, which alone take several tables"):
+        dp(shop, f"{both} SET EXPECT ROWS 10")
 
 
 def test_twins_of_two_moments_are_not_joined(shop: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
@@ -280,7 +305,9 @@ def test_other_files_are_refused(clinic: duckdb.DuckDBPyConnection, tmp_path: Pa
         path.write_bytes({"truncated": content[:-4096], "older": content}.get(damage, rubbish))
     with dpduck.connect(tmp_path / "clinic.duckdb") as con:
         before = con.execute("SELECT count(*) FROM dp_ledger()").fetchall()
-        with pytest.raises(duckdb.Error, match=r"the file of a prepared table .*; accepted: ALTER PRIVACY POLICY"):
+        with pytest.raises(
+            duckdb.Error, match=r'the file of the prepared table "clinic"."main"."visits" .*; accepted: ALTER'
+        ):
             total(con)
         assert con.execute("SELECT count(*) FROM dp_ledger()").fetchall() == before
         assert abs(total(con, "stays") - 1000) < 10

@@ -127,13 +127,17 @@ class CreatePolicy:
 
 @dataclass(frozen=True)
 class AlterPolicy:
-    """ALTER PRIVACY POLICY ON t NEW EPOCH | SET item | DROP DOMAIN column | DROP CLAMP column."""
+    """ALTER PRIVACY POLICY ON t NEW EPOCH | SET item | DROP DOMAIN column | DROP CLAMP column.
+
+    others: further tables that begin a new epoch.
+    """
 
     table: TableName
     new_epoch: bool
     changes: PolicyClauses
     drop_domain: str | None
     drop_clamp: str | None
+    others: tuple[TableName, ...] = ()
     position: Position | None = field(default=None, compare=False)
 
 

@@ -51,12 +51,12 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
         undo = not reader.take_words("PREPARE") and reader.take_words("UNPREPARE")
         reader.expect_end()
         return PreparePolicy(tuple(tables), undo, position)
-    if len(tables) > 1:
-        raise reader.unexpected("PREPARE or UNPREPARE, which alone take several tables")
     changes, new_epoch = PolicyClauses(), False
     drop_domain = drop_clamp = None
     if reader.take_words("NEW", "EPOCH"):
         new_epoch = True
+    elif len(tables) > 1:
+        raise reader.unexpected("NEW EPOCH, PREPARE or UNPREPARE, which alone take several tables")
     elif reader.take_words("SET"):
         _refuse_rows_alone(reader, table)
         changes = _read_item(reader, changes)
@@ -66,10 +66,11 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
         drop_clamp = reader.name("a column with a clamp")
     else:
         raise reader.unexpected(
-            "NEW EPOCH, SET BUDGET (..), SET DOMAIN .., DROP DOMAIN column, DROP CLAMP column, PREPARE, UNPREPARE"
+            "NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, "
+            "MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column"
         )
     reader.expect_end()
-    return AlterPolicy(table, new_epoch, changes, drop_domain, drop_clamp, position)
+    return AlterPolicy(table, new_epoch, changes, drop_domain, drop_clamp, tuple(tables[1:]), position)
 
 
 def _refuse_rows_alone(reader: TokenReader, table: TableName) -> None:

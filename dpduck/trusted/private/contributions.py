@@ -182,10 +182,10 @@ def bounded_rows_sql(rows_sql: str, outputs: Sequence[str], max_rows: int, known
         )
         few, many, taken = f"{OF_UNIT} <= {most}", f"{OF_UNIT} > {most}", ""
         if known.placed:
-            few, many = f"{OPEN} > 0 AND {few}", f"{OPEN} > 0 AND {many}"
-            taken = f"SELECT {kept} FROM {rows} WHERE {OPEN} = 0 AND {ORDER} <= {most} UNION ALL "
+            taken = f"SELECT {kept} FROM {rows} WHERE {many} AND {OPEN} = 0 AND {ORDER} <= {most} UNION ALL "
+            many += f" AND {OPEN} > 0"
         return (
-            f"{first}{taken}SELECT {kept} FROM {rows} WHERE {few} UNION ALL "
+            f"{first}SELECT {kept} FROM {rows} WHERE {few} UNION ALL {taken}"
             f"SELECT {kept} FROM (SELECT * FROM {rows} WHERE {many}) QUALIFY {window} <= {most}"
         )
     if max_rows < COUNTED_FIRST:

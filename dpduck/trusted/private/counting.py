@@ -21,7 +21,7 @@ from dpduck.trusted.private.counting_stage import cells_sql, stage_sql
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.binning import MOST_POSITIONS, KeyReading, ParameterValue, key_reading
+from dpduck.trusted.rows.binning import MOST_POSITIONS, KeyReading, ParameterValue, code_reading, key_reading
 from dpduck.trusted.rows.plain import plain_number
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.scan import Scan, read_rows, rows_sql, scan_of
@@ -80,9 +80,13 @@ def count_exactly(
 def read_job(job: CountingJob) -> _Reading:
     """Divides a job between the database and a worker."""
     scan = scan_of(job)
-    keys = tuple(key_reading(key, position) for position, key in enumerate(job.keys))
     here = tuple(_is_read(scan, key) for key in job.keys)
     outputs = worker_outputs(job, scan)
+    alone = all(here) and not outputs and not scan.moved
+    written = job.prepared.codes if job.prepared is not None and alone else frozenset[str]()
+    keys = tuple(
+        code_reading(key) if key.sql in written else key_reading(key, position) for position, key in enumerate(job.keys)
+    )
     parameters: dict[str, object] = {}
     for position, key in enumerate(job.keys):
         if not here[position]:
@@ -267,6 +271,8 @@ def _farthest(readings: Sequence[KeyReading], word: Sequence[int]) -> int:
 
 def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
     """The packed integer; 32 bits sort faster than 64."""
+    if len(word) == 1 and readings[word[0]].as_it_is:
+        return readings[word[0]].packed_sql
     type_name = "INTEGER" if _farthest(readings, word) < 1 << 31 else "BIGINT"
     slots = (readings[position].slot_sql(type_name) for position in word)
     return " + ".join(f"{slot} * {weight}" for slot, weight in zip(slots, _weights(readings, word), strict=True))

@@ -18,11 +18,12 @@ By group it adds in at most min(m, cells) cells, in each once, after clamping. W
 that public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards: they
 neither overflow nor fail for any integers.
 
-Prepared rows (Known) bring two more numbers, which are facts of their unit's rows alone. OF_UNIT is at least the
-number of rows that the unit has here, so that of a unit with OF_UNIT <= m all rows are kept, m at most, without a
-rank. Where ORDER numbers a unit's rows from 1, each number once, and OPEN is 0, those with ORDER <= m are m at most;
-that they are the same rows as a rank would keep is said by `placed`, and is no matter of the guarantee. Both facts are
-of the writer of these rows, which counts them again when they are written (rows/twin_writer.miscounted_sql).
+Prepared rows (Known) bring two more numbers, which are facts of their unit's rows alone, and NULL where the unit is: of
+those none is kept. OF_UNIT is at least the number of rows that the unit has here, so that of a unit with OF_UNIT <= m
+all rows are kept, m at most, without a rank. Where ORDER numbers a unit's rows from 1, each number once, and OPEN is 0,
+those with ORDER <= m are m at most; that they are the same rows as a rank would keep is said by `placed`, and is no
+matter of the guarantee. These facts are of the writer of these rows, which counts them again when they are written
+(rows/twin_writer.miscounted_sql).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def stage_sql(
     by_group = any(aggregate.per_group for aggregate in aggregates)
     kept = [UNIT] if (by_group or groups is not None) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
-    checked = _checked(rows_sql, cells, aggregates, bounded)
+    checked = _checked(rows_sql, cells, aggregates, bounded, known is None)
     if max_rows is not None:
         if groups is not None and groups < max_rows:
             checked = _in_groups_sql(checked, list(cells), groups)
@@ -82,13 +83,17 @@ def _columns(number: int, aggregate: Contribution) -> list[str]:
 
 
 def _checked(
-    rows_sql: str, cells: Mapping[str, int | None], aggregates: Sequence[Contribution], bounded: Sequence[str]
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    bounded: Sequence[str],
+    any_unit: bool,
 ) -> str:
-    """The rows that take part."""
+    """The rows that take part. any_unit: whether some may have none; of prepared ones, those are not kept."""
     listed = [*cells, *checked_columns(aggregates), *bounded]
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]
-    inside += [f"{UNIT} IS NOT NULL"] if bounded else []
+    inside += [f"{UNIT} IS NOT NULL"] if bounded and any_unit else []
     where = f" WHERE {' AND '.join(inside)}" if inside else ""
     return f"SELECT {', '.join(listed) or '1 AS dpduck_one'} FROM ({rows_sql}){where}"
 

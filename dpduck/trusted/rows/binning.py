@@ -36,6 +36,7 @@ FARTHEST = 1 << 31  # values of wide types beyond this are looked up in a list
 class KeyReading:
     """What rows are grouped by for one key column, and how a group's value becomes a domain code.
 
+    as_it_is: whether packed_sql is a code of the domain, or NULL, and needs no filter, no arithmetic and no wider type.
     group_sql: an integer; of a row that meets `filters` it is NULL or from first to first + len(codes) - 1.
     codes: the domain code of each value, -1 outside the domain; null_code: that of NULL. guard: a condition that
     keeps exactly the rows inside the domain, "" where the filters do. packed_sql: as group_sql; for every row,
@@ -51,6 +52,7 @@ class KeyReading:
     parameters: Mapping[str, ParameterValue] = field(repr=False)
     packed_sql: str
     reach: int
+    as_it_is: bool = False
 
     @property
     def slots(self) -> int:
@@ -99,6 +101,11 @@ def key_reading(key: KeyColumn, position: int) -> KeyReading:
         value = f"CAST({value} AS UTINYINT)" if key.domain.type_name == "BOOLEAN" else value
         return _integer_reading(value, key.domain, integers)
     return _listed_reading(value, key.domain, name)
+
+
+def code_reading(key: KeyColumn) -> KeyReading:
+    """A column that holds codes of a domain, which trusted code wrote."""
+    return KeyReading(key.sql, 0, np.arange(key.domain.size), -1, (), "", {}, key.sql, 1 << 32, as_it_is=True)
 
 
 def _named(key: KeyColumn, position: int) -> tuple[str, str]:

@@ -102,6 +102,8 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     as_it_is = not division.needed or travels(scan.unit_type)  # through Arrow; else equal units have equal texts
     unit = scan.unit_sql if as_it_is else text_sql(scan.unit_sql, scan.unit_type)
     outputs = {**outputs, **scan.ordering()}
+    if scan.prepared is not None and not division.needed:  # the stage looks at numbers that are NULL where the unit is
+        return _select({**outputs, UNIT: unit}, scan.from_sql, conditions)
     there = f"{scan.unit_sql} IS NOT NULL"
     if division.needed and not of_fixed_size(scan.unit_type):
         there += f" AND strlen({unit}) <= {LONGEST_TEXT}"

@@ -155,11 +155,20 @@ def _units(layout: Layout) -> str:
 
 
 def _sorted_rows(layout: Layout) -> str:
+    """Rows by unit and place. What most statements read stands together: DuckDB packs columns into blocks in order."""
     window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
     place, rank = (f"CAST(least({name}() OVER {window}, {_LARGEST}) AS UINTEGER)" for name in ("row_number", "rank"))
+    codes = [code_name(number) for number in range(len(layout.domains))]
+    numbers = [
+        f"dpduck_number AS {NUMBER}",
+        f"nullif({rank}, {place}) AS {TIED}",
+        f"{place} AS {PLACE}",
+        f"dpduck_n AS {ROWS_OF_UNIT}",
+        f"dpduck_o AS {OPEN_ROWS}",
+    ]
+    own = f"dpduck_rows.* EXCLUDE ({', '.join([_ORDER, *codes])})"
     return (
-        f"SELECT dpduck_rows.* EXCLUDE ({_ORDER}), dpduck_number AS {NUMBER}, dpduck_n AS {ROWS_OF_UNIT}, "
-        f"dpduck_o AS {OPEN_ROWS}, {place} AS {PLACE}, nullif({rank}, {place}) AS {TIED} "
+        f"SELECT {', '.join([own, *numbers, *codes])} "
         f"FROM dpduck_rows LEFT JOIN dpduck_units ON {quoted(layout.unit)} = dpduck_of ORDER BY {NUMBER}, {PLACE}"
     )
 
@@ -195,16 +204,18 @@ def miscounted_sql(twin_sql: str) -> str:
     """How many rows say of their unit what is not so: none but the first m places are below m, for every m.
 
     Of a unit's rows in the order of their places, each says of its unit what the one before it says; the n-th says that
-    there are n rows at least, and has a place of n at least, unless the unit is open.
+    there are n rows at least, and has a place of n at least, unless the unit is open. Rows of no unit say nothing.
     """
     window = f"(PARTITION BY {NUMBER} ORDER BY {PLACE})"
     same = " AND ".join(f"{one} = lag({one}, 1, {one}) OVER {window}" for one in (ROWS_OF_UNIT, OPEN_ROWS))
-    said = f"row_number() OVER {window} AS dpduck_n, {same} AS dpduck_same, {PLACE}, {ROWS_OF_UNIT}, {OPEN_ROWS}"
-    rows = f"SELECT {said} FROM {twin_sql} WHERE {NUMBER} IS NOT NULL"
+    said = (
+        f"row_number() OVER {window} AS dpduck_n, {same} AS dpduck_same, {NUMBER}, {PLACE}, {ROWS_OF_UNIT}, {OPEN_ROWS}"
+    )
+    rows = f"SELECT {said} FROM {twin_sql} WHERE coalesce({NUMBER}, {ROWS_OF_UNIT}, {OPEN_ROWS}) IS NOT NULL"
     enough = " AND ".join(
         f"ifnull({one}, FALSE)"
         for one in (
-            "dpduck_same",
+            f"{NUMBER} IS NOT NULL AND dpduck_same",
             f"{ROWS_OF_UNIT} >= least(dpduck_n, {_LARGEST})",
             f"{OPEN_ROWS} > 0 OR {PLACE} >= least(dpduck_n, {_LARGEST})",
         )

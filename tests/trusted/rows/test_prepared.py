@@ -132,7 +132,7 @@ def test_units_inside_of_domains_need_no_rank() -> None:
         (job,) = jobs_of(connection, STATEMENTS[0])
         twin = over_twins(job, twins, {})
         assert isinstance(twin, CountingJob)
-        assert "dpduck_open = 0 AND dpduck_order <= 3" in job_sql(twin)
+        assert "dpduck_of_unit > 3 AND dpduck_open = 0 AND dpduck_order <= 3" in job_sql(twin)
         (filtered,) = jobs_of(connection, STATEMENTS[6])
         assert "dpduck_open = 0" not in job_sql(over_twins(filtered, twins, {}))  # type: ignore[arg-type]
         assert other.execute("SELECT max(dpduck_open_rows) FROM stays_twin").fetchone() == (0,)
