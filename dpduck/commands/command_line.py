@@ -180,6 +180,16 @@ def budget(database: Path, store: Path | None, shape: str) -> None:
 
 @main.command()
 @DATABASE
+@click.argument("table")
+@STORE
+@FORMAT
+def check(database: Path, table: str, store: Path | None, shape: str) -> None:
+    """What the answers about TABLE leave out, exactly: for its owner's eyes only."""
+    answer(database, store, "dp_check", table, shape)
+
+
+@main.command()
+@DATABASE
 @STORE
 @FORMAT
 def ledger(database: Path, store: Path | None, shape: str) -> None:

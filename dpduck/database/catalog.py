@@ -128,8 +128,8 @@ class Catalog:
     def columns(self, table: TableName) -> tuple[Column, ...]:
         try:
             rows = self._cursor.execute(f"DESCRIBE {table.sql}").fetchall()
-        except duckdb.CatalogException:
-            return ()  # it is there no longer
+        except (duckdb.CatalogException, duckdb.BinderException):
+            return ()  # it is there no longer, or its database is not attached
         return tuple(Column(row[0], row[1]) for row in rows)
 
     @_remembered

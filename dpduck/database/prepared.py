@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -34,7 +34,7 @@ from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.prepared import Twin, Twins
 from dpduck.trusted.rows.twin_writer import PERSON, RESERVED, Layout, carried, write_twin
 from dpduck.values.domain import Domain
-from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.errors import InternalError, Refusal, StoreError
 
 AGAIN = "ALTER PRIVACY POLICY ON {table} PREPARE, which reads its rows anew, or UNPREPARE"
 
@@ -76,7 +76,9 @@ class PreparedTables:
 
     def create_tables(self) -> None:
         """The table of records, where it is not there yet; what was not finished is deleted."""
-        self._known, left = self._records.opened()
+        known, left = self._records.opened()
+        self._known = {table: one for table, one in known.items() if self._policies.policy(_named(table)) is not None}
+        left += [one.nonce for table, one in known.items() if table not in self._known]
         for nonce in left:
             self._forget(nonce)
 
@@ -100,17 +102,26 @@ class PreparedTables:
             reader.begin(cursor)
             keep_plans_plain(cursor)
             catalog = Catalog(cursor, self._policies)
+            self._follow([])
             facts = [self._facts(catalog, table) for table in tables]
             needed = [one for one in facts if anew or not self._is_prepared(one)]
             written = self._written(cursor, catalog, needed) if needed else []
         self._take(written)
         return _done([self._known[table.sql] for table in tables], written)
 
+    def named(self, written: TableName) -> TableName | None:
+        """The prepared table of a name, where there is one, whatever became of the table."""
+        parts = [fold(part) for part in written.parts]
+        found = [_named(table) for table in self._known]
+        alike = [table for table in found if [fold(part) for part in table.parts[-len(parts) :]] == parts]
+        return alike[0] if len(alike) == 1 else None
+
     def unprepare(self, table: TableName) -> str:
         """Goes back to the table itself."""
-        known = self._known.pop(table.sql, None)
+        known = self._known.get(table.sql)
         if known is not None:
             self._forget(known.nonce)
+            del self._known[table.sql]
         return f"{table} is not prepared: new questions are about the rows that it has"
 
     @contextmanager
@@ -145,13 +156,14 @@ class PreparedTables:
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies)
             for known in {**self._known, **{one.table: one for one in written}}.values():
-                try:
+                with suppress(Refusal, duckdb.Error):  # no statement over such a table is answered
                     facts = self._facts(catalog, _named(known.table))
-                except Refusal:
-                    continue  # no statement over it is answered; where one is, its revisions are compared
-                if facts.digest == known.layout:
-                    taken.append(replace(known, revisions=_revisions(facts.relation)))
+                    if facts.digest == known.layout:
+                        taken.append(replace(known, revisions=_revisions(facts.relation)))
         self._take(taken)
+        for one in written:
+            if one.nonce not in {known.nonce for known in taken}:
+                self._forget(one.nonce)
 
     def twins(self, rows: Rows) -> Twins | None:
         """What is counted in place of a request's tables; None where none of them was prepared."""
@@ -159,7 +171,7 @@ class PreparedTables:
         tables = list(dict.fromkeys(read))
         if not any(table.sql in self._known for table in tables):
             return None
-        found, moments = {}, set()
+        found, moments, nonces = {}, set(), []
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:
@@ -170,6 +182,7 @@ class PreparedTables:
                 )
             found[table.sql] = self._twin(known, table, rows)
             moments.add(known.moment)
+            nonces.append(known.nonce)
         if len(moments) > 1:
             raise Refusal(
                 f"{', '.join(table.table for table in tables)} were not prepared in one moment",
@@ -177,7 +190,7 @@ class PreparedTables:
             )
         names = tuple(twin.sql for twin in found.values())
         beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes)
-        return Twins(found, beside)
+        return Twins(found, beside, partial(self._files.doubt, nonces))
 
     def _twin(self, known: Prepared, table: TableName, rows: Rows) -> Twin:
         """The twin of a table; a Refusal where table, policy or references are no longer what they were."""
@@ -193,7 +206,12 @@ class PreparedTables:
                 f"{table.table}, its policy, or one that it refers to changed since it was prepared",
                 accepted=AGAIN.format(table=table),
             )
-        name = self._files.table(known)
+        try:
+            name = self._files.table(known)
+        except StoreError:
+            if self._known.get(table.sql) is known:
+                raise
+            raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
         return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own)
@@ -228,7 +246,9 @@ class PreparedTables:
         unit = PERSON.strip('"') if relation.parents else policy.unit.column
         content = tuple(f"{quote_identifier(relation.alias)}.{quote_identifier(name)}" for name in relation.row_key)
         columns = _names(relation.columns)
-        layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains)
+        links = {name for name, _ in relation.links} | {fold(unit or "")}
+        linked = frozenset(name for name, _ in columns if fold(name) in links)
+        layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains, linked)
         shapes = [(table.sql, columns), *((one.table.sql, _names(one.columns)) for one in relation.parents)]
         return Facts(policy, relation, layout, tuple(shapes))
 
@@ -236,6 +256,8 @@ class PreparedTables:
         """Whether a table is prepared as its policy says, in one moment with all that share its unit."""
         known = self._known.get(facts.policy.table.sql)
         if known is None or known.layout != facts.digest or not self._whole(known):
+            return False
+        if not set(_keys(facts.relation)) <= set(known.keys):
             return False
         return {known.moment} == {self._known[table].moment for table in self._sharing([facts])}
 
@@ -249,7 +271,10 @@ class PreparedTables:
         """Writes twins of tables, and anew those of prepared tables that share their units; none is in use yet."""
         named = {one.policy.table.sql for one in facts}
         beside = [_named(table) for table in self._sharing(facts) if table not in named]
-        every = [*facts, *(self._facts(catalog, table) for table in beside)]
+        every = list(facts)
+        for table in beside:
+            with suppress(Refusal, duckdb.Error):  # it stays of an older moment, and is joined with none of these
+                every.append(self._facts(catalog, table))
         moment, written = secrets.token_hex(16), list[Prepared]()
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         for one in every:  # each database's transaction has begun before the first row is read
@@ -271,11 +296,11 @@ class PreparedTables:
         self._records.begin(table.sql, nonce)
         try:
             with self._files.written(nonce, digest) as (second, name):
-                write_twin(cursor, second, facts.layout, name, self._ledger.bounding_key, self._steps)
+                with _no_room():
+                    write_twin(cursor, second, facts.layout, name, self._ledger.bounding_key, self._steps)
                 self._steps("closing the file")
-            keys = tuple(chain.from_iterable(read.unique for read in relation.reads if read.table == table))
-            size = self._files.size(nonce)
-        except (duckdb.Error, OSError):
+            size, content = self._files.size(nonce), self._files.digest(nonce)
+        except (duckdb.Error, OSError, _NoRoom):
             self._forget(nonce)
             raise StoreError(
                 f"{table} cannot be prepared: there is no room for its rows, or no right to write beside the store; "
@@ -285,7 +310,20 @@ class PreparedTables:
             self._forget(nonce)
             raise
         revisions, epoch, unit_type = _revisions(relation), facts.policy.epoch, relation.unit_type
-        return Prepared(table.sql, nonce, moment, digest, epoch, revisions, facts.columns, keys, unit_type, size, at)
+        return Prepared(
+            table.sql,
+            nonce,
+            moment,
+            digest,
+            epoch,
+            revisions,
+            facts.columns,
+            _keys(relation),
+            unit_type,
+            size,
+            content,
+            at,
+        )
 
     def _take(self, written: Sequence[Prepared]) -> None:
         """Puts twins into use, all at once, and deletes those that they replace."""
@@ -300,8 +338,10 @@ class PreparedTables:
 
     def _forget(self, nonce: str) -> None:
         """Deletes a twin and its record, the file first."""
-        self._files.remove(nonce)
-        self._records.delete(nonce)
+        self._records.leave(nonce)
+        with suppress(OSError):  # what is left is deleted when the store is opened next
+            self._files.remove(nonce)
+            self._records.delete(nonce)
 
     def _whole(self, known: Prepared) -> bool:
         try:
@@ -326,8 +366,28 @@ def _domains(policy: Policy, columns: Columns) -> tuple[tuple[str, Domain], ...]
     return tuple((name, domain) for name, domain in policy.domains if fold(name) in names)
 
 
+def _keys(relation: PrivateRelation) -> tuple[str, ...]:
+    """Columns of a relation's table of which each is a key by itself."""
+    return tuple(chain.from_iterable(read.unique for read in relation.reads if read.table == relation.table))
+
+
 def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
     return tuple((read.table.sql, read.revision) for read in relation.reads)
+
+
+class _NoRoom(Exception):
+    """Rows could not be written."""
+
+
+@contextmanager
+def _no_room() -> Iterator[None]:
+    """DuckDB's own error, which may quote data, was left behind where it was raised."""
+    try:
+        yield
+    except InternalError as error:
+        if str(error) == reader.FAILED:
+            raise _NoRoom from None
+        raise
 
 
 def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import shutil
 import threading
 from collections import OrderedDict
@@ -54,6 +55,7 @@ class TwinFiles:
         self._lock = threading.RLock()
         self._attached: dict[str, str] = {}
         self._copies: OrderedDict[str, str] = OrderedDict()
+        self._doubted: set[str] = set()
 
     def path(self, nonce: str) -> Path | None:
         """Where a twin's file is; None in memory."""
@@ -98,11 +100,28 @@ class TwinFiles:
         path = self.path(nonce)
         return 0 if path is None else path.stat().st_size
 
+    def digest(self, nonce: str) -> str:
+        """A digest of the file; "" in memory."""
+        path = self.path(nonce)
+        if path is None:
+            return ""
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+
+    def doubt(self, nonces: Sequence[str]) -> None:
+        """Looks at the whole of these files before they are used again: something could not be counted over them."""
+        with self._lock:
+            self._doubted.update(nonces)
+
     def table(self, known: Prepared) -> str:
         """The name of a twin, attached; StoreError where its file is not the one that was written."""
         nonce, layout, size = known.nonce, known.layout, known.size
         with self._lock:
             path, catalog = self.path(nonce), _catalog(nonce)
+            if nonce in self._doubted and path is not None:
+                if not path.is_file() or self.digest(nonce) != known.digest:
+                    raise _refused(known, "is damaged")
+                self._doubted.discard(nonce)
             if nonce not in self._attached:
                 if path is None or not path.is_file() or path.stat().st_size != size:
                     raise _refused(known, "is not there, or is not whole")
@@ -151,7 +170,8 @@ class TwinFiles:
             yield second, names
 
     def _copy(self, cursor: duckdb.DuckDBPyConnection, table: TableName, digest: str, columns: Sequence[Column]) -> str:
-        known = repr((table.sql, digest, [(column.name, column.type_name) for column in columns]))
+        told = [(column.name, column.type_name) for column in columns]
+        known = repr((table.sql, digest, _texts_digest(cursor, table, columns), told))
         if known in self._copies:
             self._copies.move_to_end(known)
             return self._copies[known]
@@ -218,6 +238,16 @@ def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
         raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again") from None
 
 
+def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[str]:
+    """What the digest of a public table leaves out: DuckDB's hash is one of 0 and -0, and of wide numbers' halves."""
+    tied = [column for column in columns if re.match("U?HUGEINT|DECIMAL|UUID|FLOAT|DOUBLE", column.type_name)]
+    if not tied:
+        return []
+    texts = ", ".join(f"CAST({quote_identifier(column.name)} AS VARCHAR)" for column in tied)
+    sql = f"SELECT CAST(bit_xor(hash({texts})) AS VARCHAR), CAST(sum(hash(1, {texts})) AS VARCHAR) FROM {table.sql}"
+    return [str(column[0]) for column in reader.columns(cursor, sql, {})]
+
+
 def _catalog(nonce: str) -> str:
     if not nonce.isalnum():
         raise InternalError("no name of a prepared table")
@@ -240,7 +270,7 @@ class Prepared:
 
     revisions: of its policy, first, and of those that its references lead through. columns: names and types of the
     columns of these tables. keys: columns of which each is a key by itself. unit_type: DuckDB's type of the unit.
-    size: bytes of the file.
+    size, digest: of the file.
     """
 
     table: str
@@ -253,6 +283,7 @@ class Prepared:
     keys: tuple[str, ...]
     unit_type: str
     size: int
+    digest: str
     at: str
 
 
@@ -285,12 +316,17 @@ class Records:
             cursor.execute("BEGIN")
             for known in written:
                 facts = [known.moment, known.layout, known.epoch, known.revisions, known.columns, known.keys]
-                facts += [known.unit_type, known.size]
+                facts += [known.unit_type, known.size, known.digest]
                 row = [known.table, known.nonce, READY, json.dumps(facts), known.at]
                 cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [known.nonce])
                 cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, known.table])
                 cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", row)
             cursor.execute("COMMIT")
+
+    def leave(self, nonce: str) -> None:
+        """Notes that a twin is to be deleted."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"UPDATE {self._table} SET state = ? WHERE nonce = ?", [LEFT, nonce])
 
     def delete(self, nonce: str) -> None:
         """Deletes the record of a twin that is gone."""
@@ -299,7 +335,7 @@ class Records:
 
 
 def _read(table: str, nonce: str, facts: str, at: object) -> Prepared:
-    moment, layout, epoch, revisions, columns, keys, unit_type, size = json.loads(facts)
+    moment, layout, epoch, revisions, columns, keys, unit_type, size, digest = json.loads(facts)
     read = tuple((str(name), int(revision)) for name, revision in revisions)
     listed = tuple((str(name), tuple((str(one), str(of)) for one, of in types)) for name, types in columns)
-    return Prepared(table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, str(at))
+    return Prepared(table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at))

@@ -168,6 +168,8 @@ class Releaser:
             raise in_both_forms(refused, self._ledger, rows.unit_key, charge, caller.name, caller.share) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._note_failed(digest, door.entry)
+            if twins is not None:
+                twins.doubt()
             raise ReleaseFailed(door.entry)
         self._copies.add(release.name, self._releases.table_sql(release.name), release.rows)
         return release

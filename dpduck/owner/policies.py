@@ -61,11 +61,12 @@ class OwnerDesk:
             done, prepared = self._alter(statement)
             return done + ANEW + prepared
         if isinstance(statement, PreparePolicy):
+            if statement.undo:
+                named = [self.prepared.named(table) or self._table(table) for table in statement.tables]
+                return "; ".join(map(self.prepared.unprepare, named))
             tables = list(dict.fromkeys(map(self._table, statement.tables)))
             for table in tables:
                 self._required_policy(table)
-            if statement.undo:
-                return "; ".join(map(self.prepared.unprepare, tables))
             return self.prepared.prepare(tables)
         return self._drop(statement)
 
@@ -83,6 +84,8 @@ class OwnerDesk:
         table = self._table(statement.table)
         require_plain_names(*table.parts)
         existing = self.policies.policy(table)
+        if existing is None:
+            self.prepared.unprepare(table)
         if existing is not None and not statement.replace:
             raise Refusal(f"{table} has a privacy policy", accepted="CREATE OR REPLACE, or ALTER PRIVACY POLICY")
         if self.policies.is_public(table):
@@ -134,8 +137,8 @@ class OwnerDesk:
                 return "there was no policy"
             accepted = meant_or(statement.table.table, self.catalog.known_names(), "a table that has one, or IF EXISTS")
             raise Refusal(f"{statement.table} has no privacy policy", accepted=accepted)
-        self.policies.drop(table)
         self.prepared.unprepare(table)
+        self.policies.drop(table)
         return f"the policy of {table} is dropped; what was spent stays spent"
 
     def _table(self, written: TableName) -> TableName:

@@ -341,7 +341,8 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection:
         if "version number" in str(error):
             raise StoreError(
                 f"the database was written by a newer DuckDB than {duckdb.__version__}, which serves it; accepted: "
-                "a copy by that DuckDB: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION 'v1.5.0'), COPY FROM DATABASE"
+                "a copy by that DuckDB in its place: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION 'v1.5.0'); "
+                f"COPY FROM DATABASE {quote_identifier(database.stem)} TO copy"
             ) from None
         raise StoreError(
             "the database cannot be opened: it is no DuckDB file, or another process writes to it; "

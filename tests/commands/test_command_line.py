@@ -49,6 +49,7 @@ def test_a_policy_a_release_and_the_budget(clinic: Path) -> None:
     (budget,) = rows("budget", clinic)
     assert (budget["spent"], budget["remaining"]) == (0.5, 0.5)
     assert [entry["epsilon"] for entry in rows("ledger", clinic)] == [0.0, 0.5]
+    assert {"rows"} <= {row["finding"] for row in rows("check", clinic, "visits")}
     (release,) = rows("releases", clinic)
     assert release["statement"] == COUNT
 

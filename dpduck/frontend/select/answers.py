@@ -98,6 +98,12 @@ class AnswerReader:
         matched = self._as_key(node)
         if matched is None:
             self.scope.lookup(node)
+            if not self.keys and node.find_ancestor(exp.Window) is not None:
+                raise refusal(
+                    node,
+                    "a window over private rows is refused",
+                    "a window over the answers: rank() OVER (ORDER BY count(*))",
+                )
             raise refusal(
                 node,
                 f"the column {node.name!r} is neither grouped nor counted",

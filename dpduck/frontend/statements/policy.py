@@ -197,6 +197,8 @@ def _read_values(reader: TokenReader) -> tuple[str, ...]:
 
 def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
     low = reader.literal()
+    if reader.at(TokenType.DASH):
+        raise reader.unexpected("TO; a date is quoted: RANGE '2024-01-01' TO '2025-01-01' STEP INTERVAL 1 DAY")
     reader.expect_words("TO")
     high = reader.literal()
     if not reader.take_words("STEP"):

@@ -19,7 +19,7 @@ from dpduck.trusted.private.contributions import KEY, key_integer, order_sql
 from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression
-from dpduck.trusted.rows.program import BATCH_TEXTS
+from dpduck.trusted.rows.program import LONGEST_TEXT
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError
 
@@ -38,6 +38,8 @@ _CARRIED = re.compile(
 _LARGEST = (1 << 32) - 1
 _ORDER = '"dpduck_order"'
 Steps = Callable[[str], None]
+BATCH = 6_144
+"""Rows that are sent at a time: with texts of LONGEST_TEXT + 1 characters of four bytes, Arrow's buffers hold them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Layout:
     """What is written of a private table. from_sql: the table as "r0", with the joins that find units, each LEFT.
 
     columns: names and types. content: the columns that tell rows of a unit apart. unit_sql: None for PRIVACY UNIT ROW.
-    unit: the unit's column in the twin. domains: by column.
+    unit: the unit's column in the twin. domains: by column. links: columns by which rows of one unit are found.
     """
 
     from_sql: str
@@ -55,6 +57,7 @@ class Layout:
     unit_type: str
     unit: str | None
     domains: tuple[tuple[str, Domain], ...]
+    links: frozenset[str]
 
 
 def carried(type_name: str) -> bool:
@@ -96,7 +99,7 @@ def write_twin(
     """
     steps("reading rows")
     keyed = {KEY: key_integer(bounding_key)} if layout.unit_sql is not None else {}
-    batches = reader.record_batches(cursor, _sent_rows(layout), keyed, BATCH_TEXTS)
+    batches = reader.record_batches(cursor, _sent_rows(layout), keyed, BATCH)
     parameters: dict[str, object] = {}
     coded = _coded_rows(layout, parameters)
     if layout.unit_sql is None:
@@ -113,20 +116,46 @@ def write_twin(
     _rank_again(second, layout, twin_sql)
     ((miscounted,),) = reader.columns(second, miscounted_sql(twin_sql), {})
     if int(miscounted):
-        raise InternalError(reader.FAILED)
+        raise InternalError("a prepared table does not say of its units what it holds")
 
 
 _POURED = "dpduck_poured"
 
 
 def _sent_rows(layout: Layout) -> str:
-    own = [(f'"r0".{name}', name, type_name) for name, type_name in _named(layout)]
-    listed = [f"{sent_sql(sql, type_name)} AS {name}" for sql, name, type_name in own]
+    listed = []
+    for name, type_name in layout.columns:
+        whole = f'"r0".{quoted(name)}'
+        sql = _no_longer(whole, type_name) if name in layout.links else _cut(whole, type_name)
+        listed.append(f"{sent_sql(sql, type_name)} AS {quoted(name)}")
     if layout.unit_sql is not None:
         listed.append(f"{order_sql(sorted(layout.content))} AS {_ORDER}")
     if quoted(layout.unit) == PERSON:
-        listed.append(f"{sent_sql(str(layout.unit_sql), layout.unit_type)} AS {PERSON}")
+        unit = _no_longer(str(layout.unit_sql), layout.unit_type)
+        listed.append(f"{sent_sql(unit, layout.unit_type)} AS {PERSON}")
     return f"SELECT {', '.join(listed)} FROM {layout.from_sql}"
+
+
+def _cut(value: str, type_name: str) -> str:
+    """A text as statements see it: longer ones are in no label, go to no worker, and compare by how they begin.
+
+    Whole, a few of one unit's would be more than a batch can hold: whether a table can be prepared would tell of them.
+    """
+    if type_name not in ("VARCHAR", "BLOB"):
+        return value
+    begin = f"left({value}, {LONGEST_TEXT + 1})" if type_name == "VARCHAR" else f"{value}[:{LONGEST_TEXT + 1}]"
+    return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} ELSE {begin} END"
+
+
+def _no_longer(value: str, type_name: str) -> str:
+    """A text by which units are found or told apart, which must not be cut; a longer one finds nobody."""
+    if type_name not in ("VARCHAR", "BLOB"):
+        return value
+    return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} END"
+
+
+def _bytes(value: str, type_name: str) -> str:
+    return f"strlen({value})" if type_name == "VARCHAR" else f"octet_length({value})"
 
 
 def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:

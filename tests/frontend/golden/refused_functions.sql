@@ -236,6 +236,10 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*), lag(note) OVER () FROM visits GROUP BY sex
 -- refused: line 1, column 75: the column 'note' is neither grouped nor counted; accepted: a column of GROUP BY, or count(column)
 
+-- title: a window over raw rows without groups
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) avg(age) OVER () FROM visits
+-- refused: line 1, column 60: a window over private rows is refused; accepted: a window over the answers: rank() OVER (ORDER BY count(*))
+
 -- title: a window over an ungrouped column
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*), rank() OVER (PARTITION BY ward) FROM visits GROUP BY sex
 -- refused: line 1, column 97: the column 'ward' is neither grouped nor counted; accepted: a column of GROUP BY, or count(column)

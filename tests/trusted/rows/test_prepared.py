@@ -64,7 +64,8 @@ def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
             chain = lookup.joins_sql.replace(f"{ROWS}.", '"r0".').replace('"dpduck_rows".', '"r0".')
             chain = chain.replace('"dpduck_reference"', lookup.reference_sql.partition(".")[2])
             rows, own = f"{rows} {chain.replace('JOIN ', 'LEFT JOIN ')}", "dpduck_person"
-        return Layout(rows, columns, content, unit, relation.unit_type, own, policy.domains)
+        links = frozenset(name for name, _ in relation.links) | {own or ""}
+        return Layout(rows, columns, content, unit, relation.unit_type, own, policy.domains, links)
 
 
 def prepared(connection: duckdb.DuckDBPyConnection, *names: str) -> tuple[duckdb.DuckDBPyConnection, dict[str, Twin]]:
