@@ -198,6 +198,17 @@ class LocalVault:
                     accepted="expressions that every number can go through",
                 ) from None
 
+    def alive(self) -> bool:
+        """Whether DuckDB answers at all: an error of its own, in any statement, is the end of an instance."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+        except (duckdb.FatalException, duckdb.InternalException):
+            return False
+        except duckdb.Error:
+            return True
+        return True
+
     def views(self) -> dict[str, str]:
         """The private views, the owner's first and older ones before newer, each with whose it is and a mark.
 

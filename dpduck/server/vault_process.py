@@ -148,9 +148,17 @@ def _answered(vault: Vault, message: Message) -> bytes:
         rows = vault.view(*given) if operation == "view" else vault.rows(*given)
         return packed({"id": number, **rows_message(rows)}, rows.table)
     except DpduckError as error:
+        _require_alive(vault)
         return packed({"id": number, "error": str(error)})
     except Exception:  # whatever it says could quote data
+        _require_alive(vault)
         return packed({"id": number, "error": UNEXPECTED})
+
+
+def _require_alive(vault: Vault) -> None:
+    """Ends a process whose DuckDB answers nothing more, after an error of its own: the next one starts anew."""
+    if isinstance(vault, LocalVault) and not vault.alive():
+        os._exit(1)
 
 
 def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> LocalVault:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
@@ -218,6 +219,44 @@ def test_a_message_that_no_thread_is_left_for_ends_nobody(served: Served, monkey
     assert answers[2] == {"id": 2, "error": TOO_MUCH} and "views" in answers[1]
     assert "error" in answers[3] and "views" in answers[4]
     assert not answering.is_alive()
+
+
+def test_a_vault_whose_duckdb_is_gone_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an error of its own DuckDB answers nobody: the process ends, and the next one starts anew."""
+    here, there = Pipe()
+    vault, ended = served.service.vault, list[int]()
+    assert isinstance(vault, LocalVault) and vault.alive()
+    monkeypatch.setattr("dpduck.server.vault_process.os._exit", ended.append)
+    answering = threading.Thread(target=answer_all, args=(there, vault, lambda: None, Crew(1)))
+    answering.start()
+    failing = packed({"id": 1, "do": "rows", "with": ["bob", "no key", 1, 1]})
+    here.send_bytes(failing)
+    assert "error" in unpacked(here.recv_bytes())[0] and not ended
+    gone = duckdb.connect()
+    monkeypatch.setattr(vault, "_connection", gone)
+    monkeypatch.setattr(vault, "alive", lambda: False)
+    here.send_bytes(failing)
+    assert "error" in unpacked(here.recv_bytes())[0]
+    here.close()
+    answering.join(30)
+    assert ended == [1]
+
+
+def test_an_instance_that_is_gone_is_noticed(tmp_path: Path) -> None:
+    """DuckDB 1.5 ends where a window looks to the end of a BIGINT, which no statement may."""
+    found = LocalVault.__new__(LocalVault)
+    found._connection = duckdb.connect()
+    assert found.alive()
+    with suppress(duckdb.Error):
+        found._connection.execute(
+            "SELECT lag(n > 5, -9223372036854775807 - 1) OVER () FROM range(9) AS r(n)"
+        ).fetchall()
+    try:
+        found._connection.execute("SELECT 1")
+    except duckdb.FatalException:
+        assert not found.alive()
+    else:
+        assert found.alive()  # a DuckDB that has mended it
 
 
 def _no_memory() -> None:

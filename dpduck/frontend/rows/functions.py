@@ -276,7 +276,7 @@ def check_size(expression: exp.Expr) -> None:
     """Refuses an expression of too many parts, or one that makes texts too long or takes too long to search them."""
     if sum(1 for _ in expression.walk()) > MAX_NODES:
         raise refusal(expression, "the expression is too long", f"at most {MAX_NODES} parts")
-    times, more = _length(expression)
+    times, more = length_of(expression)
     if times > MAX_GROWTH:
         raise refusal(
             expression,
@@ -312,14 +312,14 @@ def _check_wildcards(node: exp.Expr, pattern: str) -> None:
         )
 
 
-def _length(node: exp.Expr) -> Length:
+def length_of(node: exp.Expr) -> Length:
     """a and b: the text is at most a times as long as the longest of the row's columns, and b bytes more."""
     if isinstance(node, exp.Column):
         return 1, 0
     if isinstance(node, exp.Literal):
         return 0, _bytes(node)
     parts = list(node.flatten() if isinstance(node, exp.Connector) else node.iter_expressions())
-    inner = [_length(part) for part in parts]
+    inner = [length_of(part) for part in parts]
     times, more = max((one for one, _ in inner), default=0), max((one for _, one in inner), default=0)
     if isinstance(node, _SEARCHES) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "contains"):
         _check_steps(node, {id(part): one for part, (_, one) in zip(parts, inner, strict=True)})

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.rows.functions import FUNCTIONS, NAMED_FUNCTIONS, OPERATORS, STRUCTURE, check_row_local
+from dpduck.frontend.rows.functions import (
+    FUNCTIONS,
+    NAMED_FUNCTIONS,
+    OPERATORS,
+    STRUCTURE,
+    check_arguments,
+    check_row_local,
+)
 from dpduck.frontend.rows.scope import Scope, resolve
 from dpduck.frontend.select.aggregates import AggregateReader, is_list
 from dpduck.frontend.select.request import Aggregate
@@ -206,6 +213,7 @@ class AnswerReader:
         return key is not None and key.name in self.enums
 
     def _check_allowed(self, node: exp.Expr) -> None:
+        check_arguments(node)
         if type(node) in _POST_PROCESSING or isinstance(node, (exp.Star, exp.Alias)):
             return
         if isinstance(node, exp.Anonymous) and _name(node) in NAMED_FUNCTIONS:

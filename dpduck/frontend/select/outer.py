@@ -9,7 +9,17 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.rows.functions import FUNCTIONS, NAMED_FUNCTIONS, OPERATORS, STRUCTURE, check_row_local
+from dpduck.frontend.rows.functions import (
+    FUNCTIONS,
+    MAX_BUILT,
+    MAX_GROWTH,
+    NAMED_FUNCTIONS,
+    OPERATORS,
+    STRUCTURE,
+    check_arguments,
+    check_row_local,
+    length_of,
+)
 from dpduck.frontend.rows.scope import Scope
 from dpduck.frontend.rows.subqueries import CommonTables, tables_around
 from dpduck.frontend.select.answers import ERROR_BARS, AnswerReader, released
@@ -224,6 +234,7 @@ def surround(
     query: exp.Query, select: exp.Select, released: exp.Select, columns: tuple[str, ...], facts: PublicFacts
 ) -> OuterQuery:
     """The statement with the annotated SELECT replaced by a SELECT over the released table."""
+    _check_cost(query)
     if query is select:
         return OuterQuery(sql_of(released), columns)
     whole = exp.Subquery(this=query.copy())
@@ -234,6 +245,44 @@ def surround(
     inner = whole.this
     names = tuple(inner.named_selects) if isinstance(inner, exp.Query) else columns
     return OuterQuery(sql_of(inner), names, tuple(sorted(tables, key=str)))
+
+
+# What a query over answers may cost. It holds nothing private, but is run by the process that does, beside others.
+
+MOST_QUERIES = 200
+"""SELECTs, VALUES, set operations and joins of one statement."""
+
+MOST_ROWS_AWAY = 1_000_000
+_OFFSETS: tuple[tuple[type[exp.Expr], str], ...] = (
+    (exp.Lag, "offset"), (exp.Lead, "offset"), (exp.NthValue, "offset"), (exp.Ntile, "this"),
+)  # fmt: skip
+"""Windows that are told how far to look. DuckDB 1.5 ends, or writes where it must not, at the ends of a BIGINT."""
+
+
+def _check_cost(query: exp.Query) -> None:
+    """Refuses a statement of too many queries, texts that grow from query to query, and rows that are too far away."""
+    parts = list(query.find_all(exp.Select, exp.SetOperation, exp.Join, exp.Values))
+    if len(parts) > MOST_QUERIES:
+        raise refusal(parts[-1], f"a statement of {len(parts)} queries and joins", f"at most {MOST_QUERIES}")
+    times = more = 1
+    for select in (part for part in parts if isinstance(part, exp.Select)):
+        lengths = [length_of(item) for item in select.expressions]
+        grown = max([1, *(one for one, _ in lengths)])
+        times, more = times * grown, more * grown + sum(one for _, one in lengths)
+        if times > MAX_GROWTH or more > MAX_BUILT:
+            raise refusal(
+                select,
+                f"this makes texts more than {MAX_GROWTH} times as long, or longer by {MAX_BUILT} bytes",
+                "fewer concatenations, shorter literals",
+            )
+    for kind, part in _OFFSETS:
+        for node in query.find_all(kind):
+            offset = node.args.get(part)
+            near = isinstance(offset, exp.Literal) and offset.name.isdigit() and int(offset.name) <= MOST_ROWS_AWAY
+            if offset is not None and not near:
+                raise refusal(
+                    node, "a window that may look too far", f"lag(n, 1): a whole number, at most {MOST_ROWS_AWAY}"
+                )
 
 
 def _drop_private_ctes(whole: exp.Expr, place: exp.Select, facts: PublicFacts) -> set[str]:
@@ -271,6 +320,7 @@ def _check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: 
     for node in list(whole.walk()):
         if id(node) in inside:
             continue
+        check_arguments(node)
         if isinstance(node, exp.Table):
             if not _is_common_table(node):
                 tables.add(_name_public_table(node, dropped, facts))

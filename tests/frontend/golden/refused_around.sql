@@ -121,3 +121,23 @@ SELECT name, (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FR
 -- title: an annotated SELECT in a data statement
 INSERT INTO wards SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits GROUP BY sex
 -- refused: line 1, column 1: 'INSERT' is not expected here; accepted: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..) .., CREATE PRIVATE VIEW or TABLE, DROP PRIVATE VIEW, CREATE / ALTER / DROP PRIVACY POLICY, DECLARE PUBLIC TABLE
+
+-- title: a window that looks to the end of a BIGINT, at which DuckDB 1.5 ends
+SELECT lag(n > 5, -9223372036854775807 - 1) OVER () AS z FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex)
+-- refused: line 1, column 8: a window that may look too far; accepted: lag(n, 1): a whole number, at most 1000000
+
+-- title: the same in the annotated SELECT
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, lead(count(*), 9223372036854775807) OVER () FROM visits GROUP BY sex
+-- refused: line 1, column 61: a window that may look too far; accepted: lag(n, 1): a whole number, at most 1000000
+
+-- title: a window that looks as far as an answer says
+SELECT nth_value(n, n) OVER () FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex)
+-- refused: line 1, column 8: a window that may look too far; accepted: lag(n, 1): a whole number, at most 1000000
+
+-- title: texts that double from query to query
+SELECT sex FROM (SELECT sex || sex AS sex FROM (SELECT sex || sex AS sex FROM (SELECT sex || sex AS sex FROM (SELECT sex || sex AS sex FROM (SELECT sex || sex AS sex FROM (SELECT sex || sex AS sex FROM (SELECT sex || sex AS sex FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex))))))))
+-- refused: line 1, column 204: this makes texts more than 64 times as long, or longer by 65536 bytes; accepted: fewer concatenations, shorter literals
+
+-- title: texts that double in the answer
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) concat(sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex, sex), count(*) FROM visits GROUP BY sex
+-- refused: line 1, column 1: this makes texts more than 64 times as long, or longer by 65536 bytes; accepted: fewer concatenations, shorter literals
