@@ -16,9 +16,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 200,
-    "lines": 41_560,
+    "lines": 41_850,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 576,
+    "functions of a plain count": 578,
     "modules of a plain count": 89,
     "functions of a stored answer": 73,
     "modules of a stored answer": 17,

@@ -296,12 +296,13 @@ class PreparedTables:
         self._records.begin(table.sql, nonce)
         try:
             with self._files.written(nonce, digest) as (second, name):
-                with _no_room():
-                    write_twin(cursor, second, facts.layout, name, self._ledger.bounding_key, self._steps)
+                write_twin(cursor, second, facts.layout, name, self._ledger.bounding_key, self._steps)
                 self._steps("closing the file")
             size, content = self._files.size(nonce), self._files.digest(nonce)
-        except (duckdb.Error, OSError, _NoRoom):
+        except (duckdb.Error, OSError, InternalError) as error:
             self._forget(nonce)
+            if isinstance(error, InternalError) and str(error) != reader.FAILED:
+                raise
             raise StoreError(
                 f"{table} cannot be prepared: there is no room for its rows, or no right to write beside the store; "
                 "accepted: more room on that disk or in memory_limit and temp_directory"
@@ -373,21 +374,6 @@ def _keys(relation: PrivateRelation) -> tuple[str, ...]:
 
 def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
     return tuple((read.table.sql, read.revision) for read in relation.reads)
-
-
-class _NoRoom(Exception):
-    """Rows could not be written."""
-
-
-@contextmanager
-def _no_room() -> Iterator[None]:
-    """DuckDB's own error, which may quote data, was left behind where it was raised."""
-    try:
-        yield
-    except InternalError as error:
-        if str(error) == reader.FAILED:
-            raise _NoRoom from None
-        raise
 
 
 def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
