@@ -1,6 +1,7 @@
 """TPC-H with the customer as privacy unit: annotated queries at epsilon 1 beside DuckDB's exact answers, one run.
 
-Gates: at scale factor 1 each query takes at most 5 times DuckDB's own time. Informs: relative errors and times at scale
+Gates: at scale factor 1 each query takes at most 5 times DuckDB's own time, with --prepared at most 3 (issue 4), the
+tables prepared before. Informs: relative errors and times at scale
 factor 0.1. Traps avoided: both sides run alternately on one connection after a round that warms DuckDB's buffers; every
 annotated run is a new release with its own charge, analysis, noise and table; medians of five. Errors are medians over
 the cells that the exact answer holds and over releases; a cell's error is relative to its exact value.
@@ -23,7 +24,7 @@ import dpduck
 from benchmarks.speed._tpch import QUERIES, Query, make_database, protect
 
 ROUNDS = 5
-LIMIT = 5.0
+LIMIT, PREPARED_LIMIT = 5.0, 3.0
 
 
 def cells(rows: Sequence[tuple[Any, ...]], keys: int) -> dict[tuple[str, ...], list[float]]:
@@ -56,28 +57,40 @@ def run(connection: duckdb.DuckDBPyConnection, query: Query) -> tuple[float, flo
     return median(own), median(ours), median(found)
 
 
-def table(folder: Path, scale: str, gate: bool) -> bool:
+def prepare(connection: duckdb.DuckDBPyConnection) -> None:
+    """Prepares every table that has a policy."""
+    tables = [row[0] for row in connection.execute("SELECT table_name FROM dp_policies()").fetchall()]
+    start = time.perf_counter()
+    connection.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON {', '.join(tables)} PREPARE"]).fetchall()
+    print(f"{len(tables)} tables prepared in {time.perf_counter() - start:.1f} s")
+
+
+def table(folder: Path, scale: str, gate: bool, prepared: bool) -> bool:
     """Prints a line for each query; whether every gate is met."""
+    limit = PREPARED_LIMIT if prepared else LIMIT
     path, good = folder / f"tpch_{scale.replace('.', '_')}.duckdb", True
     make_database(path, scale)
     with dpduck.connect(path) as connection:
         protect(connection)
+        if prepared:
+            prepare(connection)
         print(f"scale factor {scale}: query, DuckDB, dpduck at epsilon 1, ratio, median relative error")
         for query in QUERIES:
             own, ours, error = run(connection, query)
             ratio = ours / own
-            verdict = "informs" if not gate else "gate <= 5: " + ("met" if ratio <= LIMIT else "MISSED")
-            good = good and (not gate or ratio <= LIMIT)
+            verdict = "informs" if not gate else f"gate <= {limit:g}: " + ("met" if ratio <= limit else "MISSED")
+            good = good and (not gate or ratio <= limit)
             print(f"  Q{query.number:<3} {own:8.3f} s {ours:8.3f} s {ratio:7.2f} {error:10.4%}  {verdict}", flush=True)
     return good
 
 
 def main() -> int:
-    """Both scale factors, or those named on the command line."""
-    scales = sys.argv[1:] or ["0.1", "1"]
+    """Both scale factors, or those named on the command line; --prepared."""
+    scales = [word for word in sys.argv[1:] if word != "--prepared"] or ["0.1", "1"]
+    prepared = "--prepared" in sys.argv
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DPDUCK_STATE_DIR"] = folder
-        results = [table(Path(folder), scale, gate=scale == "1") for scale in scales]
+        results = [table(Path(folder), scale, scale == "1", prepared) for scale in scales]
     return 0 if all(results) else 1
 
 

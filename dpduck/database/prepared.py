@@ -105,7 +105,7 @@ class PreparedTables:
             self._follow([])
             facts = [self._facts(catalog, table) for table in tables]
             needed = [one for one in facts if anew or not self._is_prepared(one)]
-            written = self._written(cursor, catalog, needed) if needed else []
+            written = self._written(cursor, needed) if needed else []
         self._take(written)
         return _done([self._known[table.sql] for table in tables], written)
 
@@ -140,7 +140,7 @@ class PreparedTables:
                 facts = [self._facts(catalog, policy.table, policy) for policy in known]
                 changed = [one for one in facts if not self._is_prepared(one)]
                 if changed:
-                    written = self._written(cursor, catalog, changed)
+                    written = self._written(cursor, changed)
                     said.append("; " + _done([], written))
         try:
             yield said
@@ -267,14 +267,14 @@ class PreparedTables:
         policies = ((table, self._policies.policy(_named(table))) for table in self._known)
         return [table for table, policy in policies if policy is not None and policy.unit.key in units]
 
-    def _written(self, cursor: duckdb.DuckDBPyConnection, catalog: Catalog, facts: Sequence[Facts]) -> list[Prepared]:
+    def _written(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[Facts]) -> list[Prepared]:
         """Writes twins of tables, and anew those of prepared tables that share their units; none is in use yet."""
         named = {one.policy.table.sql for one in facts}
         beside = [_named(table) for table in self._sharing(facts) if table not in named]
         every = list(facts)
-        for table in beside:
-            with suppress(Refusal, duckdb.Error):  # it stays of an older moment, and is joined with none of these
-                every.append(self._facts(catalog, table))
+        for table in beside:  # one that is gone stays of an older moment, and is joined with none of these
+            with suppress(Refusal, duckdb.Error), self._open_cursor() as aside:  # an error would end the transaction
+                every.append(self._facts(Catalog(aside, self._policies), table))
         moment, written = secrets.token_hex(16), list[Prepared]()
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         for one in every:  # each database's transaction has begun before the first row is read

@@ -19,8 +19,9 @@ from dpduck.trusted.private.contributions import KEY, key_integer, order_sql
 from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression
+from dpduck.trusted.rows.bins import texts_parameter, texts_sql
 from dpduck.trusted.rows.program import LONGEST_TEXT
-from dpduck.values.domain import Domain
+from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
 
 NUMBER, PERSON = '"dpduck_unit"', '"dpduck_person"'
@@ -109,7 +110,8 @@ def write_twin(
     steps("numbering units")
     reader.run(second, f"CREATE TEMP TABLE dpduck_units AS {_units(layout)}")
     steps("sorting rows")
-    reader.run(second, f"CREATE TABLE {twin_sql} AS {_sorted_rows(layout)}")
+    labels: dict[str, object] = {}
+    reader.run(second, f"CREATE TABLE {twin_sql} AS {_sorted_rows(layout, labels)}", labels)
     steps("counting again")
     reader.run(second, "DROP TABLE dpduck_rows")
     reader.run(second, "DROP TABLE dpduck_units")
@@ -167,7 +169,34 @@ def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
         code = code_expression(KeyColumn(f"t.{quoted(column)}", domain), number)
         parameters.update(code.parameters)
         codes.append(f"CAST({code.sql} AS {code_type(domain)}) AS {code_name(number)}")
-    return f"SELECT {', '.join(['t.*', *codes])} FROM (SELECT {', '.join(typed)} FROM {_POURED}) AS t"
+    rows = f"SELECT {', '.join(['t.*', *codes])} FROM (SELECT {', '.join(typed)} FROM {_POURED}) AS t"
+    left = [
+        f"CASE WHEN {told.code} < {len(told.values)} THEN NULL ELSE {told.name} END AS {told.name}"
+        for told in _told(layout)
+    ]
+    return f"SELECT * REPLACE ({', '.join(left)}) FROM ({rows})" if left else rows
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A column of texts, in SQL; its code, which tells the first of its domain's values."""
+
+    name: str
+    code: str
+    values: tuple[str, ...]
+    parameter: str
+
+
+def _told(layout: Layout) -> list[_Told]:
+    """Texts that are left out while rows are sorted, since codes tell them, and are read from labels then."""
+    types = dict(layout.columns)
+    return [
+        _Told(quoted(column), code_name(number), domain.values, f"dpduck_labels_{number}")
+        for number, (column, domain) in enumerate(layout.domains)
+        if isinstance(domain, ValueDomain)
+        and types.get(column) == domain.type_name == "VARCHAR"
+        and layout.unit not in (None, column)
+    ]
 
 
 def _units(layout: Layout) -> str:
@@ -183,7 +212,7 @@ def _units(layout: Layout) -> str:
     return f"SELECT dpduck_of, {least}, {number} AS dpduck_number FROM ({counted})"
 
 
-def _sorted_rows(layout: Layout) -> str:
+def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
     """Rows by unit and place. What most statements read stands together: DuckDB packs columns into blocks in order."""
     window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
     place, rank = (f"CAST(least({name}() OVER {window}, {_LARGEST}) AS UINTEGER)" for name in ("row_number", "rank"))
@@ -196,10 +225,18 @@ def _sorted_rows(layout: Layout) -> str:
         f"dpduck_o AS {OPEN_ROWS}",
     ]
     own = f"dpduck_rows.* EXCLUDE ({', '.join([_ORDER, *codes])})"
-    return (
+    rows = (
         f"SELECT {', '.join([own, *numbers, *codes])} "
         f"FROM dpduck_rows LEFT JOIN dpduck_units ON {quoted(layout.unit)} = dpduck_of ORDER BY {NUMBER}, {PLACE}"
     )
+    told = _told(layout)
+    parameters.update({one.parameter: texts_parameter(one.values) for one in told})
+    read = [
+        f"CASE WHEN {one.code} < {len(one.values)} THEN {texts_sql(one.parameter, 'VARCHAR')}"
+        f"[CAST({one.code} AS INTEGER) + 1] ELSE {one.name} END AS {one.name}"
+        for one in told
+    ]
+    return f"SELECT * REPLACE ({', '.join(read)}) FROM ({rows})" if read else rows
 
 
 def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:

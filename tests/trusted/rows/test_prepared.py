@@ -140,6 +140,23 @@ def test_units_inside_of_domains_need_no_rank() -> None:
         assert differing(connection, STATEMENTS) == []
 
 
+@pytest.mark.parametrize("size", [255, 256, 257])
+@pytest.mark.parametrize("more", ["", " WITH NULL", " WITH OTHER", " WITH NULL WITH OTHER"])
+def test_texts_are_what_they_were(size: int, more: str) -> None:
+    """Texts are read from the labels of their codes, those outside of the domain from where they were kept."""
+    with dpduck.connect() as connection:
+        connection.execute("CREATE TABLE texts AS SELECT i // 3 AS u, 'é' || i % 300 AS t FROM range(3000) AS r(i)")
+        connection.execute("UPDATE texts SET t = NULL WHERE hash(t, u) % 7 = 0")
+        values = ", ".join(f"'é{i}'" for i in range(size))
+        policy = f"PRIVACY UNIT u MAX ROWS 2, BUDGET (epsilon = 9), DOMAIN t IN ({values}){more}"
+        connection.execute(f"FROM dp($$CREATE PRIVACY POLICY ON texts ({policy})$$)")
+        other, _ = prepared(connection, "texts")
+        rows = "SELECT u, t, count(*) FROM {} GROUP BY ALL ORDER BY ALL"
+        plain = connection.execute(rows.format("texts")).fetchall()
+        assert other.execute(rows.format("texts_twin")).fetchall() == plain
+        assert differing(connection, ["t, count(*) AS n FROM texts GROUP BY t"], "texts") == []
+
+
 def test_an_empty_table_is_prepared() -> None:
     """A table without rows has a twin without rows."""
     with open_stays() as connection:
