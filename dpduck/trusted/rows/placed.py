@@ -156,7 +156,9 @@ class _Scope:
         if not found:
             rows = f"(SELECT * FROM {stored.sql} AS dpduck_t {cut})" if cut else stored.sql
             return f'{rows} AS "{stored.alias}"'
-        names = [f'{asked.name}."{name}"' for asked in found for name in (*asked.flags.values(), *asked.values.values())]
+        names = [
+            f'{asked.name}."{name}"' for asked in found for name in (*asked.flags.values(), *asked.values.values())
+        ]
         listed, joined = ", ".join(names), f"{stored.sql} AS dpduck_t"
         for asked in found:
             joined += f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}"
