@@ -49,7 +49,8 @@ class Catalog:
     It reads names and types, and the rows of declared public tables only. known: facts by method and question.
     box: the sandbox of the statement; without it each question opens one of its own. caller: whose names are resolved;
     for others than the owner what is neither under a policy nor public is not there, and what they may not ask about is
-    refused before anything of it is told.
+    refused before anything of it is told. shadowed: returns the built-in functions that are hidden, which were looked
+    for beside this.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class Catalog:
         policies: PolicyStore,
         box: Sandbox | None = None,
         caller: Caller | None = None,
+        shadowed: Callable[[], frozenset[str]] | None = None,
     ) -> None:
         self._cursor = cursor
+        self._shadowed = shadowed
         self._caller = caller
         self._policies = policies
         self._box = box
@@ -308,7 +311,7 @@ class Catalog:
 
     @_remembered
     def shadowed_functions(self) -> frozenset[str]:
-        return self._policies.shadows.names(self._cursor)
+        return self._policies.shadows.names(self._cursor) if self._shadowed is None else self._shadowed()
 
 
 # Whether what DuckDB lists as a table holds rows of its own, asked where it lies.

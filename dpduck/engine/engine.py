@@ -65,11 +65,15 @@ class Analysed:
     facts: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 
     def holds(self, catalog: Catalog) -> bool:
-        """Whether every question that this rests on has the same answer now, for this caller."""
+        """Whether every question that this rests on has the same answer now, for this caller.
+
+        Which functions are hidden comes last: it is looked for meanwhile.
+        """
+        last = Catalog.shadowed_functions.__name__
+        questions = sorted(self.facts.items(), key=lambda fact: fact[0][0] == last)
         try:
             return all(
-                getattr(catalog, question[0])(*asked, **named) == fact
-                for question, (fact, asked, named) in self.facts.items()
+                getattr(catalog, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
             )
         except Refusal:
             return False
@@ -237,13 +241,16 @@ class Engine:
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysis:
         """What a statement asks for. known: from when it was asked before; it holds while public facts are the same."""
-        with self._open_cursor() as cursor:
+        with (
+            self._open_cursor() as cursor,
+            self._policies.shadows.looked_for(cursor, self._open_cursor) as shadowed,
+        ):
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
-            catalog = Catalog(cursor, self._policies, box, caller)
+            catalog = Catalog(cursor, self._policies, box, caller, shadowed)
             if known is not None and known.holds(catalog):
                 return known.analysis
             if known is not None:
-                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller)
+                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, shadowed)
             analysis = analyse(statement, catalog, own_options())
             if analysis.request.question.treatment.strategy_table:
                 analysis = with_matrix(analysis, catalog)

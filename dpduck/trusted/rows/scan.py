@@ -26,7 +26,7 @@ class Scan:
     """The rows of a job, divided: FROM and WHERE that the database reads, conditions that a worker decides.
 
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
-    prepared: of prepared rows. joined: whether there are joins.
+    prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
     """
 
     from_sql: str
@@ -40,6 +40,7 @@ class Scan:
     types: Types | None = field(repr=False)
     prepared: Prepared | None = None
     joined: bool = False
+    coded: frozenset[str] = frozenset()
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
@@ -65,7 +66,7 @@ class Scan:
 
     def reads(self, condition: str) -> bool:
         """Whether the database reads a condition itself."""
-        return self.types is None or is_plain(condition, self.types)
+        return self.types is None or condition in self.coded or is_plain(condition, self.types)
 
     def number(self, value_sql: str) -> str | None:
         """SQL by which it computes a number itself; None where it does not."""
@@ -85,6 +86,7 @@ def scan_of(job: CountingJob) -> Scan:
     return Scan(
         rows, found.where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins),
+        frozenset(one.sql(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
     )  # fmt: skip
 
 
