@@ -121,7 +121,7 @@ def conjuncts(text: str) -> Iterator[str]:
             pending.append(node.this if isinstance(node, exp.Try) else node.expressions[0])
         elif isinstance(node, exp.And):
             pending += [node.left, node.right]
-        else:
+        elif not (isinstance(node, exp.Boolean) and node.this):
             yield sql_of(node)
 
 
