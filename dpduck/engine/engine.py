@@ -12,16 +12,19 @@ from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_table
 from dpduck.database.cursors import Caller, Connections, ReleaseCopies
+from dpduck.database.measured import MeasuredStore
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
+from dpduck.engine.known import known_sql
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import from_sql, unit_sql
 from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.select.analyse import Analysis, analyse
+from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import AskStatement, CreateSparse, DropPrivateView, DropSparse, Statement
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
@@ -52,8 +55,29 @@ from dpduck.values.privacy import Charge
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
 
+MOST_KNOWN = 64
+"""Sets of measurements whose combination is remembered."""
+
 MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
 """Statements that are remembered with what they ask for; characters and labels that each may have."""
+
+
+Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+
+
+def _holds(facts: Facts, catalog: Catalog) -> bool:
+    """Whether every question that something rests on has the same answer now, for this caller.
+
+    Which functions are hidden comes last: it is looked for meanwhile.
+    """
+    last = Catalog.shadowed_functions.__name__
+    questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
+    try:
+        return all(
+            getattr(catalog, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
+        )
+    except Refusal:
+        return False
 
 
 @dataclass(frozen=True)
@@ -62,21 +86,7 @@ class Analysed:
 
     statement: AskStatement
     analysis: Analysis
-    facts: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-
-    def holds(self, catalog: Catalog) -> bool:
-        """Whether every question that this rests on has the same answer now, for this caller.
-
-        Which functions are hidden comes last: it is looked for meanwhile.
-        """
-        last = Catalog.shadowed_functions.__name__
-        questions = sorted(self.facts.items(), key=lambda fact: fact[0][0] == last)
-        try:
-            return all(
-                getattr(catalog, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
-            )
-        except Refusal:
-            return False
+    facts: Facts
 
 
 class Engine:
@@ -97,11 +107,14 @@ class Engine:
         self._policies.create_tables()
         self._prepared.create_tables()
         self._releases.create_tables()
+        self._measured = MeasuredStore(connections.cursor, store)
+        self._measured.create_tables()
+        self._known = SandboxAnswers(MOST_KNOWN)
         self._copies = ReleaseCopies(connections.cursor)
         self._workers = Workers()
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
-            self._prepared.twins,
+            self._prepared.twins, self._measured.put,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared)
         self._views = PrivateViews(self._releases, store)
@@ -225,6 +238,23 @@ class Engine:
         """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
         return combined(self._releases, text, caller)
 
+    def known(self, argument: str, caller: Caller) -> str:
+        """SQL with the answer to a plain SELECT over private tables from what was released of them, free of charge."""
+        asked = known_arguments(argument)
+        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            catalog = Catalog(cursor, self._policies, box, caller)
+            found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
+            if found is not None and _holds(found[1], catalog):
+                question = replace(found[0], facts=catalog)
+            else:
+                catalog = Catalog(cursor, self._policies, box, caller)
+                question = analyse_known(asked, catalog)
+            sql = known_sql(question, self._measured, caller, self._copies, self._known, box, asked.text)
+            if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
+                self._analysed.put((argument, caller, "known"), (question, catalog.known))
+            return sql
+
     def ask(self, argument: str, caller: Caller) -> str:
         """SQL with the answers of a private histogram or session."""
         return self._sparse.ask(argument, caller)
@@ -247,7 +277,7 @@ class Engine:
         ):
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, caller, shadowed)
-            if known is not None and known.holds(catalog):
+            if known is not None and _holds(known.facts, catalog):
                 return known.analysis
             if known is not None:
                 statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, shadowed)

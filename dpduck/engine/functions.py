@@ -106,6 +106,7 @@ UNWRITTEN = (
 MACROS = {
     "dp": ("statement", "run"),
     "dp_explain": ("statement", "explain"),
+    "dp_known": ("statement, confidence := 0.95, target_stderr := NULL", "known"),
     "dp_budget": ("", "budget"),
     "dp_ledger": ("", "ledger_entries"),
     "dp_policies": ("", "list_policies"),
@@ -117,6 +118,7 @@ MACROS = {
     "dp_ratio_of": ("release, numerator, denominator, confidence := 0.95, aggregate := 1", "ratio_of"),
 }
 SEVERAL_ARGUMENTS = {
+    "dp_known": "CAST(json_array(statement, confidence, target_stderr) AS VARCHAR)",
     "dp_ask": "CAST(json_array(name, keys, weights) AS VARCHAR)",
     "dp_stderr_of": "CAST(json_array(release, confidence, aggregate, weight) AS VARCHAR)",
     "dp_ratio_of": "CAST(json_array(release, confidence, aggregate, numerator, denominator) AS VARCHAR)",
@@ -153,6 +155,7 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "describe": engine.describe,
         "explain": engine.explain,
         "check": engine.check,
+        "known": engine.known,
         "ask": engine.ask,
         "describe_ask": engine.describe_ask,
         "stderr_of": engine.combined,
