@@ -108,7 +108,9 @@ class Catalog:
         mine = (policy.table for policy in self._policies.policies())
         if self._caller is not None and not self._caller.owner:
             mine = (table for table in mine if self._caller.may_ask(str(table)))
-        return tuple(dict.fromkeys([*(table.table for table in mine), *self._policies.public_names()]))
+        return tuple(
+            dict.fromkeys([*(table.table for table in mine), *(one.table for one in self._policies.public_tables())])
+        )
 
     @_remembered
     def table_names(self) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ import duckdb
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
-from dpduck.database.check import check_table
 from dpduck.database.cursors import Caller, Connections, ReleaseCopies
 from dpduck.database.measured import MeasuredStore
 from dpduck.database.policies import PolicyStore
@@ -19,20 +18,15 @@ from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
+from dpduck.engine.about import AboutTables, require_owner
 from dpduck.engine.known import known_sql
-from dpduck.frontend.rows.relation import Reading, relation_of
-from dpduck.frontend.rows.sql import from_sql, unit_sql
-from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import AskStatement, CreateSparse, DropPrivateView, DropSparse, Statement
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.frontend.text.friendly import meant_or
-from dpduck.frontend.text.limits import bounded_tokens
 from dpduck.frontend.text.names import TableName
-from dpduck.frontend.text.tokens import TokenReader
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, scope_of
 from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.matrix import with_matrix
@@ -46,10 +40,11 @@ from dpduck.mechanisms.sparse.store import SparseStore
 from dpduck.mechanisms.synthetic.recover import SyntheticTables
 from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.owner.policies import OwnerChanges
+from dpduck.owner.policy_text import policy_sql
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.rows.workers import Workers
-from dpduck.values.errors import PermissionRefusal, Refusal
+from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 MOST_BOUND = 10_000
@@ -118,6 +113,7 @@ class Engine:
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared)
         self._views = PrivateViews(self._releases, store)
+        self._about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
@@ -157,7 +153,7 @@ class Engine:
             return self._sparse.create(statement, text, caller)
         if isinstance(statement, DropSparse):
             return self._sparse.drop(statement, text, caller)
-        _require_owner(caller)
+        require_owner(caller)
         return listings.status(self._changes.carry_out(statement, text, caller))
 
     def explain(self, text: str, caller: Caller) -> str:
@@ -211,7 +207,9 @@ class Engine:
 
     def list_policies(self, caller: Caller) -> str:
         """SQL that lists the policies in force: they are public."""
-        return listings.policies(self._policies.policies(), self._prepared.at())
+        policies = self._policies.policies()
+        texts = [policy_sql(policy, self.connections.home) for policy in policies]
+        return listings.policies(policies, self._prepared.at(), texts)
 
     def list_releases(self, caller: Caller) -> str:
         """SQL that lists released tables."""
@@ -219,20 +217,15 @@ class Engine:
 
     def check(self, text: str, caller: Caller) -> str:
         """SQL with exact facts about a table, for its owner's eyes only."""
-        _require_owner(caller)
-        reader = TokenReader(text, bounded_tokens(text))
-        written = reader.table_name()
-        reader.expect_end()
-        with self._open_cursor() as cursor:
-            catalog = Catalog(cursor, self._policies)
-            table = catalog.resolve(written)
-            policy = None if table is None else catalog.policy(table)
-            if table is None or policy is None:
-                accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
-                raise Refusal(f"{str(written)!r} has no privacy policy", accepted=accepted)
-            source = of_relation(relation_of(table, policy, Reading(catalog, {})))
-            findings = check_table(cursor, policy, from_sql(source), unit_sql(source), self._prepared.rows(table))
-            return listings.check(findings)
+        return self._about.check(text, caller)
+
+    def draft(self, text: str, caller: Caller) -> str:
+        """SQL with a policy to begin with, for the table's owner."""
+        return self._about.draft(text, caller)
+
+    def columns(self, text: str | None, caller: Caller) -> str:
+        """SQL with the columns of what may be asked about."""
+        return self._about.columns(text, caller)
 
     def combined(self, text: str, caller: Caller) -> str:
         """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
@@ -392,8 +385,3 @@ def _with_room_for_a_view(caller: Caller) -> Caller:
     """Who asks for rows that are kept twice: as the answers and as the view."""
     room = caller.room
     return caller if room is None else replace(caller, room=lambda rows: room(rows and 2 * rows))
-
-
-def _require_owner(caller: Caller) -> None:
-    if not caller.owner:
-        raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")
