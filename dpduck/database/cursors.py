@@ -6,13 +6,14 @@ import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import duckdb
+import pyarrow as pa
 
 from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
@@ -76,7 +77,7 @@ class Connections:
 PREFIX = "dpduck_release_"
 """How the names of these databases begin, since those of releases begin with release_."""
 
-_COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_\d+)\b")
+_COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_(?:known_)?\d+)\b")
 MOST_COPIES = 64
 MOST_ROWS = 5_000_000
 
@@ -92,6 +93,7 @@ class ReleaseCopies:
         self._open_cursor = open_cursor
         self._lock = threading.Lock()  # for the books only: copying and reading go on meanwhile
         self._rows: OrderedDict[str, int] = OrderedDict()
+        self._made = 0
 
     def add(self, name: str, stored_table_sql: str, rows: int) -> None:
         """Copies a stored release into a database of its own; where that fails, the store is read."""
@@ -101,6 +103,23 @@ class ReleaseCopies:
             cursor.execute(f"CREATE TABLE {database}.main.t AS FROM {stored_table_sql}")
             for oldest in self._enter(name, rows):
                 cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
+
+    def put(self, columns: Sequence[tuple[str, str]], rows: pa.Table) -> str:
+        """Puts rows that are in no store beside the copies, and returns the name in SQL of their table."""
+        with self._lock:
+            self._made += 1
+            name = f"release_known_{self._made}"
+        database = quote_identifier(_database(name))
+        listed = ", ".join(f"{quote_identifier(column)} {type_name}" for column, type_name in columns)
+        with self._open_cursor() as cursor:
+            cursor.execute(f"ATTACH ':memory:' AS {database} (READ_WRITE)")
+            cursor.execute(f"CREATE TABLE {database}.main.t ({listed})")
+            cursor.register("dpduck_known_rows", rows)
+            cursor.execute(f"INSERT INTO {database}.main.t FROM dpduck_known_rows")
+            cursor.unregister("dpduck_known_rows")
+            for oldest in self._enter(name, rows.num_rows):
+                cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
+        return f"{database}.main.t"
 
     def table_sql(self, name: str) -> str | None:
         """The copy, None where the release is read from the store."""

@@ -28,6 +28,7 @@ SEED = "_seed"
 COMPUTED = "computed from answers that are {}"
 """What the comment of a view's column says that is neither a key nor an answer; {}: the guarantee."""
 
+Also = Callable[[duckdb.DuckDBPyConnection], None]
 BEFORE_STORING = "before it is stored"
 _OF_ANY_LENGTH = re.compile(r"VARCHAR|BLOB|BIT|BIGNUM|JSON|\[|STRUCT|MAP|UNION|VARIANT")
 _VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -214,8 +215,9 @@ class ReleaseStore:
         table: pa.Table,
         covariances: str | None = None,
         before_it_is_seen: Callable[[], None] = lambda: None,
+        also: Also = lambda cursor: None,
     ) -> None:
-        """Stores a new release with its rows; all of it or nothing, and nothing where the last step raises."""
+        """Stores a release with its rows, and `also` does more; all or nothing, and nothing if the last step raises."""
         self._steps(BEFORE_STORING)
         listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
         with self._open_cursor() as cursor:
@@ -227,6 +229,7 @@ class ReleaseStore:
             if covariances is not None:
                 told = f"SET covariances = ? WHERE name = {quote_text(release.name)}"
                 cursor.execute(f"UPDATE {self._table} {told}", [covariances])
+            also(cursor)
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = {quote_text(release.digest)}")
             before_it_is_seen()
             cursor.execute("COMMIT")

@@ -104,8 +104,9 @@ HOLE = "dpduck_released_table"
 RELEASED = "released"
 GROUPING_ID = "grouping_id"
 GROUPING_SET = "grouping_set"
+KNOWN_FROM = "known_from"
 _RESERVED = re.compile(
-    r"grouping_(id|set)|price_(epsilon|rho)|(answer|stderr|margin|raw|variance|chance|lows?|highs?)_\d+",
+    r"grouping_(id|set)|known_from|price_(epsilon|rho)|(answer|stderr|margin|raw|variance|chance|lows?|highs?)_\d+",
     re.IGNORECASE | re.ASCII,
 )
 

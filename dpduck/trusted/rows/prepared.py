@@ -53,12 +53,13 @@ class Twins:
     """The twins that a statement is counted over, by the names in SQL of the tables that they stand for.
 
     beside: a cursor that reads them, in a transaction, and names of copies of public tables as the given one sees them.
-    doubt: says that something could not be counted.
+    doubt: says that something could not be counted. moment: of the rows, equal for twins that were written together.
     """
 
     tables: Mapping[str, Twin]
     beside: Beside = field(repr=False)
     doubt: Callable[[], None] = field(repr=False)
+    moment: str = ""
 
 
 @contextmanager

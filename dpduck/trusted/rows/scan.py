@@ -13,7 +13,8 @@ from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Kno
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
-from dpduck.trusted.rows.plain import is_plain, plain_number
+from dpduck.trusted.rows.plain import is_plain
+from dpduck.trusted.rows.plain_numbers import number_sql
 from dpduck.trusted.rows.program import KEEP, LONGEST_TEXT, RELATION, Division, answered_rows, of_fixed_size, staged
 from dpduck.trusted.rows.workers import Workers
 
@@ -67,9 +68,9 @@ class Scan:
         """Whether the database reads a condition itself."""
         return self.types is None or condition in self.coded or is_plain(condition, self.types)
 
-    def reads_number(self, value_sql: str) -> bool:
-        """Whether it reads a number itself."""
-        return self.types is None or plain_number(value_sql, self.types)
+    def number(self, value_sql: str) -> str | None:
+        """SQL by which it computes a number itself; None where it does not."""
+        return value_sql if self.types is None else number_sql(value_sql, self.types)
 
 
 def scan_of(job: CountingJob) -> Scan:
