@@ -188,8 +188,8 @@ def test_functions_are_those_of_a_connection() -> None:
         assert registered(connection) == functions | macros
         run_page(connection, "reference")
         arguments = {
-            "dp_check": "'visits'", "dp_ask": "'counted', ['drug 1']", "dp_stderr_of": "'wards', '1'",
-            "dp_ratio_of": "'wards', '1', '1'",
+            "dp_check": "'visits'", "dp_draft": "'visits'", "dp_ask": "'counted', ['drug 1']",
+            "dp_stderr_of": "'wards', '1'", "dp_ratio_of": "'wards', '1', '1'",
             "dp_explain": "$$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits $$",
         }  # fmt: skip
         for cells in table("Functions", "reference")[1:]:

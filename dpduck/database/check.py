@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import duckdb
 import numpy as np
 
-from dpduck.frontend.rows.facts import Policy
-from dpduck.frontend.text.names import quote_identifier
+from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.frontend.text.names import TableName, quote_identifier
 from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.values.domain import RangeDomain
 
+_NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$")
+_UNITS = re.compile(r"(U?(SMALL|BIG|HUGE)?INT(EGER)?|VARCHAR|UUID)$")
+"""Types of columns whose quantiles are shown, and of those that may say whose a row is."""
+
+NO_POLICY = (
+    "no policy yet: dp_draft('..') begins one. A domain or clamp says what was known without these rows: "
+    "round outwards, and copy nothing from here"
+)
 MOVED_ON = "answers are about these; ALTER PRIVACY POLICY ON .. NEW EPOCH prepares the rows of today"
 
 
@@ -49,6 +58,28 @@ def check_table(
         *_domain_findings(cursor, policy, total),
         *_clamp_findings(cursor, policy, total),
     ]
+
+
+def check_columns(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[Finding]:
+    """Of a table without a policy: rows, and of each column NULLs, values, where most lie, and rows of one value."""
+    total = _one(cursor, f"SELECT count(*) FROM {table.sql}")[0] or 0.0
+    findings = [Finding("rows", total, NO_POLICY)]
+    for column in columns:
+        name = quote_identifier(column.name)
+        nulls, values = _one(cursor, f"SELECT count(*) - count({name}), count(DISTINCT {name}) FROM {table.sql}")
+        findings.append(_rows(f"rows with NULL in {column.name}", nulls, total, "WITH NULL would keep them in cells"))
+        findings.append(Finding(f"different values of {column.name}", values, ""))
+        if _NUMBERS.match(column.type_name):
+            ends = ", ".join(f"quantile_disc({name}, {place})" for place in (0.005, 0.995))
+            low, high = _one(cursor, f"SELECT {ends} FROM {table.sql}")
+            findings.append(Finding(f"99 % of {column.name} are at least", low, "what lies below a CLAMP counts as it"))
+            findings.append(Finding(f"99 % of {column.name} are at most", high, "what lies above a CLAMP counts as it"))
+        if _UNITS.match(column.type_name) and values:
+            per = f"SELECT count(*) AS rows FROM {table.sql} WHERE {name} IS NOT NULL GROUP BY {name}"
+            high, most = _one(cursor, f"SELECT quantile_disc(rows, 0.99), max(rows) FROM ({per})")
+            told = f"were {column.name} the privacy unit: MAX ROWS to consider; the most of one is {most:.0f}"
+            findings.append(Finding(f"99 % of {column.name} have at most this many rows", high, told))
+    return findings
 
 
 def _rows(what: str, rows: float | None, total: float, advice: str) -> Finding:

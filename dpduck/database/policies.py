@@ -100,13 +100,13 @@ class PolicyStore:
             rows = cursor.execute(
                 f"SELECT table_name FROM (SELECT table_name, changed_at AS known_at FROM {self._schema}.policies "
                 f"UNION ALL SELECT table_name, declared_at FROM {self._schema}.public_tables) "
-                "WHERE lower(table_name) = lower(?) GROUP BY table_name ORDER BY min(known_at), table_name",
-                [table.sql],
+                f"WHERE lower(table_name) = lower({quote_text(table.sql)}) "
+                "GROUP BY table_name ORDER BY min(known_at), table_name"
             ).fetchall()
         known = [row[0] for row in rows if fold(row[0]) == fold(table.sql)]
         if not known or table.sql in known:
             return table
-        return TableName(tuple(part.replace('""', '"') for part in _PART.findall(known[0])))
+        return _named_in_sql(known[0])
 
     def unit_key(self, key: str) -> str:
         """The key of a privacy unit as the first policy with that unit spells it."""
@@ -158,11 +158,11 @@ class PolicyStore:
             ).fetchone()
         return row is not None
 
-    def public_names(self) -> list[str]:
-        """The last parts of the names of all declared public tables."""
+    def public_tables(self) -> list[TableName]:
+        """All declared public tables."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT table_name FROM {self._schema}.public_tables ORDER BY ALL").fetchall()
-        return [str(text)[1:-1].split('"."')[-1].replace('""', '"') for (text,) in rows]
+        return [_named_in_sql(text) for (text,) in rows]
 
     def declare_public(self, table: TableName) -> None:
         """Records that the owner calls the table public."""
@@ -176,6 +176,10 @@ class PolicyStore:
         """Takes a declaration back; domains already read from the table stay as they were."""
         with self._open_cursor() as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql])
+
+
+def _named_in_sql(text: str) -> TableName:
+    return TableName(tuple(part.replace('""', '"') for part in _PART.findall(text)))
 
 
 # Policies as JSON text and back.

@@ -123,12 +123,13 @@ def entries(listed: Sequence[LedgerEntry]) -> str:
     return rows_sql(columns, rows)
 
 
-def policies(listed: Sequence[Policy], prepared: Mapping[str, str]) -> str:
-    """dp_policies: what is public about each table. prepared: when, by the table's name in SQL."""
+def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Sequence[str | None]) -> str:
+    """dp_policies: what is public about each table. prepared: when, by the table's name in SQL; texts: statements."""
     columns = [
         ("table_name", "VARCHAR"), ("privacy_unit", "VARCHAR"), ("max_rows", "BIGINT"), ("domains", "VARCHAR"),
         ("clamps", "VARCHAR"), ("expect_rows", "BIGINT"), ("revision", "BIGINT"), ("epoch", "BIGINT"),
         ("min_epsilon", "DOUBLE"), ("max_epsilon", "DOUBLE"), ("prepared_at", "TIMESTAMP"),
+        ("ddl", "VARCHAR"),
     ]  # fmt: skip
     rows: list[list[Value]] = [
         [
@@ -143,8 +144,9 @@ def policies(listed: Sequence[Policy], prepared: Mapping[str, str]) -> str:
             None if policy.min_epsilon is None else float(policy.min_epsilon),
             None if policy.max_epsilon is None else float(policy.max_epsilon),
             prepared.get(policy.table.sql),
+            text,
         ]
-        for policy in listed
+        for policy, text in zip(listed, texts, strict=True)
     ]
     return rows_sql(columns, rows)
 

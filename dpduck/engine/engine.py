@@ -10,26 +10,23 @@ import duckdb
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
-from dpduck.database.check import check_table
 from dpduck.database.cursors import Caller, Connections, ReleaseCopies
+from dpduck.database.measured import MeasuredStore
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
-from dpduck.frontend.rows.relation import Reading, relation_of
-from dpduck.frontend.rows.sql import from_sql, unit_sql
-from dpduck.frontend.rows.tree import of_relation
+from dpduck.engine.about import AboutTables, require_owner
+from dpduck.engine.known import known_sql
 from dpduck.frontend.select.analyse import Analysis, analyse
+from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import AskStatement, CreateSparse, DropPrivateView, DropSparse, Statement
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.frontend.text.friendly import meant_or
-from dpduck.frontend.text.limits import bounded_tokens
 from dpduck.frontend.text.names import TableName
-from dpduck.frontend.text.tokens import TokenReader
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, scope_of
 from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.matrix import with_matrix
@@ -43,17 +40,39 @@ from dpduck.mechanisms.sparse.store import SparseStore
 from dpduck.mechanisms.synthetic.recover import SyntheticTables
 from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.owner.policies import OwnerChanges
+from dpduck.owner.policy_text import policy_sql
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.rows.workers import Workers
-from dpduck.values.errors import PermissionRefusal, Refusal
+from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
 
+MOST_KNOWN = 64
+"""Sets of measurements whose combination is remembered."""
+
 MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
 """Statements that are remembered with what they ask for; characters and labels that each may have."""
+
+
+Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+
+
+def _holds(facts: Facts, catalog: Catalog) -> bool:
+    """Whether every question that something rests on has the same answer now, for this caller.
+
+    Which functions are hidden comes last: it is looked for meanwhile.
+    """
+    last = Catalog.shadowed_functions.__name__
+    questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
+    try:
+        return all(
+            getattr(catalog, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
+        )
+    except Refusal:
+        return False
 
 
 @dataclass(frozen=True)
@@ -62,17 +81,7 @@ class Analysed:
 
     statement: AskStatement
     analysis: Analysis
-    facts: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-
-    def holds(self, catalog: Catalog) -> bool:
-        """Whether every question that this rests on has the same answer now, for this caller."""
-        try:
-            return all(
-                getattr(catalog, question[0])(*asked, **named) == fact
-                for question, (fact, asked, named) in self.facts.items()
-            )
-        except Refusal:
-            return False
+    facts: Facts
 
 
 class Engine:
@@ -93,14 +102,18 @@ class Engine:
         self._policies.create_tables()
         self._prepared.create_tables()
         self._releases.create_tables()
+        self._measured = MeasuredStore(connections.cursor, store)
+        self._measured.create_tables()
+        self._known = SandboxAnswers(MOST_KNOWN)
         self._copies = ReleaseCopies(connections.cursor)
         self._workers = Workers()
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
-            self._prepared.twins,
+            self._prepared.twins, self._measured.put,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared)
         self._views = PrivateViews(self._releases, store)
+        self._about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
@@ -140,7 +153,7 @@ class Engine:
             return self._sparse.create(statement, text, caller)
         if isinstance(statement, DropSparse):
             return self._sparse.drop(statement, text, caller)
-        _require_owner(caller)
+        require_owner(caller)
         return listings.status(self._changes.carry_out(statement, text, caller))
 
     def explain(self, text: str, caller: Caller) -> str:
@@ -194,7 +207,9 @@ class Engine:
 
     def list_policies(self, caller: Caller) -> str:
         """SQL that lists the policies in force: they are public."""
-        return listings.policies(self._policies.policies(), self._prepared.at())
+        policies = self._policies.policies()
+        texts = [policy_sql(policy, self.connections.home) for policy in policies]
+        return listings.policies(policies, self._prepared.at(), texts)
 
     def list_releases(self, caller: Caller) -> str:
         """SQL that lists released tables."""
@@ -202,24 +217,36 @@ class Engine:
 
     def check(self, text: str, caller: Caller) -> str:
         """SQL with exact facts about a table, for its owner's eyes only."""
-        _require_owner(caller)
-        reader = TokenReader(text, bounded_tokens(text))
-        written = reader.table_name()
-        reader.expect_end()
-        with self._open_cursor() as cursor:
-            catalog = Catalog(cursor, self._policies)
-            table = catalog.resolve(written)
-            policy = None if table is None else catalog.policy(table)
-            if table is None or policy is None:
-                accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
-                raise Refusal(f"{str(written)!r} has no privacy policy", accepted=accepted)
-            source = of_relation(relation_of(table, policy, Reading(catalog, {})))
-            findings = check_table(cursor, policy, from_sql(source), unit_sql(source), self._prepared.rows(table))
-            return listings.check(findings)
+        return self._about.check(text, caller)
+
+    def draft(self, text: str, caller: Caller) -> str:
+        """SQL with a policy to begin with, for the table's owner."""
+        return self._about.draft(text, caller)
+
+    def columns(self, text: str | None, caller: Caller) -> str:
+        """SQL with the columns of what may be asked about."""
+        return self._about.columns(text, caller)
 
     def combined(self, text: str, caller: Caller) -> str:
         """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
         return combined(self._releases, text, caller)
+
+    def known(self, argument: str, caller: Caller) -> str:
+        """SQL with the answer to a plain SELECT over private tables from what was released of them, free of charge."""
+        asked = known_arguments(argument)
+        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            catalog = Catalog(cursor, self._policies, box, caller)
+            found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
+            if found is not None and _holds(found[1], catalog):
+                question = replace(found[0], facts=catalog)
+            else:
+                catalog = Catalog(cursor, self._policies, box, caller)
+                question = analyse_known(asked, catalog)
+            sql = known_sql(question, self._measured, caller, self._copies, self._known, box, asked.text)
+            if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
+                self._analysed.put((argument, caller, "known"), (question, catalog.known))
+            return sql
 
     def ask(self, argument: str, caller: Caller) -> str:
         """SQL with the answers of a private histogram or session."""
@@ -237,13 +264,16 @@ class Engine:
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysis:
         """What a statement asks for. known: from when it was asked before; it holds while public facts are the same."""
-        with self._open_cursor() as cursor:
+        with (
+            self._open_cursor() as cursor,
+            self._policies.shadows.looked_for(cursor, self._open_cursor) as shadowed,
+        ):
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
-            catalog = Catalog(cursor, self._policies, box, caller)
-            if known is not None and known.holds(catalog):
+            catalog = Catalog(cursor, self._policies, box, caller, shadowed)
+            if known is not None and _holds(known.facts, catalog):
                 return known.analysis
             if known is not None:
-                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller)
+                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, shadowed)
             analysis = analyse(statement, catalog, own_options())
             if analysis.request.question.treatment.strategy_table:
                 analysis = with_matrix(analysis, catalog)
@@ -355,8 +385,3 @@ def _with_room_for_a_view(caller: Caller) -> Caller:
     """Who asks for rows that are kept twice: as the answers and as the view."""
     room = caller.room
     return caller if room is None else replace(caller, room=lambda rows: room(rows and 2 * rows))
-
-
-def _require_owner(caller: Caller) -> None:
-    if not caller.owner:
-        raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")

@@ -106,22 +106,27 @@ UNWRITTEN = (
 MACROS = {
     "dp": ("statement", "run"),
     "dp_explain": ("statement", "explain"),
+    "dp_known": ("statement, confidence := 0.95, target_stderr := NULL", "known"),
     "dp_budget": ("", "budget"),
     "dp_ledger": ("", "ledger_entries"),
     "dp_policies": ("", "list_policies"),
     "dp_releases": ("", "list_releases"),
     "dp_check": ("table_name", "check"),
+    "dp_draft": ("table_name", "draft"),
+    "dp_columns": ("table_name := NULL", "columns"),
     "dp_sessions": ("", "list_sessions"),
     "dp_ask": ("name, keys, weights := NULL", "ask"),
     "dp_stderr_of": ("release, weight, confidence := 0.95, aggregate := 1", "stderr_of"),
     "dp_ratio_of": ("release, numerator, denominator, confidence := 0.95, aggregate := 1", "ratio_of"),
 }
 SEVERAL_ARGUMENTS = {
+    "dp_known": "CAST(json_array(statement, confidence, target_stderr) AS VARCHAR)",
+    "dp_columns": "CAST(table_name AS VARCHAR)",
     "dp_ask": "CAST(json_array(name, keys, weights) AS VARCHAR)",
     "dp_stderr_of": "CAST(json_array(release, confidence, aggregate, weight) AS VARCHAR)",
     "dp_ratio_of": "CAST(json_array(release, confidence, aggregate, numerator, denominator) AS VARCHAR)",
 }
-"""The scalar function takes one text: several arguments travel as JSON."""
+"""The scalar function takes one text: several arguments travel as JSON; an argument that may be left out is NULL."""
 
 IDENTITY = "identity"
 _ENGINES: dict[str, Engine] = {}
@@ -153,6 +158,8 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "describe": engine.describe,
         "explain": engine.explain,
         "check": engine.check,
+        "known": engine.known,
+        "draft": engine.draft,
         "ask": engine.ask,
         "describe_ask": engine.describe_ask,
         "stderr_of": engine.combined,
@@ -165,10 +172,14 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "list_releases": engine.list_releases,
         "list_sessions": engine.list_sessions,
     }
+    optional: dict[str, Callable[[str | None, Caller], str]] = {"columns": engine.columns}
     entries: list[int] = []
     caller = replace(caller, charged=entries.append)
     try:
-        sql = with_argument[action](argument or "", caller) if action in with_argument else without[action](caller)
+        if action in optional:
+            sql = optional[action](argument, caller)
+        else:
+            sql = with_argument[action](argument or "", caller) if action in with_argument else without[action](caller)
     except (duckdb.IOException, duckdb.TransactionException):
         failure: DpduckError = StoreError(UNWRITTEN)
     except DpduckError as error:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 import duckdb
 
 from dpduck.database.catalog import Catalog
 from dpduck.database.sandbox import cast_texts, sandbox
-from dpduck.frontend.rows.facts import Clamp
+from dpduck.frontend.rows.facts import Clamp, Column
 from dpduck.frontend.select.value_ranges import Grid, decimal_step, divisor
 from dpduck.frontend.statements.kinds import ClampClause, DomainClause
+from dpduck.frontend.statements.policy import EVERY
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.tokens import exact_number
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
@@ -35,6 +37,25 @@ def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Doma
         return _value_domain(clause, type_name, catalog)
     except Refusal as error:
         raise error.at(clause.position) from None
+
+
+def spread(clauses: Sequence[DomainClause], columns: Sequence[Column]) -> list[DomainClause]:
+    """A clause for each column: DOMAIN ALL BOOLEAN, or ENUM, is one of every such column that has none of its own."""
+    named = {fold(clause.column) for clause in clauses}
+    found: list[DomainClause] = []
+    for clause in clauses:
+        if clause.column != EVERY:
+            found.append(clause)
+            continue
+        typed = [one for one in columns if one.type_name.startswith(clause.kind.upper()) and "[" not in one.type_name]
+        if not typed:
+            raise Refusal(
+                f"no column is of type {clause.kind.upper()}",
+                accepted="DOMAIN column IN (..) for the columns that there are",
+                position=clause.position,
+            )
+        found += [replace(clause, column=one.name) for one in typed if fold(one.name) not in named]
+    return found
 
 
 def is_numeric(type_name: str) -> bool:
@@ -115,6 +136,8 @@ def _public_values(clause: DomainClause, type_name: str, catalog: Catalog) -> tu
 
 def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
     if type_name in TEMPORAL:
+        if type_name == "DATE" and not clause.unit:
+            clause = replace(clause, unit="day")
         edges, upper, count = _temporal_edges(clause, type_name)
         return RangeDomain(type_name, edges, upper, "", clause.unit, count, clause.with_null, clause.with_edges)
     if not is_numeric(type_name):
@@ -128,7 +151,7 @@ def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
     if step <= 0:
         raise Refusal(f"STEP {clause.step} is not above 0", accepted="a step above 0")
     if high <= low or (high - low) % step != 0:
-        ends = f": {clause.low} TO {_decimal_text(low + ((high - low) // step + 1) * step)}" if high > low else ""
+        ends = f": {clause.low} TO {decimal_text(low + ((high - low) // step + 1) * step)}" if high > low else ""
         raise Refusal(
             "RANGE low TO high is not a whole number of steps", accepted=f"high = low + k * step, k at least 1{ends}"
         )
@@ -137,7 +160,7 @@ def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
     bins = (high - low) / step
     if bins > MAX_DOMAIN:
         raise Refusal(f"the range has more than {MAX_DOMAIN} bins", accepted="a larger STEP")
-    texts = [_decimal_text(low + number * step) for number in range(int(bins) + 1)]
+    texts = [decimal_text(low + number * step) for number in range(int(bins) + 1)]
     edges = cast_texts(texts, type_name)
     if len(set(edges)) != len(edges):
         raise Refusal(f"two edges are one value of {type_name}", accepted="a step that the column's type can hold")
@@ -151,7 +174,7 @@ def _number(text: str) -> Fraction:
         raise Refusal("a bound of RANGE is not a number", accepted="numbers") from None
 
 
-def _decimal_text(value: Fraction) -> str:
+def decimal_text(value: Fraction) -> str:
     """An exact decimal; steps and bounds are decimals, so their sums are."""
     digits = 0
     while (value * 10**digits).denominator != 1:
@@ -176,7 +199,7 @@ def _in_range() -> Iterator[None]:
 def _temporal_edges(clause: DomainClause, type_name: str) -> tuple[tuple[str, ...], str, int]:
     if clause.unit not in _UNITS:
         raise Refusal(
-            "RANGE over dates steps by an interval", accepted="STEP INTERVAL 1 DAY, WEEK, MONTH, YEAR, HOUR .."
+            "RANGE over dates steps by an interval", accepted="STEP DAY, WEEK, MONTH, YEAR, HOUR .., or 7 DAYS"
         )
     count = _number(clause.step)
     if count.denominator != 1 or count < 1:
@@ -229,10 +252,10 @@ def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
         raise Refusal(
             "CLAMP low AND high is not a whole number of steps",
             accepted=f"high = low + k * step, k at least 1: BETWEEN {clause.low} AND "
-            f"{_decimal_text(low + ((high - low) // step + 1) * step)}",
+            f"{decimal_text(low + ((high - low) // step + 1) * step)}",
             position=clause.position,
         )
-    return Clamp(clause.column, clause.low, clause.high, clause.step or _decimal_text(step))
+    return Clamp(clause.column, clause.low, clause.high, clause.step or decimal_text(step))
 
 
 def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
@@ -254,7 +277,7 @@ def rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
     exact = type_name not in FLOATS and grid.step == exact_number(clamp.step)
     if grid.step == written or (written is None and exact):
         return ""
-    shown = _decimal_text(grid.step) if _is_decimal(grid.step) else str(grid.step)
+    shown = decimal_text(grid.step) if _is_decimal(grid.step) else str(grid.step)
     return f"values of {clamp.column} are rounded to multiples of {shown}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from dpduck.database.catalog import Catalog
+from dpduck.database.catalog import COMPUTES, Catalog
 from dpduck.database.cursors import Caller, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
@@ -25,12 +25,13 @@ from dpduck.frontend.statements.kinds import (
 )
 from dpduck.frontend.text.friendly import meant_or, nearest
 from dpduck.frontend.text.names import TableName, fold, require_plain_names
-from dpduck.owner.domains import build_clamp, build_domain, rounding_note
+from dpduck.owner.domains import build_clamp, build_domain, rounding_note, spread
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.accounting import rho_of
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget, PrivacyUnit, Reference
 
+FILES = ("parquet", "csv", "json", "tsv", "xlsx")
 ANEW = "; what was asked before a change is charged anew where it is asked again"
 
 
@@ -90,10 +91,10 @@ class OwnerDesk:
             raise Refusal(f"{table} has a privacy policy", accepted="CREATE OR REPLACE, or ALTER PRIVACY POLICY")
         if self.policies.is_public(table):
             raise Refusal(f"{table} is declared public", accepted="UNDECLARE PUBLIC TABLE first")
-        if self.catalog.has_generated_columns(table):
+        if self.catalog.computes(table):
             raise Refusal(
-                f"{table} has generated columns, which could raise on private rows",
-                accepted="a table of stored columns",
+                f"{table} is a table {COMPUTES}: private rows could make it raise, or take hours",
+                accepted="a table of stored columns, without such a COLLATE",
             )
         if statement.clauses.unit is None:
             raise Refusal("PRIVACY UNIT is missing", accepted="PRIVACY UNIT column MAX ROWS m, or PRIVACY UNIT ROW")
@@ -142,17 +143,7 @@ class OwnerDesk:
         return f"the policy of {table} is dropped; what was spent stays spent"
 
     def _table(self, written: TableName) -> TableName:
-        table = self.catalog.resolve(written)
-        if table is None:
-            accepted = meant_or(written.table, self.catalog.table_names(), "an existing table")
-            raise Refusal(f"there is no table {str(written)!r}", accepted=accepted)
-        if self.catalog.is_view(table):
-            raise Refusal(
-                f"{str(written)!r} is a view",
-                accepted="the table that it reads; of a file, CREATE TABLE t AS FROM 'file'",
-            )
-        self.catalog.require_stored(table)
-        return table
+        return owned_table(self.catalog, written)
 
     def _required_policy(self, table: TableName) -> Policy:
         policy = self.policies.policy(table)
@@ -207,7 +198,7 @@ class OwnerDesk:
 
     def _changed(self, policy: Policy, clauses: PolicyClauses, columns: tuple[Column, ...]) -> Policy:
         domains = {fold(column): (column, domain) for column, domain in policy.domains}
-        for clause in clauses.domains:
+        for clause in spread(clauses.domains, columns):
             column = _column(clause.column, columns, clause)
             domains[fold(column.name)] = (column.name, build_domain(clause, column.type_name, self.catalog))
         clamps = {fold(clamp.column): clamp for clamp in policy.clamps}
@@ -287,6 +278,22 @@ def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
         clamp = build_clamp(replace(clause, column=column.name), column.type_name)
         noted.append(rounding_note(clause, clamp, column.type_name))
     return "".join(f"; {note}" for note in noted if note)
+
+
+def owned_table(catalog: Catalog, written: TableName) -> TableName:
+    """The table that an owner names; a view, or a file, is none."""
+    table = catalog.resolve(written)
+    if table is None:
+        accepted = meant_or(written.table, catalog.table_names(), "an existing table")
+        if fold(written.table) in FILES:
+            accepted = f"CREATE TABLE {written.parts[-2]} AS FROM '{written}', and that name"
+        raise Refusal(f"there is no table {str(written)!r}", accepted=accepted)
+    if catalog.is_view(table):
+        raise Refusal(
+            f"{str(written)!r} is a view", accepted="the table that it reads; of a file, CREATE TABLE t AS FROM 'file'"
+        )
+    catalog.require_stored(table)
+    return table
 
 
 def _column(name: str, columns: tuple[Column, ...], clause: object) -> Column:

@@ -155,7 +155,7 @@ TYPES = frozenset(
 """Names of kinds in DuckDB's own parse tree, as json_serialize_sql writes it."""
 
 WORDS_FOR = {
-    "SHOW_REF": "DESCRIBE, SHOW and SUMMARIZE are",
+    "SHOW_REF": "SUMMARIZE, SHOW of anything but TABLES, and DESCRIBE of anything but a table's name are",
     "TABLE_FUNCTION": "this table function is",
     "RECURSIVE_CTE_NODE": "WITH RECURSIVE is",
     "PARAMETER": "a parameter is",

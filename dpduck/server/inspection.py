@@ -18,7 +18,7 @@ from dpduck.engine.functions import MACROS, SEVERAL_ARGUMENTS
 from dpduck.frontend.text.names import fold
 from dpduck.server import allowed
 from dpduck.server.allowed import children_of, dicts_in, path_of
-from dpduck.server.syntax import Syntax, Tree
+from dpduck.server.syntax import Syntax, Tree, in_selects
 from dpduck.values.errors import PermissionRefusal, Refusal
 
 ANSWERS, LISTING, PRIVATE, OWN = "answers", "listing", "private", "memory"
@@ -64,6 +64,7 @@ class Inspected:
 
 def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
     """The statement, all of it found on the lists; PermissionRefusal or Refusal names what is not."""
+    text = in_selects(text)
     tree = syntax.tree(text, longest=longest)
     walk = _Walk(syntax, longest)
     walk.query(tree, frozenset())

@@ -29,6 +29,31 @@ _PREFIXES = re.compile(r"(?:\bnot\b|[-+~@!*/|&<>=%^]|\s)+", re.IGNORECASE)
 _LONGEST_PREFIX = 1000
 
 
+_DESCRIBE = re.compile(
+    r"\s*(?:DESCRIBE|DESC)\s+([A-Za-z_]\w*(?:\.[A-Za-z_]\w*){0,2})\s*;?\s*", re.IGNORECASE | re.ASCII
+)
+_SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE | re.ASCII)
+_COLUMNS = (
+    """SELECT column_name, data_type AS column_type, 'YES' AS "null", CAST(NULL AS VARCHAR) AS "key", """
+    """CAST(NULL AS VARCHAR) AS "default", concat_ws('; ', privacy_unit, domain, clamp) AS extra """
+)
+"""With the columns that DuckDB's own DESCRIBE has."""
+
+
+def in_selects(text: str) -> str:
+    """DESCRIBE name and SHOW TABLES as SELECTs over dp_columns; any other text as it is.
+
+    >>> in_selects("SHOW TABLES")
+    'SELECT DISTINCT table_name AS name FROM dp_columns() ORDER BY name'
+    """
+    described = _DESCRIBE.fullmatch(text)
+    if described is not None and described[1].upper() != "SELECT":
+        return f"{_COLUMNS}FROM dp_columns('{described[1]}')"
+    if _SHOW_TABLES.fullmatch(text):
+        return "SELECT DISTINCT table_name AS name FROM dp_columns() ORDER BY name"
+    return text
+
+
 class Syntax:
     """An empty DuckDB that only parses; safe to use from many threads."""
 

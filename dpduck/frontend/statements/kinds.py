@@ -64,7 +64,8 @@ class BudgetClause:
 class DomainClause:
     """DOMAIN column IN (..) | RANGE .. | FROM table.column | BOOLEAN | ENUM, WITH NULL | OTHER | EDGES.
 
-    kind: 'values', 'range', 'public', 'boolean' or 'enum'. bare: whether a value was written as a number.
+    column: "" for every column of the kind's type. kind: 'values', 'range', 'public', 'boolean' or 'enum'.
+    bare: whether a value was written as a number.
     """
 
     column: str

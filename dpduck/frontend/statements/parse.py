@@ -108,6 +108,21 @@ def parse_expression(text: str) -> exp.Expr:
     return expression
 
 
+def parse_plain(text: str) -> exp.Query:
+    """One plain query, which dp_known answers; what it may hold is for the caller to check."""
+    tokens = bounded_tokens(text)
+    refuse_wrapped(TokenReader(text, tokens))
+    return _parse_query(text, tokens)
+
+
+def parse_options(text: str) -> DifferentialPrivacy:
+    """The clause with these options."""
+    found = _parse_query(text, _clause_tokens(PrivateDuckDB().tokenize(f"({text})"))).find(DifferentialPrivacy)
+    if found is None:
+        raise InternalError("a clause that does not parse")
+    return found
+
+
 def parse_select(text: str) -> exp.Select:
     """One plain SELECT; what it may hold is for the caller to check."""
     query = _parse_query(text, bounded_tokens(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -21,10 +22,22 @@ from dpduck.frontend.statements.kinds import (
 )
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.frontend.text.tokens import TokenReader
+from dpduck.values.errors import Position
 
 MAX_ROWS_LIMIT = 1_000_000
 ITEMS = "PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
+EVERY = ""
+"""No column's name: a domain of every BOOLEAN, or ENUM, column that has none of its own."""
+
+CLOCKS = ("TODAY", "NOW", "CURRENT_DATE", "CURRENT_TIMESTAMP", "TOMORROW", "YESTERDAY")
+STEPS = tuple(
+    word + plural
+    for word in ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+    for plural in ("", "S")
+)
 ZERO = Fraction(0)
+
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 
 
 def read_create_policy(reader: TokenReader, replace_existing: bool) -> CreatePolicy:
@@ -152,11 +165,29 @@ def _read_budget(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
 
 
 def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    """DOMAIN of a column, of several in parentheses, or of ALL columns of a type that says its values."""
     reader.expect_words("DOMAIN")
     position = reader.position
-    column = reader.name("a column")
-    if any(fold(domain.column) == fold(column) for domain in clauses.domains):
-        raise reader.refuse(f"the domain of {column} is given twice", "one domain for each column", position)
+    if reader.at_words("ALL", "BOOLEAN") or reader.at_words("ALL", "ENUM"):
+        reader.index += 1
+        columns = [EVERY]
+    elif reader.take(TokenType.L_PAREN):
+        columns = [reader.name("a column")]
+        while reader.take(TokenType.COMMA):
+            columns.append(reader.name("a column"))
+        reader.expect(TokenType.R_PAREN, ") or , and a column")
+    else:
+        columns = [reader.name("a column, (several, columns), ALL BOOLEAN or ALL ENUM")]
+    domain = _read_values_of(reader, columns[0], position)
+    for column in columns:
+        if any(fold(one.column) == fold(column) and column != EVERY for one in clauses.domains):
+            raise reader.refuse(f"the domain of {column} is given twice", "one domain for each column", position)
+        clauses = replace(clauses, domains=(*clauses.domains, replace(domain, column=column)))
+    return clauses
+
+
+def _read_values_of(reader: TokenReader, column: str, position: Position) -> DomainClause:
+    """What follows the column of a domain."""
     values: tuple[str, ...] = ()
     bare = False
     low = high = step = unit = ""
@@ -176,10 +207,9 @@ def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     else:
         raise reader.unexpected("IN (..), RANGE .. TO .. STEP .., FROM table.column, BOOLEAN or ENUM")
     with_null, other, with_edges = _read_withs(reader, kind)
-    domain = DomainClause(
+    return DomainClause(
         column, kind, values, low, high, step, unit, source, with_null, other, with_edges, position, bare
     )
-    return replace(clauses, domains=(*clauses.domains, domain))
 
 
 def _read_values(reader: TokenReader) -> tuple[str, ...]:
@@ -196,21 +226,44 @@ def _read_values(reader: TokenReader) -> tuple[str, ...]:
 
 
 def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
-    low = reader.literal()
+    low = _read_bound(reader)
     if reader.at(TokenType.DASH):
-        raise reader.unexpected("TO; a date is quoted: RANGE '2024-01-01' TO '2025-01-01' STEP INTERVAL 1 DAY")
+        raise reader.unexpected("TO; a date has a year, a month and a day: 2024-01-01 TO 2025-01-01 STEP MONTH")
     reader.expect_words("TO")
-    high = reader.literal()
+    high = _read_bound(reader)
     if not reader.take_words("STEP"):
-        raise reader.unexpected("STEP and a width, as in STEP 5")
-    unit = ""
+        raise reader.unexpected("STEP and a width, as in STEP 5, or of dates STEP MONTH")
+    return (low, high, *_read_step(reader))
+
+
+def _read_step(reader: TokenReader) -> tuple[str, str]:
+    """A number, or of dates how many of a unit: INTERVAL 7 DAYS, 7 DAYS, MONTH."""
     if reader.take_words("INTERVAL"):
         quoted = reader.at(TokenType.STRING)
         step = reader.string("a number") if quoted else reader.number_text("a number")
-        unit = reader.name("a number and a unit such as DAY, HOUR or MONTH: INTERVAL 1 MONTH").lower().rstrip("s")
+        unit = reader.name("a number and a unit such as DAY, HOUR or MONTH: INTERVAL 1 MONTH")
+    elif any(reader.take_words(word) for word in STEPS):
+        step, unit = "1", reader.tokens[reader.index - 1].text
     else:
-        step = reader.number_text("a number, or of dates an interval: STEP INTERVAL 1 DAY")
-    return low, high, step, unit
+        step = reader.number_text("a number, or of dates a word: STEP MONTH, STEP 7 DAYS")
+        unit = reader.tokens[reader.index - 1].text if any(map(reader.take_words, STEPS)) else ""
+    return step, unit.lower().rstrip("s")
+
+
+def _read_bound(reader: TokenReader) -> str:
+    """A bound of a range: a literal, or a date without quotes. What moves with the clock is refused."""
+    if any(map(reader.at_words, CLOCKS)):
+        raise reader.refuse(
+            "a range ends at a date that stays: TODAY would be another one tomorrow, so that bins, and what was "
+            "released of them, would change with the clock",
+            "a date that is far enough, as in TO 2031-01-01: bins without rows cost no budget",
+        )
+    following = reader.tokens[reader.index : reader.index + 5]
+    written = reader.text[following[0].start : following[-1].end + 1] if following else ""
+    if _DATE.fullmatch(written):
+        reader.index += len(following)
+        return written
+    return reader.literal()
 
 
 def _read_withs(reader: TokenReader, kind: str) -> tuple[bool, str | None, bool]:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from fractions import Fraction
 from math import prod
 from typing import Any
 
+from dpduck.database.measured import (
+    Measured,
+    MeasuredColumn,
+    MeasuredKey,
+    MeasuredQuery,
+    MeasuredTable,
+    domain_digest,
+    measured_to_bytes,
+    rows_digest,
+)
 from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.cubes.measures import Measure
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
     MeasurePlan,
@@ -28,6 +40,7 @@ from dpduck.trusted.operators import KroneckerQuery
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
 
 Noisy = Sequence[Sequence[Any]]
 """Of each group of asks, what the door answered."""
@@ -89,7 +102,7 @@ def recover_cube(proposal: CubeProposal, noisy: Noisy, tools: Tools) -> Released
     moved = [measured[number] for number in everything] if found.request.question.treatment.moves else None
     answers = answers_of(found, [tables[number] for number in everything], moved)
     rows = released_rows(found.request, answers, wholes(found), tools.box)
-    return ReleasedTable(cube_columns(proposal), rows, covariances_text(found))
+    return ReleasedTable(cube_columns(proposal), rows, covariances_text(found), _measured(proposal, noisy))
 
 
 def _recover(
@@ -152,3 +165,64 @@ def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[
     scan = Scan(job, one.unit_bound)
     queries = [marginal_query(grouping_set, request.question.sizes) for grouping_set in request.question.grouping_sets]
     return tuple(Ask(scan, Quantiles(query, *astuple(choice))) for choice in one.choices for query in queries)
+
+
+# What is kept of the measurements themselves, so that later questions can be answered from them.
+
+MOST_QUERIES = 20_000
+"""Measurements of more queries are not kept."""
+
+
+def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
+    """The measurements of all that adds up over rows; None where there are none, or very many."""
+    found, request = proposal.found, proposal.request
+    groups = [
+        (group, answers)
+        for group, answers in zip(proposal.groups, noisy, strict=True)
+        if group.tables and _adds_up(found.measures[group.measure].measure)
+    ]
+    if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
+        return None
+    plans = list({id(found.measures[group.measure].plan): group.tables for group, _ in groups}.items())
+    numbers = {plan: number for number, (plan, _) in enumerate(plans)}
+    tables = [
+        _table(found.measures[group.measure], numbers[id(found.measures[group.measure].plan)]) for group, _ in groups
+    ]
+    sources = request.question.sources
+    keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
+    if request.question.intervals:
+        keys = [MeasuredKey((0,), sources[0].domain.size, tuple(range(sources[0].domain.size)))]
+    return measured_to_bytes(
+        Measured(
+            rows_digest(request.rows),
+            request.rows.filters,
+            request.rows.unit_sql is not None,
+            tuple(MeasuredColumn(one.sql, domain_digest(one.domain), one.domain.size) for one in sources),
+            tuple(keys),
+            found.noise,
+            tuple(tables),
+            tuple(tuple(_query(ask) for ask in asks) for _, asks in plans),
+            tuple(tuple(tuple(answer) for answer in answers) for _, answers in groups),
+        )
+    )
+
+
+def _adds_up(measure: Measure) -> bool:
+    """Whether tables are sums over rows: what is made of a unit's rows in each group is none of a larger group."""
+    return measure.added and not (measure.operand is not None and measure.operand.per_group)
+
+
+def _table(measured: MeasurePlan, group: int) -> MeasuredTable:
+    measure, operand = measured.measure, measured.measure.operand
+    value, bounds = ("", (Fraction(0), Fraction(1), Fraction(1)))
+    if operand is not None and measure.form != "count":
+        value, bounds = operand.sql, (operand.low, operand.high, operand.step)
+    return MeasuredTable(
+        measure.form, measure.condition, value, *bounds, measure.steps, measure.degree, measure.rest, group
+    )
+
+
+def _query(ask: Ask[Any]) -> MeasuredQuery:
+    if not isinstance(ask.query, Table) or ask.noise is None:
+        raise InternalError("a table that is measured otherwise")
+    return MeasuredQuery(ask.query.query.attributes, ask.query.query.factors, ask.noise.parameter)

@@ -161,7 +161,7 @@ def opened(
         cursor = stack.enter_context(open_cursor())
         reader.begin(cursor)
         unchanged(cursor)
-        place, prepared = stack.enter_context(counted_over(cursor, twins))
+        place, prepared = stack.enter_context(counted_over(cursor, twins, workers))
         for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
             prepared(job)  # what cannot be counted over twins is found out before it is paid for
         if paid is None:
@@ -305,6 +305,6 @@ def reopened(
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
-        with counted_over(cursor, twins) as (place, prepared):
+        with counted_over(cursor, twins, workers) as (place, prepared):
             counts = count_keys(place, cast(KeyJob, prepared(scan.job)), ledger.bounding_key, workers)
     return SessionGate(law, thresholds, counts, entropy)

@@ -1,0 +1,73 @@
+"""dpduck policy: a policy to begin with, from the schema of a table or of a file, and policies in force as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import duckdb
+
+from dpduck.commands import STORE, one_line_errors
+from dpduck.engine.connection import connect
+from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.values.errors import Refusal
+
+NEW_DATABASE = click.argument("database", type=click.Path(dir_okay=False, path_type=Path))
+
+
+@click.group()
+def policy() -> None:
+    """Begin a privacy policy, or print those in force as statements."""
+
+
+@policy.command()
+@NEW_DATABASE
+@click.argument("table")
+@click.option(
+    "--from",
+    "file",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="A Parquet, CSV or JSON file; TABLE is made of it first.",
+)
+@STORE
+def draft(database: Path, table: str, file: Path | None, store: Path | None) -> None:
+    """Print a policy for TABLE from its schema alone: types, keys, checks, public tables. No row is read.
+
+    What only you can know is marked TODO. Fill it in and run it: dpduck sql DATABASE - < policy.sql
+    """
+    with one_line_errors():
+        if file is None and not database.exists():
+            raise Refusal(f"there is no database {database}", accepted="one that exists, or --from a file")
+        if file is not None:
+            _import(database, table, file)
+        with connect(database, store) as con:
+            rows = con.execute("FROM dp_draft(?)", [table]).fetchall()
+        click.echo("\n".join(row[0] for row in rows))
+
+
+@policy.command()
+@click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.argument("table", required=False)
+@STORE
+def show(database: Path, table: str | None, store: Path | None) -> None:
+    """Print policies in force, that of TABLE or all, as the statements that make them."""
+    with one_line_errors(), connect(database, store) as con:
+        rows = con.execute("SELECT table_name, ddl FROM dp_policies()").fetchall()
+        chosen = [ddl for name, ddl in rows if table is None or f".{name}".lower().endswith(f".{table}".lower())]
+        if not chosen:
+            names = ", ".join(name for name, _ in rows) or "none yet"
+            raise Refusal(f"there is no policy of {table or database.name}", accepted=f"a name of: {names}")
+        for ddl in chosen:
+            click.echo(f"{ddl or '-- a policy that is too long for a statement'};")
+
+
+def _import(database: Path, table: str, file: Path) -> None:
+    """A table of a file's rows. The file is read by DuckDB, and the database has no other name for it."""
+    with duckdb.connect(str(database)) as con:
+        try:
+            con.execute(f"CREATE TABLE {quote_identifier(table)} AS FROM {quote_text(str(file))}")
+        except duckdb.CatalogException:
+            known = con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [table]).fetchall()
+            if not known:
+                raise
+            raise Refusal(f"{database.name} has a table {table!r}", accepted="no --from, or another name") from None

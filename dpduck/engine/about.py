@@ -1,0 +1,143 @@
+"""What tables are like: for everybody from their policies, for their owner from the rows too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpduck.database.catalog import Catalog
+from dpduck.database.check import check_columns, check_table
+from dpduck.database.cursors import Caller, OpenCursor
+from dpduck.database.policies import PolicyStore
+from dpduck.database.prepared import PreparedTables
+from dpduck.database.releases import ReleaseStore
+from dpduck.database.store import STORE_NAME
+from dpduck.database.tables import Value, check, rows_sql
+from dpduck.frontend.rows.facts import Policy
+from dpduck.frontend.rows.relation import Reading, relation_of
+from dpduck.frontend.rows.sql import from_sql, unit_sql
+from dpduck.frontend.rows.tree import of_relation
+from dpduck.frontend.text.friendly import meant_or
+from dpduck.frontend.text.limits import bounded_tokens
+from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.tokens import TokenReader
+from dpduck.owner.draft import draft_lines
+from dpduck.owner.policies import owned_table
+from dpduck.owner.policy_text import domain_text
+from dpduck.values.errors import PermissionRefusal, Refusal
+
+MOST_LABELS = 20
+"""Values of a domain that dp_columns shows."""
+
+COLUMNS = (
+    ("table_name", "VARCHAR"), ("column_name", "VARCHAR"), ("data_type", "VARCHAR"), ("privacy_unit", "VARCHAR"),
+    ("domain", "VARCHAR"), ("cells", "BIGINT"), ("clamp", "VARCHAR"),
+)  # fmt: skip
+
+
+def named_table(text: str) -> TableName:
+    """The one name of a table that a text holds."""
+    reader = TokenReader(text, bounded_tokens(text))
+    name = reader.table_name()
+    reader.expect_end()
+    return name
+
+
+def require_owner(caller: Caller) -> None:
+    """Refuses everybody else."""
+    if not caller.owner:
+        raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")
+
+
+@dataclass(frozen=True)
+class AboutTables:
+    """Answers dp_check, dp_draft and dp_columns."""
+
+    open_cursor: OpenCursor
+    policies: PolicyStore
+    releases: ReleaseStore
+    prepared: PreparedTables
+
+    def check(self, text: str, caller: Caller) -> str:
+        """SQL with exact facts about a table, for its owner's eyes only: before it has a policy, too."""
+        require_owner(caller)
+        written = named_table(text)
+        with self.open_cursor() as cursor:
+            catalog = Catalog(cursor, self.policies)
+            table = catalog.resolve(written)
+            if table is None or catalog.is_view(table):
+                accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
+                raise Refusal(f"{str(written)!r} has no privacy policy", accepted=accepted)
+            policy = catalog.policy(table)
+            if policy is None:
+                return check(check_columns(cursor, table, catalog.columns(table)))
+            source = of_relation(relation_of(table, policy, Reading(catalog, {})))
+            return check(check_table(cursor, policy, from_sql(source), unit_sql(source), self.prepared.rows(table)))
+
+    def draft(self, text: str, caller: Caller) -> str:
+        """SQL with a policy to begin with, line by line, from the schema alone."""
+        require_owner(caller)
+        with self.open_cursor() as cursor:
+            catalog = Catalog(cursor, self.policies)
+            table = owned_table(catalog, named_table(text))
+            lines = draft_lines(cursor, table, catalog, self.policies.public_tables(), self.policies.home)
+        return rows_sql([("draft", "VARCHAR")], [[line] for line in lines])
+
+    def columns(self, text: str | None, caller: Caller) -> str:
+        """SQL with the columns of a table or private view that may be asked about; of all where none is named."""
+        with self.open_cursor() as cursor:
+            catalog = Catalog(cursor, self.policies, None, caller)
+            views = {fold(one.name): one.name for one, _ in self.releases.all() if one.kind == "view"}
+            if text is None:
+                rows = [row for table in self._askable(catalog, caller) for row in _columns(table, catalog)]
+                rows += [row for name in views.values() for row in _of_view(name, catalog)]
+            else:
+                rows = self._of_one(named_table(text), views, catalog)
+        return rows_sql(COLUMNS, rows)
+
+    def _of_one(self, written: TableName, views: dict[str, str], catalog: Catalog) -> list[list[Value]]:
+        *place, name = map(fold, written.parts)
+        in_store = place in ([STORE_NAME], [STORE_NAME, "main"])
+        table = None if in_store else catalog.resolve(written)
+        if table is None and name in views and (in_store or place in ([], ["main"])):
+            return _of_view(views[name], catalog)
+        if table is None:
+            accepted = meant_or(written.table, [*catalog.known_names(), *views.values()], "a name of dp_columns()")
+            raise Refusal(f"there is no table {str(written)!r}", accepted=accepted)
+        return list(_columns(table, catalog))
+
+    def _askable(self, catalog: Catalog, caller: Caller) -> Iterator[TableName]:
+        """The tables that somebody may ask about: with a policy, or public, and still there."""
+        with_policy = [one.table for one in self.policies.policies() if caller.may_ask(str(one.table))]
+        for table in dict.fromkeys([*with_policy, *self.policies.public_tables()]):
+            if catalog.resolve(table) is not None and not catalog.is_view(table):
+                yield table
+
+
+def _columns(table: TableName, catalog: Catalog) -> Iterator[list[Value]]:
+    policy = catalog.policy(table)
+    for column in catalog.columns(table):
+        domain = None if policy is None else policy.domain(column.name)
+        clamp = None if policy is None else policy.clamp(column.name)
+        yield [
+            table.table,
+            column.name,
+            column.type_name,
+            None if policy is None else _unit(policy, column.name),
+            None if domain is None else domain_text(domain, MOST_LABELS),
+            None if domain is None else domain.size,
+            None if clamp is None else f"BETWEEN {clamp.low} AND {clamp.high} STEP {clamp.step}",
+        ]
+
+
+def _unit(policy: Policy, column: str) -> str | None:
+    """What the column is to the privacy unit, "" for nothing."""
+    reference = policy.unit.reference
+    if fold(policy.unit.column or "") == fold(column) or (reference and fold(reference.column) == fold(column)):
+        return f"{policy.unit.key}, MAX ROWS {policy.unit.max_rows}"
+    return None
+
+
+def _of_view(name: str, catalog: Catalog) -> list[list[Value]]:
+    columns = catalog.columns(TableName((STORE_NAME, "main", name)))
+    return [[name, column.name, column.type_name, None, None, None, None] for column in columns]

@@ -1,0 +1,327 @@
+"""A privacy policy to begin with, from what the schema says alone: names, types, keys, checks and public tables.
+
+No row is read, and nothing that DuckDB knows of rows. What only the owner can know is left as a TODO with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import duckdb
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from dpduck.database.catalog import Catalog
+from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.frontend.text.names import TableName, fold, quote_text
+from dpduck.owner.domains import INTEGERS, TEMPORAL, is_numeric
+from dpduck.owner.policy_text import Home, name_text, table_text
+
+TODO = "TODO"
+_WIDTH = 100
+_PERSON = re.compile(
+    r"(person|people|patient|customer|client|user|member|employee|student|pupil|household|subscriber|citizen|resident|"
+    r"passenger|voter|taxpayer|patron|donor|tenant|guest|driver|rider|player|visitor|respondent|participant)s?"
+    r"(_?(id|key|no|nr|num|number|code|uuid))?|ssn|pid|uid|nino",
+    re.IGNORECASE,
+)
+"""Names of columns that often hold who is protected."""
+
+_MANY = 40
+"""Columns of a kind that are named in a remark."""
+
+WHO = (
+    "who is protected? All rows with one value of this column are protected together: name the column that says "
+    "whose a row is. PRIVACY UNIT ROW, without MAX ROWS, protects single rows: only where no person has two."
+)
+MOST = (
+    "MAX ROWS is the most rows of one unit that an answer sees. Less leaves rows out, more adds noise to every "
+    "answer. dp_check tells the owner what several would drop; do not copy the data's own maximum."
+)
+BUDGET = (
+    "epsilon is all that answers together may ever reveal of one unit. 1 is strong, 10 is weak; with "
+    "delta = 1e-6 beside it many answers cost less than their sum. What is spent does not come back."
+)
+LISTS = (
+    "A column can be grouped by once its values are declared. Only what anybody could know without the rows: code "
+    "books, laws, calendars. Fill in, take the -- off, or leave out."
+)
+ROWS = "EXPECT ROWS: a guess at the number of rows that may be public; dp_explain compares noise with it."
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A constraint of a table. kind: 'PRIMARY KEY', 'UNIQUE', 'NOT NULL', 'FOREIGN KEY' or 'CHECK'.
+
+    references, referenced: of a FOREIGN KEY, the other table in the same schema, and its columns. check: SQL.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    references: str
+    referenced: tuple[str, ...]
+    check: str
+
+
+def constraints(cursor: duckdb.DuckDBPyConnection, table: TableName) -> list[Constraint]:
+    """What DuckDB was told about the columns of a table, in the order in which it was told."""
+    names = ", ".join(map(quote_text, table.parts))
+    rows = cursor.execute(
+        "SELECT constraint_type, constraint_column_names, coalesce(referenced_table, ''), "
+        "coalesce(referenced_column_names, []), coalesce(expression, '') FROM duckdb_constraints() WHERE "
+        f"(lower(database_name), lower(schema_name), lower(table_name)) = ({names.lower()}) ORDER BY constraint_index"
+    ).fetchall()
+    return [Constraint(row[0], tuple(row[1]), row[2], tuple(row[3]), row[4]) for row in rows]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What is declared of one table. links: its FOREIGN KEYs of one column, each with the other table."""
+
+    table: TableName
+    columns: tuple[Column, ...]
+    keys: frozenset[str]
+    required: frozenset[str]
+    checks: tuple[Constraint, ...]
+    links: tuple[tuple[str, TableName, str], ...]
+    home: Home
+
+    def is_key(self, column: str) -> bool:
+        """Whether no two rows have one value of it."""
+        return fold(column) in self.keys
+
+    def null(self, column: str) -> str:
+        """WITH NULL where NULLs may be stored: rows with one are in no cell otherwise."""
+        return "" if fold(column) in self.required else " WITH NULL"
+
+
+def draft_lines(
+    cursor: duckdb.DuckDBPyConnection, table: TableName, catalog: Catalog, public: Sequence[TableName], home: Home
+) -> list[str]:
+    """CREATE PRIVACY POLICY, line by line; public: the tables that are declared public."""
+    schema = _schema(table, catalog, constraints(cursor, table), home)
+    unit, column = _unit(schema, catalog)
+    declared = dict(_declared(schema, catalog, public))
+    declared.pop(column, None)
+    replacing = "OR REPLACE " if catalog.policy(table) is not None else ""
+    return [
+        *_remark(
+            f"A draft from the schema of {table.table} alone: no row was read. Fill in what is marked {TODO}.", ""
+        ),
+        f"CREATE {replacing}PRIVACY POLICY ON {table_text(table, home)} (",
+        *unit,
+        *_of_types(schema, {column, *declared}),
+        *(line for items in declared.values() for line in items),
+        *_left_to_owner(schema, {column, *declared}),
+        *_remark(f"{TODO}: {BUDGET}"),
+        f"    BUDGET (epsilon = {TODO})",
+        ")",
+    ]
+
+
+def _schema(table: TableName, catalog: Catalog, told: Sequence[Constraint], home: Home) -> Schema:
+    single = [one for one in told if len(one.columns) == 1]
+    keys = {fold(one.columns[0]) for one in single if one.kind in ("PRIMARY KEY", "UNIQUE")}
+    required = {fold(name) for one in told if one.kind in ("PRIMARY KEY", "NOT NULL") for name in one.columns}
+    links = []
+    for one in single:
+        other = catalog.resolve(TableName((*table.parts[:2], one.references))) if one.kind == "FOREIGN KEY" else None
+        if other is not None:
+            links.append((one.columns[0], other, one.referenced[0]))
+    checks = tuple(one for one in single if one.kind == "CHECK")
+    return Schema(table, catalog.columns(table), frozenset(keys), frozenset(required), checks, tuple(links), home)
+
+
+def _remark(text: str, indent: str = "    ") -> Iterator[str]:
+    """Lines of a comment: no name of a column can end one."""
+    line = f"{indent}--"
+    for word in text.split():
+        if len(line) + len(word) >= _WIDTH:
+            yield line
+            line = f"{indent}--"
+        line += f" {word}"
+    yield line
+
+
+def _said(name: str) -> str:
+    """A name within a comment, where a line's end would end the comment.
+
+    >>> _said("of" + chr(10) + "birth")
+    '"of birth"'
+    """
+    return " ".join(name_text(name).split())
+
+
+# Who is protected.
+
+
+def _unit(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
+    """The lines of PRIVACY UNIT, and its column; "" where nothing tells it."""
+    column, reference, why = _protected(schema, catalog)
+    if not column:
+        others = [one.name for one in schema.columns if one.type_name in INTEGERS | {"VARCHAR", "UUID"}][:_MANY]
+        asked = f" Its columns of numbers and texts: {', '.join(map(_said, others))}." if others else ""
+        lines = [*_remark(f"{TODO}: {WHO}{asked}"), *_remark(f"{TODO}: {MOST}")]
+        return [*lines, f"    PRIVACY UNIT {TODO} MAX ROWS {TODO},"], ""
+    written = name_text(column) + reference
+    if schema.is_key(column):
+        return [*_remark(f"{why} No two rows share a value of it."), f"    PRIVACY UNIT {written} MAX ROWS 1,"], column
+    return [*_remark(why), *_remark(f"{TODO}: {MOST}"), f"    PRIVACY UNIT {written} MAX ROWS {TODO},"], column
+
+
+def _protected(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
+    """The column that most likely says whose a row is, what it refers to, and why."""
+    private = [link for link in schema.links if not catalog.is_public(link[1])]
+    for column, other, key in private:
+        policy = catalog.policy(other)
+        if policy is not None and policy.unit.column is not None and _leads(policy, key, catalog):
+            reference = f" REFERENCES {table_text(other, schema.home)}.{name_text(key)}"
+            return column, reference, f"A foreign key leads to {_said(other.table)}, and shares its budget."
+    for column, other, key in private:
+        reference = f" REFERENCES {table_text(other, schema.home)}.{name_text(key)}"
+        why = (
+            f"{TODO}: a foreign key leads to {_said(other.table)}: is a row of that table whom you protect? Otherwise: "
+        )
+        return column, reference, why + WHO
+    named = [one.name for one in schema.columns if _PERSON.fullmatch(one.name)]
+    if named:
+        more = f" It may also be {', '.join(map(_said, named[1:_MANY]))}." if len(named) > 1 else ""
+        return named[0], "", f"{TODO}: the name of {_said(named[0])} suggests it; {WHO}{more}"
+    keys = [one.name for one in schema.columns if schema.is_key(one.name)]
+    if keys:
+        return keys[0], "", f"{TODO}: {_said(keys[0])} is the table's key, right where one row is one person; {WHO}"
+    return "", "", ""
+
+
+def _leads(policy: Policy, key: str, catalog: Catalog) -> bool:
+    """Whether a reference to this column of a table finds the unit of its policy."""
+    return fold(policy.unit.column or "") == fold(key) or (key,) in catalog.unique_keys(policy.table)
+
+
+# What types, checks, keys and public tables say.
+
+
+def _of_types(schema: Schema, done: set[str]) -> Iterator[str]:
+    """DOMAIN of BOOLEAN and ENUM columns: all of a kind at once where they are alike."""
+    for kind in ("BOOLEAN", "ENUM"):
+        typed = [one.name for one in schema.columns if _kind(one.type_name) == kind]
+        free = [name for name in typed if name not in done]
+        for null in dict.fromkeys(map(schema.null, free)):
+            alike = [name for name in free if schema.null(name) == null]
+            names = ", ".join(map(name_text, alike))
+            of = "ALL" if alike == typed and len(alike) > 1 else f"({names})" if len(alike) > 1 else names
+            yield f"    DOMAIN {of} {kind}{null},"
+
+
+def _kind(type_name: str) -> str:
+    return "ENUM" if type_name.startswith("ENUM(") and not type_name.endswith("]") else type_name
+
+
+def _declared(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> Iterator[tuple[str, list[str]]]:
+    """Columns whose values a CHECK lists or bounds, or that a declared public table has, with their lines."""
+    checked = {fold(one.columns[0]): one for one in schema.checks}
+    links = {fold(column): (other, key) for column, other, key in schema.links if catalog.is_public(other)}
+    for column in schema.columns:
+        name, null = name_text(column.name), schema.null(column.name)
+        lines = _checked(checked[fold(column.name)], column, null) if fold(column.name) in checked else []
+        if fold(column.name) in links:
+            other, key = links[fold(column.name)]
+            lines = [f"    DOMAIN {name} FROM {table_text(other, schema.home)}.{name_text(key)}{null},"]
+        elif not lines and _kind(column.type_name) not in ("BOOLEAN", "ENUM"):
+            lines = _namesakes(column, catalog, public, schema)
+        if lines:
+            yield column.name, lines
+
+
+def _checked(constraint: Constraint, column: Column, null: str) -> list[str]:
+    """What CHECK (column IN (..)) and CHECK (column BETWEEN a AND b) say of a column."""
+    try:
+        check = parse_one(constraint.check, read="duckdb").unnest()
+    except SqlglotError:
+        return []
+    name = name_text(column.name)
+    if isinstance(check, exp.In) and isinstance(check.this, exp.Column):
+        values = [_literal(value) for value in check.expressions]
+        known = [value for value in values if value is not None]
+        return [f"    DOMAIN {name} IN ({', '.join(known)}){null},"] if known and len(known) == len(values) else []
+    if isinstance(check, exp.Between) and is_numeric(column.type_name):
+        low, high = (_literal(check.args[side]) for side in ("low", "high"))
+        if low is None or high is None or low.startswith("'") or high.startswith("'"):
+            return []
+        wide = f"-- DOMAIN {name} RANGE {low} TO {TODO} STEP {TODO}{null} WITH EDGES,"
+        return [f"    CLAMP {name} BETWEEN {low} AND {high},", f"    {wide}"]
+    return []
+
+
+def _literal(value: exp.Expr) -> str | None:
+    """A literal as a policy writes it: what DuckDB writes around it, a cast or a minus, taken off."""
+    value = value.unnest()
+    while isinstance(value, exp.Cast):
+        value = value.this
+    if isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal) and not value.this.is_string:
+        return f"-{value.this.this}"
+    if isinstance(value, exp.Literal):
+        return quote_text(value.this) if value.is_string else str(value.this)
+    return None
+
+
+def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], schema: Schema) -> list[str]:
+    """A DOMAIN from a public table that has a column of this name, or is called by it in the plural."""
+    plural = {fold(column.name), fold(column.name) + "s", fold(column.name) + "es"}
+    for table in public:
+        if not catalog.is_public(table):
+            continue
+        for other in catalog.columns(table):
+            called = fold(table.table) in plural and fold(other.name) in (
+                "name",
+                "code",
+                "id",
+                "key",
+                fold(column.name),
+            )
+            if other.type_name == column.type_name and (called or fold(other.name) == fold(column.name)):
+                source = f"{table_text(table, schema.home)}.{name_text(other.name)}"
+                domain = f"DOMAIN {name_text(column.name)} FROM {source}{schema.null(column.name)},"
+                return [*_remark(f"by its name: {_said(table.table)} is public. Take it out if it means otherwise."),
+                        f"    {domain}"]  # fmt: skip
+    return []
+
+
+# What is left to the owner.
+
+
+def _left_to_owner(schema: Schema, done: set[str]) -> Iterator[str]:
+    """Items as comments, one for each column of which nothing is declared, with what is missing."""
+    yield from _remark(LISTS)
+    unused = []
+    for column in schema.columns:
+        if column.name in done or _kind(column.type_name) in ("BOOLEAN", "ENUM"):
+            continue
+        items = list(_open_items(column, schema))
+        unused += [] if items else [column.name]
+        for item in items:
+            yield f"    -- {item}"
+    yield from _remark(ROWS)
+    yield f"    -- EXPECT ROWS {TODO},"
+    if unused:
+        more = ", .." if len(unused) > _MANY else ""
+        yield from _remark(
+            f"Neither grouped by nor added up as they are, being keys or of other types: "
+            f"{', '.join(map(_said, unused[:_MANY]))}{more}. They can be used in WHERE, and in count(DISTINCT ..)."
+        )
+
+
+def _open_items(column: Column, schema: Schema) -> Iterator[str]:
+    """What could be declared of a column by its type; nothing of keys, lists and other types."""
+    name, null = _said(column.name), schema.null(column.name)
+    if schema.is_key(column.name) or any(fold(column.name) == fold(link[0]) for link in schema.links):
+        return
+    if column.type_name == "VARCHAR":
+        yield f"DOMAIN {name} IN ('{TODO}', '{TODO}'){null} WITH OTHER,"
+    elif column.type_name in TEMPORAL:
+        yield f"DOMAIN {name} RANGE {TODO} TO {TODO} STEP MONTH{null} WITH EDGES,"
+    elif is_numeric(column.type_name):
+        yield f"DOMAIN {name} RANGE {TODO} TO {TODO} STEP {TODO}{null} WITH EDGES,"
+        yield f"CLAMP {name} BETWEEN {TODO} AND {TODO},"

@@ -1,0 +1,169 @@
+"""A policy as the statement that makes it: what dp_policies() shows, and what a twin of a database begins with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from dpduck.frontend.rows.facts import Policy
+from dpduck.frontend.statements.policy import MAX_ROWS_LIMIT
+from dpduck.frontend.text.dialect import PrivateDuckDB
+from dpduck.frontend.text.limits import MAX_CHARACTERS, bounded_tokens
+from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.frontend.text.tokens import MAX_DIGITS, exact_number
+from dpduck.owner.domains import decimal_text, is_numeric
+from dpduck.values.domain import Domain, RangeDomain, ValueDomain
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Budget
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_OURS = frozenset(("ALL", "ROW", "TODO"))
+"""Words that mean something else than a column in a policy."""
+
+_MOST_LOOKED_AT = 100_000
+"""Edges of a floating type that are compared one by one."""
+
+Home = tuple[str, str] | None
+
+
+def policy_sql(policy: Policy, home: Home) -> str | None:
+    """CREATE PRIVACY POLICY with all items; None where no statement says it, such as one of very many labels.
+
+    home: the database and schema in which names of tables are looked up, which are left out of names.
+    """
+    labels = sum(domain.size for _, domain in policy.domains if isinstance(domain, ValueDomain))
+    if labels * 4 > MAX_CHARACTERS or not all(_is_regular(domain) for _, domain in policy.domains):
+        return None
+    items = ",\n    ".join(_items(policy, home))
+    text = f"CREATE PRIVACY POLICY ON {table_text(policy.table, home)} (\n    {items}\n)"
+    try:
+        bounded_tokens(text)
+    except Refusal:
+        return None
+    return text
+
+
+def _items(policy: Policy, home: Home) -> Iterator[str]:
+    yield _unit(policy, home)
+    yield _budget(policy.budget)
+    for column, domain in policy.domains:
+        yield f"DOMAIN {name_text(column)} {domain_text(domain)}"
+    for clamp in policy.clamps:
+        yield f"CLAMP {name_text(clamp.column)} BETWEEN {clamp.low} AND {clamp.high} STEP {clamp.step}"
+    if policy.expect_rows is not None:
+        yield f"EXPECT ROWS {policy.expect_rows}"
+    if policy.max_epsilon is not None:
+        yield f"MAX EPSILON {_amount(policy.max_epsilon)}"
+    if policy.min_epsilon is not None:
+        yield f"MIN EPSILON {_amount(policy.min_epsilon)}"
+
+
+def name_text(name: str) -> str:
+    """A column's or table's name, in quotes where it needs them.
+
+    >>> name_text("age"), name_text("row"), name_text("of birth")
+    ('age', '"row"', '"of birth"')
+    """
+    if _BARE.fullmatch(name) and name.upper() not in _OURS:
+        tokens = PrivateDuckDB().tokenize(name)
+        if len(tokens) == 1 and tokens[0].token_type.name == "VAR":
+            return name
+    return quote_identifier(name)
+
+
+def table_text(table: TableName, home: Home) -> str:
+    """A table's name without the database and schema that are looked in anyway."""
+    parts = table.parts
+    if home is not None and fold(parts[0]) == fold(home[0]):
+        parts = parts[2:] if fold(parts[1]) == fold(home[1]) else parts[1:]
+    return ".".join(map(name_text, parts))
+
+
+def _unit(policy: Policy, home: Home) -> str:
+    unit = policy.unit
+    if unit.column is None:
+        return "PRIVACY UNIT ROW"
+    if unit.reference is not None:
+        parent = table_text(TableName(unit.reference.parent), home)
+        column, refers = unit.reference.column, f"{parent}.{name_text(unit.reference.parent_column)}"
+    else:
+        column, refers = unit.column, ""
+        *parts, key = unit.key.split(".")  # no part has a dot: owner/policies.py refuses one
+        if fold(unit.key) != fold(f"{policy.table}.{unit.column}"):
+            refers = f"{table_text(TableName(tuple(parts)), home)}.{name_text(key)}"
+    referring = f" REFERENCES {refers}" if refers else ""
+    return f"PRIVACY UNIT {name_text(column)}{referring} MAX ROWS {min(unit.max_rows, MAX_ROWS_LIMIT)}"
+
+
+def _budget(budget: Budget) -> str:
+    if budget.epsilon is None:
+        return f"BUDGET (rho = {_amount(budget.rho or Fraction(0))})"
+    parts = [f"epsilon = {_amount(budget.epsilon)}"]
+    parts += [f"delta = {_amount(budget.delta)}"] if budget.delta else []
+    parts += [f"delta_keys = {_amount(budget.delta_keys)}"] if budget.delta_keys else []
+    return f"BUDGET ({', '.join(parts)})"
+
+
+def _amount(value: Fraction) -> str:
+    """An exact decimal, in powers of ten where it has many digits."""
+    text = decimal_text(value)
+    whole, _, after = text.partition(".")
+    digits = (whole + after).lstrip("0")
+    return f"{digits}e-{len(after)}" if len(text) > MAX_DIGITS // 2 and after else text
+
+
+def domain_text(domain: Domain, most: int | None = None) -> str:
+    """What follows a column in DOMAIN. most: labels that are shown, where not all are.
+
+    >>> domain_text(ValueDomain("VARCHAR", ("F", "M"), with_null=True))
+    "IN ('F', 'M') WITH NULL"
+    >>> domain_text(RangeDomain("DATE", ("2024-01-01", "2024-02-01"), "2024-03-01", "", "month", 1))
+    'RANGE 2024-01-01 TO 2024-03-01 STEP MONTH'
+    """
+    null = " WITH NULL" if domain.with_null else ""
+    if isinstance(domain, RangeDomain):
+        low, high = (_bound(text) for text in (domain.edges[0], domain.upper))
+        step = domain.step
+        if domain.unit:
+            unit = domain.unit.upper()
+            step = unit if domain.step_count == 1 else f"{domain.step_count} {unit}S"
+        return f"RANGE {low} TO {high} STEP {step}{null}{' WITH EDGES' if domain.with_edges else ''}"
+    if domain.type_name == "BOOLEAN" and domain.values == ("false", "true"):
+        return f"BOOLEAN{null}"
+    if domain.type_name == f"ENUM({', '.join(map(quote_text, domain.values))})":
+        return f"ENUM{null}"
+    shown = [_value(text, domain.type_name) for text in domain.values[:most]]
+    shown += [".."] if len(shown) < len(domain.values) else []
+    other = f" WITH OTHER {quote_text(domain.other)}" if domain.other is not None else ""
+    return f"IN ({', '.join(shown)}){null}{other}"
+
+
+def _value(text: str, type_name: str) -> str:
+    bare = is_numeric(type_name) and _NUMBER.fullmatch(text) and len(text) <= MAX_DIGITS
+    return text if bare else quote_text(text)
+
+
+def _bound(text: str) -> str:
+    try:
+        exact_number(text)
+    except ValueError:
+        return text if _DATE.fullmatch(text) else quote_text(text)
+    return text
+
+
+def _is_regular(domain: Domain) -> bool:
+    """Whether its bounds and step say every edge: those of a floating type were rounded to it."""
+    if not isinstance(domain, RangeDomain) or domain.unit:
+        return True
+    low, step = exact_number(domain.edges[0]), exact_number(domain.step)
+    if exact_number(domain.upper) != low + step * len(domain.edges):
+        return False
+    if domain.type_name not in ("FLOAT", "DOUBLE") or len(domain.edges) > _MOST_LOOKED_AT:
+        return domain.type_name not in ("FLOAT", "DOUBLE")
+    holds = np.float32 if domain.type_name == "FLOAT" else np.float64
+    return all(holds(float(low + step * place)) == holds(float(edge)) for place, edge in enumerate(domain.edges))

@@ -1,0 +1,52 @@
+"""dpduck policy: from a file to a policy, and policies as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+from click.testing import CliRunner, Result
+
+from dpduck.commands.command_line import main
+
+
+def ran(*arguments: str | Path, given: str | None = None) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=given)
+
+
+def test_a_file_has_a_policy_in_two_lines(tmp_path: Path) -> None:
+    """Draft, from a Parquet or CSV file; filled in, it runs; show prints what runs again elsewhere."""
+    with duckdb.connect() as made:
+        rows = "SELECT i // 2 AS patient_id, i % 2 = 0 AS smoker, i % 90 AS age FROM range(4000) AS r(i)"
+        for file in ("visits.parquet", "visits.csv"):
+            made.execute(f"COPY ({rows}) TO '{tmp_path / file}'")
+    shown = []
+    for file in ("visits.parquet", "visits.csv"):
+        database = tmp_path / f"{file}.duckdb"
+        drafted = ran("policy", "draft", database, "visits", "--from", tmp_path / file)
+        assert drafted.exit_code == 0 and "DOMAIN smoker BOOLEAN WITH NULL," in drafted.output
+        assert "PRIVACY UNIT patient_id MAX ROWS TODO," in drafted.output
+        filled = drafted.output.replace("-- CLAMP age BETWEEN TODO AND TODO,", "CLAMP age BETWEEN 0 AND 100,")
+        made_so = ran("sql", database, "-", given=filled.replace("TODO", "2"))
+        assert made_so.exit_code == 0, made_so.output
+        question = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) smoker, avg(age) AS a FROM visits GROUP BY 1"
+        assert ran("sql", database, question, "--format", "csv").output.count("\n") == 4
+        shown.append(ran("policy", "show", database, "visits").output)
+    assert shown[0] == shown[1] and shown[0].startswith(
+        "CREATE PRIVACY POLICY ON visits (\n    PRIVACY UNIT patient_id"
+    )
+    again = tmp_path / "again.duckdb"
+    ran("policy", "draft", again, "visits", "--from", tmp_path / "visits.csv")
+    assert "in force" in ran("sql", again, shown[0]).output
+
+
+def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
+    """No database, a table that is there, a policy that is not: what, and what to type instead."""
+    database = tmp_path / "d.duckdb"
+    (tmp_path / "f.csv").write_text("a\n1\n", encoding="utf-8")
+    assert "--from a file" in ran("policy", "draft", database, "t").output
+    assert ran("policy", "draft", database, "t", "--from", tmp_path / "f.csv").exit_code == 0
+    again = ran("policy", "draft", database, "t", "--from", tmp_path / "f.csv")
+    assert again.exit_code == 1 and "has a table 't'" in again.output and again.output.count("\n") == 1
+    missing = ran("policy", "show", database, "t")
+    assert missing.exit_code == 1 and "none yet" in missing.output

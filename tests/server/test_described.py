@@ -1,0 +1,82 @@
+"""What analysts may know of tables before they ask: columns, types, domains and unit, and of nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpduck.values.errors import DpduckError
+from tests.server.served import CANARY, Served
+from tests.server.test_attacks import FORBIDDEN
+from tests.server.test_permission import opened
+
+OWNED = {"visits", "wards"}
+"""Of the forbidden sources of rows, those whose columns may be known."""
+
+
+def test_columns_are_listed_without_a_value(served: Served) -> None:
+    """Names, types, domains, clamps and unit of what one may ask about; free, and no release."""
+    before = served.spent()
+    found = {row[1]: row[2:] for row in served.rows("alice", "FROM dp_columns('visits')")}
+    assert found["sex"][:1] + found["sex"][2:4] == ("BIGINT", "IN (0, 1)", 2)
+    assert "MAX ROWS" in found["patient"][1]
+    tables = {row[0] for row in served.rows("alice", "SHOW TABLES")}
+    assert {"visits", "wards", "ages", "ward_cube"} <= tables and "secret" not in tables
+    described = served.rows("alice", "DESCRIBE ages")
+    assert [row[:2] for row in described][:2] == [("age", "BIGINT"), ("n", "BIGINT")]
+    assert served.spent() == before
+
+
+def test_describe_names_a_table_and_nothing_else(served: Served) -> None:
+    """Every forbidden source of rows is refused, or its public columns are told; no private value either way."""
+    for thing in FORBIDDEN:
+        for text in (f"DESCRIBE {thing}", f"FROM dp_columns($x${thing}$x$)", f"DESC {thing};"):
+            try:
+                rows = served.rows("alice", text)
+            except DpduckError as error:
+                assert CANARY not in str(error)
+                continue
+            assert CANARY not in repr(rows)
+            assert thing.strip('"').lower().rpartition(".")[2] in OWNED | {"ages", "ward_cube"}, text
+
+
+def test_permission_comes_before_existence(tmp_path: Path, state_directory: Path) -> None:
+    """Of another's table nothing is told, of one without a policy not even that it is there, by either form."""
+    served = opened(tmp_path)
+    try:
+        for form in ("FROM dp_columns('{}')", "DESCRIBE {}"):
+            told = {
+                table: served.refused("alice", form.format(table)).replace(table, "NAME")
+                for table in ("secret", "nosuch", "main.secret", "main.nosuch")
+            }
+            assert len(set(told.values())) == 1, told
+            assert served.refused("alice", form.format("hiv")) == "alice may not ask about 'hiv'; accepted: visits"
+            assert "positive" in repr(served.rows("bob", form.format("hiv")))
+        listed = {row[0] for row in served.rows("alice", "SHOW TABLES")}
+        assert listed - {"ages", "ward_cube"} == {"visits", "wards"}
+        assert "hiv" in {row[0] for row in served.rows("bob", "SHOW TABLES")}
+    finally:
+        served.service.close()
+
+
+@pytest.mark.parametrize("function", ["dp_draft", "dp_check"])
+def test_what_is_the_owners_stays_the_owners(served: Served, function: str) -> None:
+    """A draft would list every column of a table without a policy, and dp_check its rows."""
+    for table in ("visits", "secret", "nosuch"):
+        assert "the data owner's" in served.refused("alice", f"FROM {function}('{table}')")
+        assert "the data owner's" in served.refused("bob", f"FROM {function}('{table}')")
+
+
+def test_no_text_around_a_name_reaches_the_vault(served: Served) -> None:
+    """DESCRIBE is rewritten where it holds one plain name: a quote, a remark or a second statement is refused."""
+    for tail in (
+        "'); DROP TABLE ages --",
+        "') UNION ALL FROM ages --",
+        " -- x",
+        "; SELECT 1",
+        ".a.b.c",
+        "\u00a0",
+        " x",
+    ):
+        served.refused("alice", f"DESCRIBE ages{tail}")
