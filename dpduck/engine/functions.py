@@ -113,6 +113,8 @@ MACROS = {
     "dp_check": ("table_name", "check"),
     "dp_draft": ("table_name", "draft"),
     "dp_columns": ("table_name := NULL", "columns"),
+    "dp_twin": ("table_name, number_of_rows := 1000", "twin"),
+    "dp_plan": ("statements", "plan"),
     "dp_sessions": ("", "list_sessions"),
     "dp_ask": ("name, keys, weights := NULL", "ask"),
     "dp_stderr_of": ("release, weight, confidence := 0.95, aggregate := 1", "stderr_of"),
@@ -120,6 +122,7 @@ MACROS = {
 }
 SEVERAL_ARGUMENTS = {
     "dp_columns": "CAST(table_name AS VARCHAR)",
+    "dp_twin": "CAST(json_array(table_name, number_of_rows) AS VARCHAR)",
     "dp_ask": "CAST(json_array(name, keys, weights) AS VARCHAR)",
     "dp_stderr_of": "CAST(json_array(release, confidence, aggregate, weight) AS VARCHAR)",
     "dp_ratio_of": "CAST(json_array(release, confidence, aggregate, numerator, denominator) AS VARCHAR)",
@@ -157,6 +160,8 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "explain": engine.explain,
         "check": engine.check,
         "draft": engine.draft,
+        "twin": engine.twin,
+        "plan": engine.plan,
         "ask": engine.ask,
         "describe_ask": engine.describe_ask,
         "stderr_of": engine.combined,
