@@ -24,7 +24,7 @@ from dpduck.trusted.rows import functions as row_functions
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
     name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("sql", "synthetic_data", "prepared", "reference")
+    for name in ("sql", "synthetic_data", "prepared", "reference", "choosing")
 }
 ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits"
 ROW = re.compile(r"^\| (`.*?) \|$", re.MULTILINE)
@@ -58,7 +58,7 @@ def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
     return len(statements)
 
 
-@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared"])
+@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "choosing"])
 def test_every_statement_runs(page: str) -> None:
     """A page's SQL works as it stands, on a connection of its own."""
     with dpduck.connect() as connection:
