@@ -24,7 +24,7 @@ from dpduck.trusted.rows import functions as row_functions
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
     name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("sql", "synthetic_data", "prepared", "reference")
+    for name in ("sql", "synthetic_data", "prepared", "known", "reference")
 }
 ROW = re.compile(r"^\| (`.*?) \|$", re.MULTILINE)
 
@@ -57,7 +57,7 @@ def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
     return len(statements)
 
 
-@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared"])
+@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "known"])
 def test_every_statement_runs(page: str) -> None:
     """A page's SQL works as it stands, on a connection of its own."""
     with dpduck.connect() as connection:
@@ -190,6 +190,7 @@ def test_functions_are_those_of_a_connection() -> None:
         arguments = {
             "dp_check": "'visits'", "dp_ask": "'counted', ['drug 1']", "dp_stderr_of": "'wards', '1'",
             "dp_ratio_of": "'wards', '1', '1'",
+            "dp_known": "$$ SELECT ward, count(*) AS n FROM visits GROUP BY ward $$",
             "dp_explain": "$$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits $$",
         }  # fmt: skip
         for cells in table("Functions", "reference")[1:]:
