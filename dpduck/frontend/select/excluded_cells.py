@@ -124,7 +124,7 @@ def _parsed(text: str) -> datetime | None:
 
 
 def _spans(domain: Domain, read: Reader) -> list[_Span]:
-    """What each code of the domain stands for, in order."""
+    """Lists the values that each code of the domain stands for, in order."""
     parsers: dict[Reader, Callable[[str], Value | None]] = {
         _number: exact_number, _day: _parsed, _moment: _parsed, _text: str, _flag: "true".__eq__,
     }  # fmt: skip
