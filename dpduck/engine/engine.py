@@ -172,7 +172,7 @@ class Engine:
     def _question(
         self, statement: Statement | CreateSynthetic | SampleRelease, text: str, caller: Caller
     ) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
-        """What a statement with a price asks, and of which rows."""
+        """Returns the question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._synthetic_request(statement, caller)
             return synthetic, synthetic.base
@@ -293,7 +293,7 @@ class Engine:
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysis:
-        """What a statement asks for. known: from when it was asked before; it holds while public facts are the same."""
+        """Analyses a statement. known: its earlier analysis, which holds while public facts are the same."""
         with (
             self._open_cursor() as cursor,
             self._policies.shadows.looked_for(cursor, self._open_cursor) as shadowed,
@@ -412,6 +412,6 @@ def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
 
 
 def _with_room_for_a_view(caller: Caller) -> Caller:
-    """Who asks for rows that are kept twice: as the answers and as the view."""
+    """Returns a caller whose rows count twice: they are kept as the answers and as the view."""
     room = caller.room
     return caller if room is None else replace(caller, room=lambda rows: room(rows and 2 * rows))
