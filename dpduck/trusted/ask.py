@@ -189,8 +189,8 @@ class Families:
 class Choice(Query[int]):
     """The number of a candidate that is answered badly, with chances as exp(rate * weight * distance).
 
-    The distance of an answer from its estimate moves by at most l1, and no weight is above 1. pure: permute and flip; else the exponential
-    mechanism, whose loss lies in a range of its epsilon: an eighth of its square in rho.
+    The distance of an answer from its estimate moves by at most l1, and no weight is above 1. pure: permute and flip;
+    else the exponential mechanism, whose loss lies in a range of its epsilon: an eighth of its square in rho.
     """
 
     families: Families

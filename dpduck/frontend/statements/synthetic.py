@@ -61,7 +61,7 @@ def read_private_table(
     parse_query: ParseQuery,
     read_options: Callable[[TokenReader], tuple[exp.Expr, ...]],
 ) -> CreateSynthetic | SampleRelease:
-    """What follows CREATE PRIVATE TABLE."""
+    """Reads what follows CREATE PRIVATE TABLE."""
     if reader.at_words("IF"):
         raise reader.unexpected("a name (CREATE OR REPLACE PRIVATE TABLE replaces)")
     name = reader.name("a name for the table")
@@ -174,7 +174,8 @@ OWN = tuple(option.name for option in OWN_OPTIONS)
 class SyntheticOptions:
     """rows: of the table, None for the noisy number of records. weights: also the table of probabilities.
 
-    rounds, ask, first: None and '' for the rule. ask: 'marginals' as a whole or single 'queries'. update: 'fit' or 'paper'.
+    rounds, ask, first: None and '' for the rule. ask: 'marginals' as a whole, or single 'queries'. update: 'fit' or
+    'paper'.
     first: what is asked before the rounds, 'nothing', 'marginals' (1-way) or 'histogram', for first_share of the price.
     keep: the 'last' distribution or the 'average'. adaptive: rounds whose price doubles when noise drowns an answer.
     """

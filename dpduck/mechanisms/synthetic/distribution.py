@@ -169,7 +169,9 @@ def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[I
         order = np.lexsort((words(rows), history, groups))
         groups, cells = groups[order], np.empty(rows, np.int64)
         turns = (np.arange(rows) * GOLDEN) % 1
-        cells[order[np.lexsort((turns, groups))]] = _drawn(weights, groups, float(words(1)[0] >> np.uint64(11)) * 2.0**-53)
+        cells[order[np.lexsort((turns, groups))]] = _drawn(
+            weights, groups, float(words(1)[0] >> np.uint64(11)) * 2.0**-53
+        )
         for axis, of_member in zip(axes, np.unravel_index(cells, shape), strict=True):
             codes[component.members[axis]] = of_member
         history[np.lexsort((history, cells))] = np.arange(rows)

@@ -101,9 +101,7 @@ class FitProblem:
         found = []
         for tree, shape in zip(self.margin_trees, self.shapes, strict=True):
             sets = () if tree is None else tree.wanted
-            tables = {
-                one: flat[self.places[one]].reshape([self.sizes[member] for member in one]) for one in sets
-            }
+            tables = {one: flat[self.places[one]].reshape([self.sizes[member] for member in one]) for one in sets}
             found.append(np.zeros(shape) if tree is None else tree.lifted(tables))
         return found
 

@@ -21,7 +21,7 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Elimination:
-    """order: of the attributes. fronts: bit b for the attribute that is eliminated as number b. cells: of all fronts."""
+    """order: of the attributes. fronts: of each of them; bit b stands for the one that is eliminated as number b."""
 
     sizes: tuple[int, ...]
     order: Members
@@ -159,7 +159,7 @@ def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
     """Largest separators first: a tree of the greatest weight has the intersection property wherever one has."""
     bits = [sum(1 << attribute for attribute in clique) for clique in cliques]
     order, parents, left = [], [-1] * len(cliques), set(range(len(cliques)))
-    shared = {number: (0, -1) for number in left}
+    shared = dict.fromkeys(left, (0, -1))
     while left:
         chosen = max(left, key=lambda number: (shared[number][0], -number))
         left.remove(chosen)
@@ -198,8 +198,9 @@ def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[li
     for number in tree.order:
         parent = tree.parents[number]
         if parent >= 0:
-            inside = sum_away(tables[parent], tree_axes(tree.cliques[parent], tree.separators[number]))
-            tables[number] *= inside.reshape(spread(tree.cliques[number], tree.separators[number], tables[number].shape))
+            shared = tree.separators[number]
+            inside = sum_away(tables[parent], tree_axes(tree.cliques[parent], shared))
+            tables[number] *= inside.reshape(spread(tree.cliques[number], shared, tables[number].shape))
     return tables, logarithm
 
 

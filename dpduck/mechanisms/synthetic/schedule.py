@@ -105,9 +105,7 @@ def mean_absolute(pure: bool, variance: float) -> float:
     return sqrt(variance / 2) if pure else sqrt(2 * variance / pi)
 
 
-def predicted_error(
-    schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int
-) -> float:
+def predicted_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
     """A guess of the mean total variation over marginals after the rounds, from public facts alone.
 
     What was not asked stays UNSEEN * wanted / rounds off; of the noise of what was asked, `surviving` remains.
@@ -119,9 +117,7 @@ def predicted_error(
     return min(1.0, unseen + surviving(noise * cells / (2 * records)))
 
 
-def annealed_error(
-    schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], records: int
-) -> float:
+def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], records: int) -> float:
     """The same for rounds that anneal: a power of the noise in a pair of columns, had each column three pairs measured.
 
     Fitted to errors over made tables of 7 to 14 columns, from 0.005 to 0.26; they were 0.6 to 1.6 times this.

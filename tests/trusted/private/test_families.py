@@ -305,7 +305,8 @@ def test_weighted_scores_of_neighbours(pure: bool, monkeypatch: pytest.MonkeyPat
         for one in (table, near):
             FamilyAnswers(counts_of(one, rows), families, rows).choose(Choice(families, rate, pure), guess, ENTROPY)
         assert max(np.abs(seen[-1] - seen[-2])) <= rate * rows
-    assert price_of(Choice(families, rate, pure), None) == price_of(Choice(Families(POOL.families, True), rate, pure), None)
+    unweighted = Choice(Families(POOL.families, True), rate, pure)
+    assert price_of(Choice(families, rate, pure), None) == price_of(unweighted, None)
     for weights in ((WEIGHT + 1, 1, 1, 1), (0, 1, 1, 1), (1, 1)):
         with pytest.raises(InternalError, match="weight"):
             Families(WEIGHTED.families, True, weights)

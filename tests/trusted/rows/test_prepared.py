@@ -17,7 +17,7 @@ from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import unit_lookup, unit_sql
 from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.text.names import TableName
-from dpduck.mechanisms.cubes.plan import scans_of
+from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.trusted.private.contributions import Contribution, Known, bounded_rows_sql
 from dpduck.trusted.private.counting import count_exactly, job_sql
 from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
