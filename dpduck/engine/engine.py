@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from dpduck.database import tables as listings
-from dpduck.database.catalog import Catalog
+from dpduck.database.catalog import Catalog, Facts
 from dpduck.database.cursors import Caller, Connections, ReleaseCopies
 from dpduck.database.measured import MeasuredStore
 from dpduck.database.policies import PolicyStore
@@ -56,24 +56,6 @@ MOST_KNOWN = 64
 
 MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
 """Statements that are remembered with what they ask for; characters and labels that each may have."""
-
-
-Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-
-
-def _holds(facts: Facts, catalog: Catalog) -> bool:
-    """Whether every question that something rests on has the same answer now, for this caller.
-
-    Which functions are hidden comes last: it is looked for meanwhile.
-    """
-    last = Catalog.shadowed_functions.__name__
-    questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
-    try:
-        return all(
-            getattr(catalog, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
-        )
-    except Refusal:
-        return False
 
 
 @dataclass(frozen=True)
@@ -268,7 +250,7 @@ class Engine:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             catalog = Catalog(cursor, self._policies, box, caller)
             found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
-            if found is not None and _holds(found[1], catalog):
+            if found is not None and catalog.still(found[1]):
                 question = replace(found[0], facts=catalog)
             else:
                 catalog = Catalog(cursor, self._policies, box, caller)
@@ -300,7 +282,7 @@ class Engine:
         ):
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, caller, shadowed)
-            if known is not None and _holds(known.facts, catalog):
+            if known is not None and catalog.still(known.facts):
                 return known.analysis
             if known is not None:
                 statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, shadowed)
