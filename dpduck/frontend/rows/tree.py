@@ -19,6 +19,9 @@ from dpduck.values.domain import Domain
 MOST_COPIES = 1000
 """Rows that joins with public tables may make of one: with 2 for a key, forty such joins made 2^40 of one person's."""
 
+MOST_ROWS = 128
+"""Rows of a unit that are joined with each of its rows in another table: what is beyond is not read."""
+
 MOST_POWER = 2
 """Tables whose rows of a unit may be joined each with each: with thirty of them two rows became 2^30."""
 
@@ -150,6 +153,11 @@ class RowSource:
             once = (once if theirs else frozenset()) | (others if ours else frozenset())
         return power, once
 
+    def multiplies(self, number: int) -> bool:
+        """Whether that join of private rows is by a key of neither side, so that each row is joined with many."""
+        before, after = (replace(self, joins=self.joins[:end]).repeated[0] for end in (number, number + 1))
+        return after > before
+
     @property
     def usual_rows(self) -> int:
         """m where the statement does not say: the largest MAX ROWS of the relations."""
@@ -191,13 +199,17 @@ class RowSource:
 
 def _keyed(condition: exp.Expr, source: RowSource, right: RowSource) -> Iterator[str]:
     """Aliases of the relations whose key stands in a plain equality with a stored column of the join's other side."""
+    yield from (one.alias for one, name in equal_columns(condition, source, right) if one.is_key(name))
+
+
+def equal_columns(condition: exp.Expr, source: RowSource, right: RowSource) -> list[tuple[PrivateRelation, str]]:
+    """Both sides of a plain equality of stored columns, one of which is of the right source; none for others."""
     node = condition.unnest()
     sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else []
     columns = [side for side in sides if isinstance(side, exp.Column)]
     pair = [(found, one.name) for one in columns if (found := source.relation(one.table)) is not None]
     across = len(pair) == 2 and len([one for one, _ in pair if right.relation(one.alias) is not None]) == 1
-    if across and comparable(*(one.type_of(name) for one, name in pair)):
-        yield from (one.alias for one, name in pair if one.is_key(name))
+    return pair if across and comparable(*(one.type_of(name) for one, name in pair)) else []
 
 
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:
@@ -207,6 +219,13 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
             place,
             f"one row may be multiplied {source.copies} times by the joins",
             f"joins on keys that repeat less, {MOST_COPIES} times in all",
+        )
+    last = source.joins[-1]
+    if isinstance(last, PrivateJoin) and last.source.joins and source.multiplies(len(source.joins) - 1):
+        raise refusal(
+            place,
+            "rows of a unit would be joined each with each row of a join",
+            "its tables one after the other, JOIN a ON .. JOIN b ON ..; or a join by a PRIMARY KEY or UNIQUE column",
         )
     power, _ = source.repeated
     if power > MOST_POWER:
