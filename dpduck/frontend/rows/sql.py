@@ -11,7 +11,7 @@ from dpduck.frontend.rows.facts import Column, PublicFacts, Rows
 from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.frontend.rows.parts import REFERENCE, ROWS, Join, Lookup, Source, Stored, Union, UnitLookup, Units
 from dpduck.frontend.rows.relation import PrivateRelation, comparable
-from dpduck.frontend.rows.tree import MOST_ROWS, PrivateJoin, RowSource, equal_columns
+from dpduck.frontend.rows.tree import PrivateJoin, RowSource, equal_columns
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.frontend.text.positions import refusal
 
@@ -153,7 +153,7 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
             right = Source(_first(join.source), _joined(join.source, types))
             on = tuple(_condition_sql(condition, types) for condition in join.conditions)
             many = source.multiplies(number) and not isinstance(join.source.first.nested, Units)
-            bound = (MOST_ROWS, *_cut_by(source, join)) if many else ()
+            bound = (source.rows_for_a_key, *_cut_by(source, join)) if many else ()
             joins.append(Join(join.kind, right, on, *bound))
     return tuple(joins)
 

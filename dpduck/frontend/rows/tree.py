@@ -19,11 +19,12 @@ from dpduck.values.domain import Domain
 MOST_COPIES = 1000
 """Rows that joins with public tables may make of one: with 2 for a key, forty such joins made 2^40 of one person's."""
 
-MOST_ROWS = 128
-"""Rows of a unit that are joined with each of its rows in another table: what is beyond is not read."""
+MOST_ROWS, MOST_OF_ALL = 128, 1 << 10
+"""Rows for a key that one join may find of a unit, where it is by a key of neither side, and all such joins together:
+what is beyond is not read. With thirty such joins two rows of one person became 2^30."""
 
-MOST_POWER = 2
-"""Tables whose rows of a unit may be joined each with each: with thirty of them two rows became 2^30."""
+MOST_POWER = 11
+"""Tables whose rows of a unit may be joined each with each, so that each join finds two at least."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,12 @@ class RowSource:
         return after > before
 
     @property
+    def rows_for_a_key(self) -> int:
+        """The most rows that such a join finds: all of them together MOST_OF_ALL."""
+        joins = self.repeated[0] - 1
+        return next(most for most in range(MOST_ROWS, 0, -1) if most**joins <= MOST_OF_ALL or most == 1)
+
+    @property
     def usual_rows(self) -> int:
         """m where the statement does not say: the largest MAX ROWS of the relations."""
         return max(self._row_bounds())
@@ -221,7 +228,8 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
             f"joins on keys that repeat less, {MOST_COPIES} times in all",
         )
     last = source.joins[-1]
-    if isinstance(last, PrivateJoin) and last.source.joins and source.multiplies(len(source.joins) - 1):
+    private = isinstance(last, PrivateJoin) and any(isinstance(join, PrivateJoin) for join in last.source.joins)
+    if private and source.multiplies(len(source.joins) - 1):
         raise refusal(
             place,
             "rows of a unit would be joined each with each row of a join",
