@@ -16,7 +16,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 200,
-    "lines": 41_900,
+    "lines": 41_940,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 578,
     "modules of a plain count": 89,
