@@ -78,9 +78,10 @@ ALLOWED = (
 )
 REFUSED = (
     "people JOIN calls ON people.id = calls.who JOIN visits ON visits.patient = people.id "
-    "LEFT JOIN visits AS v ON v.patient = people.id",
-    "visits AS v0 JOIN calls ON who = patient FULL JOIN visits AS v ON v.patient = calls.who",
-    "calls JOIN (SELECT p.id FROM people AS p JOIN pub ON pub.k = p.parent) AS s ON s.id = who JOIN visits "
+    "LEFT JOIN visits AS v ON v.patient = people.id JOIN visits AS w ON w.patient = people.id",
+    "visits AS v0 JOIN calls ON who = patient FULL JOIN visits AS v ON v.patient = calls.who "
+    "RIGHT JOIN visits AS w ON w.patient = v.patient",
+    "calls JOIN (SELECT p.id FROM people AS p JOIN visits ON p.id = patient) AS s ON s.id = who JOIN visits "
     "ON patient = who JOIN visits AS v ON v.patient = s.id",
 )
 
@@ -90,4 +91,6 @@ def test_joins_by_keys_repeat_nothing() -> None:
     with opened(1) as connection:
         assert [(rows, outcome(connection, rows)) for rows in ALLOWED] == [(rows, "answered") for rows in ALLOWED]
         for rows in REFUSED:
-            assert "each row of a unit would be joined with each" in outcome(connection, rows)
+            assert "each row of a unit would be joined with each, 4 tables" in outcome(connection, rows)
+        twice = " ".join(JOINED["public"].format(n=number) for number in range(5, 10))
+        assert "multiplied 32 times" in outcome(connection, f"{ALLOWED[1]} {twice}")

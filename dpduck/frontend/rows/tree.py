@@ -16,11 +16,9 @@ from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain
 
-MOST_COPIES = 1000
-"""Rows that joins with public tables may make of one: with 2 for a key, forty such joins made 2^40 of one person's."""
-
-MOST_POWER = 2
-"""Tables whose rows of a unit may be joined each with each: with thirty of them two rows became 2^30."""
+MOST_COPIES = (1000, 30, 1)
+"""Rows that joins with public tables may make of one, where a unit's rows of one, two or three tables, the most, are
+joined each with each. Forty joins with two rows for a key made 2^40 rows of one, thirty tables 2^30 rows of two."""
 
 
 @dataclass(frozen=True)
@@ -202,19 +200,18 @@ def _keyed(condition: exp.Expr, source: RowSource, right: RowSource) -> Iterator
 
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:
     """Refuses joins that could make so many rows of one unit's few, or of one row, that it decides what fails."""
-    if source.copies > MOST_COPIES:
-        raise refusal(
-            place,
-            f"one row may be multiplied {source.copies} times by the joins",
-            f"joins on keys that repeat less, {MOST_COPIES} times in all",
-        )
     power, _ = source.repeated
-    if power > MOST_POWER:
+    if power > len(MOST_COPIES):
         raise refusal(
             place,
             f"each row of a unit would be joined with each, {power} tables at a time",
-            f"at most {MOST_POWER} such tables; joins by a PRIMARY KEY or UNIQUE column of one side, and SEMI JOIN, "
-            "repeat nothing",
+            f"at most {len(MOST_COPIES)} such tables; joins by a PRIMARY KEY or UNIQUE column of one side, SEMI JOIN",
+        )
+    if source.copies > MOST_COPIES[power - 1]:
+        raise refusal(
+            place,
+            f"one row may be multiplied {source.copies} times by the joins",
+            f"joins on keys that repeat less, {MOST_COPIES[power - 1]} times in all",
         )
 
 
