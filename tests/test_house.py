@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 217,
-    "lines": 46_392,
+    "lines": 46_387,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 554,
     "modules of a plain count": 90,
