@@ -27,6 +27,8 @@ COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCEN
 
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
+Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+"""What was found, what was asked and how it was named, by method and question."""
 
 
 def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concatenate[Catalog, P], Fact]:
@@ -66,7 +68,21 @@ class Catalog:
         self._caller = caller
         self._policies = policies
         self._box = box
-        self.known: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
+        self.known: Facts = {}
+
+    def holds(self, facts: Facts) -> bool:
+        """Whether every question that something rests on has the same answer now, for this caller.
+
+        Which functions are hidden comes last: it is looked for meanwhile.
+        """
+        last = Catalog.shadowed_functions.__name__
+        questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
+        try:
+            return all(
+                getattr(self, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
+            )
+        except Refusal:
+            return False
 
     @cached_property
     def _here(self) -> tuple[str, str]:
