@@ -71,14 +71,17 @@ class Catalog:
         self._box = box
         self.known: Facts = {}
 
-    def still(self, facts: Facts) -> bool:
+    def holds(self, facts: Facts) -> bool:
         """Whether every question that something rests on has the same answer now, for this caller.
 
         Which functions are hidden comes last: it is looked for meanwhile.
         """
-        questions = sorted(facts.items(), key=lambda fact: fact[0][0] == Catalog.shadowed_functions.__name__)
+        last = Catalog.shadowed_functions.__name__
+        questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
         try:
-            return all(getattr(self, name)(*asked, **named) == fact for (name, *_), (fact, asked, named) in questions)
+            return all(
+                getattr(self, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
+            )
         except Refusal:
             return False
 

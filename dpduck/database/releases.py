@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import OpenCursor
+from dpduck.database.cursors import OpenCursor, interrupted_after
 from dpduck.frontend.statements.kinds import PROJECTION
 from dpduck.frontend.text.names import quote_identifier, quote_text, written_values
 from dpduck.planning.recovery.intervals import ErrorLaw
@@ -332,21 +331,6 @@ def _characters(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
     length = " + ".join(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)" for name in long)
     found = cursor.execute(f"SELECT sum({length}) FROM ({select_sql}) AS t({', '.join(names)})").fetchone()
     return 0 if found is None or found[0] is None else int(found[0])
-
-
-@contextmanager
-def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Interrupts the cursor when so many seconds are over; never for 0."""
-    timer = threading.Timer(seconds, cursor.interrupt) if seconds else None
-    if timer is not None:
-        timer.daemon = True
-        timer.start()
-    try:
-        yield
-    finally:
-        if timer is not None:
-            timer.cancel()
-            timer.join()  # the cursor may be closed from here on
 
 
 def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:

@@ -250,7 +250,7 @@ class Engine:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             catalog = Catalog(cursor, self._policies, box, caller)
             found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
-            if found is not None and catalog.still(found[1]):
+            if found is not None and catalog.holds(found[1]):
                 question = replace(found[0], facts=catalog)
             else:
                 catalog = Catalog(cursor, self._policies, box, caller)
@@ -282,7 +282,7 @@ class Engine:
         ):
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, caller, shadowed)
-            if known is not None and catalog.still(known.facts):
+            if known is not None and catalog.holds(known.facts):
                 return known.analysis
             if known is not None:
                 statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, shadowed)
@@ -301,7 +301,7 @@ class Engine:
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
-            kept_by = caller if statement.view is None else _with_room_for_a_view(caller)
+            kept_by = caller if statement.view is None else caller.with_room_for_a_view()
             release = self._release(analysis.request, analysis.request, digest, kept_by, text, analysis, box)
             self._require_outer(release, analysis, box)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
@@ -391,9 +391,3 @@ def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
     if request.question.selection is None or release is None or release.rows:
         return ""
     return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"
-
-
-def _with_room_for_a_view(caller: Caller) -> Caller:
-    """Returns a caller whose rows count twice: they are kept as the answers and as the view."""
-    room = caller.room
-    return caller if room is None else replace(caller, room=lambda rows: room(rows and 2 * rows))

@@ -26,8 +26,7 @@ from dpduck.values.errors import InternalError, Refusal
 
 KEEP = "dpduck_keep"
 RELATION = "dpduck_rows_of_worker"
-BATCH_ROWS = 122_880
-BATCH_TEXTS = 30_720
+BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
 """With texts of at most LONGEST_TEXT bytes, a column of a batch stays below the 2 GiB that Arrow's texts may have."""
 
 LONGEST_TEXT = 65_535
