@@ -25,10 +25,11 @@ _FAST_COLLATIONS = frozenset(("nocase", "noaccent", "binary", "c", "posix"))
 """One pass over a text. NFC and some of ICU sort runs of marks: a text of a few megabytes takes hours to compare."""
 COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCENT"
 
+Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+"""Answers by method and question, with what was asked."""
+
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
-Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-"""What was found, what was asked and how it was named, by method and question."""
 
 
 def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concatenate[Catalog, P], Fact]:

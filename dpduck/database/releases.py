@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -119,8 +120,8 @@ class ReleaseStore:
         """Writes, with the charge itself, that a request was charged for and that its answer is about to be made."""
 
         def note(cursor: duckdb.DuckDBPyConnection, ledger_id: int) -> None:
-            marks, values = written_values([digest, ledger_id])
-            cursor.execute(f"INSERT INTO {self._unanswered} (digest, ledger_id) VALUES ({marks})", values)
+            row = f"({quote_text(digest)}, {int(ledger_id)})"
+            cursor.execute(f"INSERT INTO {self._unanswered} (digest, ledger_id) VALUES {row}")
 
         return note
 
@@ -181,12 +182,10 @@ class ReleaseStore:
 
     def taken(self, name: str) -> bool:
         """Whether a table of this name is in the store: to bind it is cheaper than to list what is there."""
-        try:
-            with self._open_cursor() as cursor:
-                cursor.execute(f"SELECT 1 FROM {self.table_sql(name)} LIMIT 0").fetchall()
-        except duckdb.CatalogException:
-            return False
-        return True
+        with suppress(duckdb.CatalogException), self._open_cursor() as cursor:
+            cursor.execute(f"SELECT 1 FROM {self.table_sql(name)} LIMIT 0").fetchall()
+            return True
+        return False
 
     def kept_by(self, principal: str) -> tuple[int, int]:
         """How many releases and views of a principal are in the store, and how many rows they have."""
@@ -310,17 +309,15 @@ class ReleaseStore:
         for row in names:
             target = f"{self.table_sql(release.name)}.{quote_identifier(row[0])}"
             cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.column_note(row[0]))}")
-        epsilon = None if release.epsilon is None else str(release.epsilon)
-        first, values = written_values(
-            [release.name, release.digest, release.statement, release.strategy, epsilon, str(release.delta),
-             str(release.rho)]
-        )  # fmt: skip
-        last, more = written_values([release.principal, release.ledger_id, laws_to_text(release.laws), release.kind])
-        rows = f"SELECT count(*) FROM {self.table_sql(release.name)}"
+        marks, values = written_values([
+            release.name, release.digest, release.statement, release.strategy,
+            None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho),
+            release.principal, release.ledger_id, laws_to_text(release.laws), release.kind,
+        ])  # fmt: skip
         cursor.execute(
-            f"INSERT INTO {self._table} ({_COLUMNS}, released_at) "
-            f"VALUES ({first}, ({rows}), {last}, now() AT TIME ZONE 'UTC')",
-            [*values, *more],
+            f"INSERT INTO {self._table} ({_COLUMNS.replace('rows, ', '')}, rows, released_at) VALUES ({marks}, "
+            f"(SELECT count(*) FROM {self.table_sql(release.name)}), now() AT TIME ZONE 'UTC')",
+            values,
         )
 
 
