@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 
 import dpduck
+from benchmarks import choosing
+from dpduck.commands.command_line import main
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BLOCK = re.compile(r"^```python(?: needs=(\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -52,9 +56,57 @@ def test_python_of_the_guide_runs(section: str, tmp_path: Path, monkeypatch: pyt
         ]
 
 
+def test_the_first_five_minutes_go_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command of docs/start.md works as it stands, from a file of 25 columns to what is published."""
+    page = (DOCS / "start.md").read_text(encoding="utf-8")
+    commands = [
+        shlex.split(line) for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
+    ]
+    (policy,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    more = ", ".join(f"i % {n} AS c{n}" for n in range(2, 22))
+    duckdb.execute(
+        "COPY (SELECT i // 3 AS rider_id, TIMESTAMP '2025-11-01' + INTERVAL (i % 700) HOUR AS pickup, "
+        f"i % 90 / 1.5 AS fare, i % 3 = 0 AS tipped, i % 7 = 0 AS shared, {more} "
+        "FROM range(3000) AS r(i)) TO 'trips.parquet'"
+    )
+    for command in commands:
+        files = command[command.index(">") + 1 :] if ">" in command else []
+        words = command[1 : command.index(">")] if ">" in command else command[1:]
+        given = policy if "<" in words else None
+        done = CliRunner().invoke(main, words[: words.index("<")] if "<" in words else words, input=given)
+        assert done.exit_code == 0, (command, done.output)
+        for file in files:
+            (tmp_path / file).write_text(done.output, encoding="utf-8")
+    drafted = (tmp_path / "policy.sql").read_text(encoding="utf-8")
+    assert "PRIVACY UNIT rider_id MAX ROWS TODO," in drafted and "DOMAIN ALL BOOLEAN WITH NULL," in drafted
+    assert "DOMAIN pickup RANGE TODO TO TODO STEP MONTH" in drafted and "CLAMP fare BETWEEN TODO AND TODO" in drafted
+    with duckdb.connect(str(tmp_path / "for_everybody.duckdb"), read_only=True) as reader:
+        assert reader.execute("SELECT count(*) FROM by_day").fetchone() == (30,)
+
+
+@pytest.mark.audit
+def test_the_figures_of_choosing_are_the_scripts() -> None:
+    """Every table of docs/choosing.md is what benchmarks/choosing.py computes from policy and price."""
+    assert "\n".join(choosing.tables()) in (DOCS / "choosing.md").read_text(encoding="utf-8")
+
+
 def test_every_guide_is_there() -> None:
     """Issue 4: guides for Python, Superset with the safe settings, PostgreSQL, Flight SQL."""
-    for name in ("python", "superset", "postgresql", "flight_sql", "summaries", "synthetic_data", "reference"):
+    for name in (
+        "python",
+        "superset",
+        "postgresql",
+        "flight_sql",
+        "summaries",
+        "synthetic_data",
+        "reference",
+        "start",
+        "choosing",
+        "coming_from",
+        "glossary",
+    ):
         text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
         for file in re.findall(r"`((?:tests|benchmarks|sql)/[\w/]+\.\w+)`", text):
             assert (DOCS.parent / file).is_file(), file

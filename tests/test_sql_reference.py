@@ -24,8 +24,9 @@ from dpduck.trusted.rows import functions as row_functions
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
     name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("sql", "synthetic_data", "prepared", "reference")
+    for name in ("sql", "synthetic_data", "prepared", "known", "reference", "choosing")
 }
+ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits"
 ROW = re.compile(r"^\| (`.*?) \|$", re.MULTILINE)
 
 
@@ -57,7 +58,7 @@ def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
     return len(statements)
 
 
-@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared"])
+@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "known", "choosing"])
 def test_every_statement_runs(page: str) -> None:
     """A page's SQL works as it stands, on a connection of its own."""
     with dpduck.connect() as connection:
@@ -188,15 +189,17 @@ def test_functions_are_those_of_a_connection() -> None:
         assert registered(connection) == functions | macros
         run_page(connection, "reference")
         arguments = {
-            "dp_check": "'visits'", "dp_draft": "'visits'", "dp_ask": "'counted', ['drug 1']",
+            "dp_check": "'visits'", "dp_draft": "'visits'", "dp_plan": f"$$ {ASKED} $$",
+            "dp_ask": "'counted', ['drug 1']",
             "dp_stderr_of": "'wards', '1'", "dp_ratio_of": "'wards', '1', '1'",
-            "dp_explain": "$$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits $$",
+            "dp_known": "$$ SELECT ward, count(*) AS n FROM visits GROUP BY ward $$",
+            "dp_explain": f"$$ {ASKED} $$", "dp_twin": "'visits'",
         }  # fmt: skip
         for cells in table("Functions", "reference")[1:]:
             name, columns = cells[0].strip("`").split("(")[0], re.findall(r"`(\w+)`", cells[1])
             found = connection.execute(f"FROM {name}({arguments.get(name, '')})").description
             assert [column[0] for column in found][: len(columns)] == columns, name
-            assert name == "dp_explain" or len(found) == len(columns), name
+            assert name in ("dp_explain", "dp_twin") or len(found) == len(columns), name
         install_analyst_macros(connection, "memory")
         assert set(registered(connection)) == {*functions, *macros, *signatures("Macros of published files")}
         published = signatures("Macros of published files").items()

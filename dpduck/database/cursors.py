@@ -281,7 +281,9 @@ class Shadows:
         return self._listed(cursor, databases) if known is None else known
 
     @contextmanager
-    def looked_for(self, cursor: duckdb.DuckDBPyConnection, aside: OpenCursor) -> Iterator[Callable[[], frozenset[str]]]:
+    def looked_for(
+        self, cursor: duckdb.DuckDBPyConnection, aside: OpenCursor
+    ) -> Iterator[Callable[[], frozenset[str]]]:
         """Looks for the names while other facts are asked, on a cursor of its own; yields what returns them.
 
         They are those of a moment after this was called: what was committed before is seen.

@@ -67,7 +67,7 @@ class StoredRelease:
         return f"differentially private, rho = {float(self.rho):g} (zCDP){keys}"
 
     def column_note(self, name: str) -> str:
-        """What a column is, for its comment."""
+        """Describes a column, for its comment."""
         of = self.notes.get(name, COMPUTED) if self.notes else "{}"
         return of.replace("{}", self.guarantee)
 
@@ -367,7 +367,7 @@ def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
 
 
 def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """What laws_to_text wrote."""
+    """Reads what laws_to_text wrote."""
     return tuple(
         tuple(
             ErrorLaw(NoiseKind[noise], None if parameter is None else Fraction(parameter), *numbers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from dpduck.frontend.text.tokens import TokenReader
 from dpduck.owner.draft import draft_lines
 from dpduck.owner.policies import owned_table
 from dpduck.owner.policy_text import domain_text
+from dpduck.owner.twin import MOST_ROWS, twin_sql
 from dpduck.values.errors import PermissionRefusal, Refusal
 
 MOST_LABELS = 20
@@ -51,7 +53,7 @@ def require_owner(caller: Caller) -> None:
 
 @dataclass(frozen=True)
 class AboutTables:
-    """Answers dp_check, dp_draft and dp_columns."""
+    """Answers dp_check, dp_draft, dp_columns and dp_twin."""
 
     open_cursor: OpenCursor
     policies: PolicyStore
@@ -82,6 +84,21 @@ class AboutTables:
             table = owned_table(catalog, named_table(text))
             lines = draft_lines(cursor, table, catalog, self.policies.public_tables(), self.policies.home)
         return rows_sql([("draft", "VARCHAR")], [[line] for line in lines])
+
+    def twin(self, argument: str, caller: Caller) -> str:
+        """SQL with made-up rows in place of a table's, from its policy and its columns. argument: JSON."""
+        name, rows = json.loads(argument)
+        if not isinstance(name, str) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
+            raise Refusal("these are no arguments of dp_twin", accepted=f"dp_twin('a_table', 1 to {MOST_ROWS} rows)")
+        written = named_table(name)
+        with self.open_cursor() as cursor:
+            catalog = Catalog(cursor, self.policies, None, caller)
+            table = catalog.resolve(written)
+            policy = None if table is None else catalog.policy(table)
+            if table is None or policy is None:
+                accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
+                raise Refusal(f"{str(written)!r} has no privacy policy to make a twin of", accepted=accepted)
+            return twin_sql(policy, catalog.columns(table), catalog.unique_keys(table), rows)
 
     def columns(self, text: str | None, caller: Caller) -> str:
         """SQL with the columns of a table or private view that may be asked about; of all where none is named."""

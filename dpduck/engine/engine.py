@@ -28,6 +28,7 @@ from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, scope_of
+from dpduck.mechanisms.batch import Step, planned, separated
 from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.matrix import with_matrix
 from dpduck.mechanisms.mechanism import Tools
@@ -161,12 +162,17 @@ class Engine:
         question, request = self._question(parse_statement(text), text, caller)
         caller.require_tables(request.asked_tables)
         sql, found, asks = explained(question)
-        return sql if found is None else priced(sql, found, asks, self._ledger.budget(found.rows.unit_key))
+        if found is None:
+            return sql
+        policy = self._policies.policy(found.rows.table)
+        counts = question is request and all(one.function == "count" for one in request.question.aggregates)
+        expected = policy.expect_rows if policy is not None and counts else None
+        return priced(sql, found, asks, self._ledger.budget(found.rows.unit_key), expected)
 
     def _question(
         self, statement: Statement | CreateSynthetic | SampleRelease, text: str, caller: Caller
-    ) -> tuple[object, Request]:
-        """What a statement with a price asks, and of which rows."""
+    ) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
+        """Returns the question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._synthetic_request(statement, caller)
             return synthetic, synthetic.base
@@ -223,6 +229,30 @@ class Engine:
         """SQL with a policy to begin with, for the table's owner."""
         return self._about.draft(text, caller)
 
+    def twin(self, argument: str, caller: Caller) -> str:
+        """SQL with made-up rows in place of a table's."""
+        return self._about.twin(argument, caller)
+
+    def plan(self, text: str, caller: Caller) -> str:
+        """SQL with what statements would cost, one after the other and in all; nothing is charged."""
+        steps = []
+        for number, statement in enumerate(separated(text), 1):
+            try:
+                parsed = parse_statement(statement)
+                question, request = self._question(parsed, statement, caller)
+                caller.require_tables(request.asked_tables)
+                sql, found, asks = explained(question)
+                if found is None:
+                    raise Refusal("no price meets this target", accepted="a larger target_stderr")
+            except Refusal as error:
+                raise Refusal(f"statement {number}: {error.what}", accepted=error.accepted) from None
+            digest = question.digest()
+            release = self._releases.by_digest(digest)
+            known = release is not None and (caller.owner or release.principal == caller.name)
+            steps.append(Step(statement, found, asks, known, digest, sql))
+        with self._open_cursor() as cursor:
+            return planned(steps, self._ledger, caller, cursor)
+
     def columns(self, text: str | None, caller: Caller) -> str:
         """SQL with the columns of what may be asked about."""
         return self._about.columns(text, caller)
@@ -263,7 +293,7 @@ class Engine:
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysis:
-        """What a statement asks for. known: from when it was asked before; it holds while public facts are the same."""
+        """Analyses a statement. known: its earlier analysis, which holds while public facts are the same."""
         with (
             self._open_cursor() as cursor,
             self._policies.shadows.looked_for(cursor, self._open_cursor) as shadowed,
@@ -382,6 +412,6 @@ def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
 
 
 def _with_room_for_a_view(caller: Caller) -> Caller:
-    """Who asks for rows that are kept twice: as the answers and as the view."""
+    """Returns a caller whose rows count twice: they are kept as the answers and as the view."""
     room = caller.room
     return caller if room is None else replace(caller, room=lambda rows: room(rows and 2 * rows))

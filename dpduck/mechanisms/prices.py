@@ -28,12 +28,15 @@ SAFE = 1 - Fraction(1, 10**9)
 """So that what is said to be left may be asked for as it is shown."""
 
 
-def priced(sql: str, request: Request, asks: Iterable[Ask[Any]], budget: Budget | None) -> str:
+def priced(
+    sql: str, request: Request, asks: Iterable[Ask[Any]], budget: Budget | None, expect_rows: int | None = None
+) -> str:
     """dp_explain with what the chosen row's asks cost as its rho, and a column `price` that says it in both forms.
 
     The price comes right after the columns that programs may rely on.
 
-    Of the other rows rho is an upper bound: what the epsilon costs whatever is measured.
+    Of the other rows rho is an upper bound: what the epsilon costs whatever is measured. expect_rows: of the policy,
+    where all aggregates are counts, which may be nothing but noise beside it.
     """
     charge = charged(request.price.charge, asks, request.price.least_rho)
     most = charge.rho if charge.epsilon is None else min(request.price.charge.rho, rho_of_pure(charge.epsilon))
@@ -42,8 +45,18 @@ def priced(sql: str, request: Request, asks: Iterable[Ask[Any]], budget: Budget 
     said = "; ".join(part for part in (both_forms(charge, budget), cheaper(request, charge, budget)) if part)
     first = ", ".join(EARLY)
     price = f"CASE WHEN chosen THEN {quote_text(said)} END AS price"
+    rho += "" if expect_rows is None else f", {_drowned(expect_rows)} AS note"
     rest = f"SELECT * REPLACE ({rho}), {price} FROM ({sql}) AS explained"
     return f"SELECT {first}, price, * EXCLUDE ({first}, price) FROM ({rest}) AS priced"
+
+
+def _drowned(expect_rows: int) -> str:
+    """The note, with a word where a count has more noise than the table is expected to have rows."""
+    word = (
+        f"; the noise of a count is larger than EXPECT ROWS {expect_rows}: an answer would be noise alone; "
+        "a higher epsilon, fewer cells or a smaller MAX ROWS help"
+    )
+    return f"CASE WHEN worst_stderr > {expect_rows} THEN concat(note, {quote_text(word)}) ELSE note END"
 
 
 def both_forms(charge: Charge, budget: Budget | None) -> str:

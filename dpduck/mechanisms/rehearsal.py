@@ -180,7 +180,7 @@ def _of_job(job: object, written: Written) -> None:
 
 
 def _of_source(source: Source, types: Pairs, written: Written) -> None:
-    """Of a source of rows, and of those inside it. types: of its level."""
+    """Collects the expressions of a source of rows and of those inside it. types: of its level."""
     on = [one if isinstance(one, str) else one.value_sql for join in source.joins for one in join.on]
     written.update(dict.fromkeys((*source.filters, *on), types))
     for join in source.joins:

@@ -179,7 +179,7 @@ class Releaser:
         return release
 
     def _note_failed(self, digest: str, entry: int) -> None:
-        """Where the store cannot be written, it is known until the process ends."""
+        """Notes a failed release: in the store, and until the process ends where that cannot be written."""
         self._failed[digest] = entry
         with suppress(StoreError):
             self._ledger.end(entry)
@@ -224,7 +224,7 @@ class Releaser:
         return release
 
     def _interrupted(self, door: Door, release: StoredRelease) -> Interrupted:
-        """What Ctrl-C leaves: an answer, a charge that the next asking takes up, or one that was taken up too often."""
+        """Says what Ctrl-C left: an answer, a charge that the next asking takes up, or one taken up too often."""
         if self._releases.by_digest(release.digest) is not None:
             rest = "the answer is stored: asking again is free"
         elif 0 < (times := self._ledger.times_begun(door.entry)) < MOST_TIMES:

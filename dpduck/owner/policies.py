@@ -265,7 +265,7 @@ class OwnerDesk:
 
 
 def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
-    """What is said beside the outcome: every clamp that rounds values to a step that was not asked for."""
+    """Notes, beside the outcome, every clamp that rounds values to a step that was not asked for."""
     noted = []
     epsilon = None if clauses.budget is None else clauses.budget.epsilon
     if epsilon is not None and epsilon > LARGEST_EPSILON:
@@ -345,7 +345,7 @@ class OwnerChanges:
             return done
 
     def _prepared_again(self, statement: OwnerStatement, done: str) -> str:
-        """What was done, and again where rows are prepared that may have changed: they are read anew in their epoch."""
+        """Says what was done; prepares rows again that may have changed: they are read anew in their epoch."""
         if not isinstance(statement, AlterPolicy) or not statement.new_epoch:
             return done
         with self._open_cursor() as cursor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -30,15 +29,17 @@ def dense(along: Along | None, size: int) -> FloatArray:
 
 def kron(along: Mapping[int, Along], sizes: list[int]) -> FloatArray:
     """A table's queries as rows over the whole domain."""
-    return reduce(np.kron, [dense(along.get(axis), size) for axis, size in enumerate(sizes)])
+    rows: FloatArray = np.ones((1, 1))
+    for axis, size in enumerate(sizes):
+        rows = np.asarray(np.kron(rows, dense(along.get(axis), size)), np.float64)
+    return rows
 
 
 def random_along(draw: np.random.Generator, size: int) -> Along:
     """Cells, residuals, Fourier rows, a filter, some cells under a filter, or prefixes of an order."""
     kind = draw.integers(6)
-    plain = [IdentityFactor(size), CentredFactor(size), HadamardFactor(size)]
     if kind < 3:
-        return Along(plain[kind])
+        return Along((IdentityFactor(size), CentredFactor(size), HadamardFactor(size))[kind])
     if kind == 3:
         return Along(IdentityFactor(size), draw.random(size) < 0.6)
     if kind == 4:

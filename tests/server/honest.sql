@@ -83,3 +83,6 @@ FROM dp_columns()
 FROM dp_columns('visits')
 SELECT column_name, domain FROM dp_columns(table_name := 'visits') WHERE domain IS NOT NULL
 FROM dp_columns(NULL)
+FROM dp_twin('visits', 3)
+SELECT count(*) FROM dp_twin('visits', number_of_rows := 20)
+SELECT number, epsilon, fits FROM dp_plan($$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) sex, count(*) AS n FROM visits GROUP BY sex; SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.2) count(*) AS n FROM visits $$)

@@ -11,7 +11,7 @@ from dpduck.frontend.rows.facts import Column, PublicFacts, Rows
 from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.frontend.rows.parts import REFERENCE, ROWS, Join, Lookup, Source, Stored, Union, UnitLookup, Units
 from dpduck.frontend.rows.relation import PrivateRelation, comparable
-from dpduck.frontend.rows.tree import PrivateJoin, RowSource
+from dpduck.frontend.rows.tree import MOST_ROWS, PrivateJoin, RowSource, equal_columns
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.frontend.text.positions import refusal
 
@@ -38,7 +38,7 @@ def stored_sql(node: exp.Expr) -> str:
 
 
 def from_sql(source: RowSource) -> str:
-    """What follows FROM, the hidden joins that find the unit included."""
+    """Writes what follows FROM, the hidden joins that find the unit included."""
     parts = [_tree_sql(source, column_types(source))]
     for relation in _chosen_unit(source):
         if relation.parents:  # rows without a parent belong to nobody
@@ -142,7 +142,7 @@ def _numbered(columns: tuple[Column, ...]) -> bool:
 
 def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
     joins = []
-    for join in source.joins:
+    for number, join in enumerate(source.joins):
         if isinstance(join, PublicJoin):
             stored = Stored(join.sql, join.alias, not join.names and _numbered(join.columns))
             pairs = (_pair(private, base(join.alias, public), types) for private, public in join.pairs)
@@ -152,8 +152,18 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
         else:
             right = Source(_first(join.source), _joined(join.source, types))
             on = tuple(_condition_sql(condition, types) for condition in join.conditions)
-            joins.append(Join(join.kind, right, on))
+            many = source.multiplies(number) and not isinstance(join.source.first.nested, Units)
+            bound = (MOST_ROWS, *_cut_by(source, join)) if many else ()
+            joins.append(Join(join.kind, right, on, *bound))
     return tuple(joins)
+
+
+def _cut_by(source: RowSource, join: PrivateJoin) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a joined private table that rows are joined by, and those that tell its rows apart."""
+    pairs = [pair for condition in join.conditions for pair in equal_columns(condition, source, join.source)]
+    alias = join.source.first.alias
+    keys = (base(alias, name) for relation, name in pairs if relation.alias == alias)
+    return tuple(dict.fromkeys(keys)), tuple(base(alias, column) for column in join.source.first.row_key)
 
 
 def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Lookup:
@@ -217,7 +227,7 @@ def places_sql(source: RowSource) -> list[str]:
 
 
 def written_conditions(source: RowSource) -> list[exp.Expr]:
-    """Everything that the statement lets run over rows while they are joined, filtered and counted for each unit."""
+    """Lists all that the statement lets run over rows while they are joined, filtered and counted for each unit."""
     found = [*source.filters, *source.counted]
     for join in source.joins:
         if isinstance(join, PublicJoin):

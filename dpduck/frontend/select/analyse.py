@@ -115,8 +115,8 @@ def read_analysis(
     _check_clauses(select)
     clause = select.args.get("hint")
     written_here = clause.expressions if isinstance(clause, DifferentialPrivacy) else ()
-    given = written_here if ask.view is None else ask.options
-    options = read_options(given, clause if isinstance(clause, exp.Expr) else select, more)
+    place = clause if isinstance(clause, exp.Expr) else select
+    options = read_options(written_here if ask.view is None else ask.options, place, more)
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
     grouping = _grouping(select.args.get("group"), items, source)
@@ -136,10 +136,7 @@ def read_analysis(
     sets, repeated = _grouping_sets(grouping, keys)
     if options.selection is not None:
         require_selectable(keys, sets, clause or select)
-    where, possible = select.args.get("where"), None
-    if plain and where is not None:
-        collated = any(facts.has_collations(table) for table in source.every_table)
-        possible = possible_cells(where.this, keys, builder.sources, source.scope, collated)
+    possible = _possible(select.args.get("where"), keys, builder.sources, source, facts) if plain else None
     released = released_select(select, items, answers, repeated, possible)
     released = _with_columns(released, items, keys, ask, options.summary, answers, known)
     if not answers.aggregates:
@@ -158,6 +155,20 @@ def read_analysis(
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     return Analysis(request, outer, require_confidence(options), shown), source
+
+
+def _possible(
+    where: exp.Where | None,
+    keys: tuple[Key, ...],
+    columns: tuple[SourceColumn, ...],
+    source: RowSource,
+    facts: PublicFacts,
+) -> exp.Expr | None:
+    """What released cells meet in which there may be rows; None for all of them."""
+    if where is None:
+        return None
+    collated = any(facts.has_collations(table) for table in source.every_table)
+    return possible_cells(where.this, keys, columns, source.scope, collated)
 
 
 def _with_columns(

@@ -144,7 +144,7 @@ def _parsed(text: str) -> datetime | None:
 
 
 def _parser(read: Reader) -> Callable[[str], Value | None]:
-    """How labels are read of a type whose literals are read so."""
+    """Returns the reader of labels of a type whose literals are read so."""
     parsers: dict[Reader, Callable[[str], Value | None]] = {
         _number: exact_number, _day: _parsed, _moment: _parsed, _text: str, _flag: "true".__eq__,
     }  # fmt: skip

@@ -260,7 +260,7 @@ def _parse_refusal(error: ParseError) -> Refusal:
 
 
 def _highlighted(error: dict[str, object]) -> Position | None:
-    """Where the token stands that the parser did not expect: it tells the line and the column of the token's end."""
+    """Finds the position of the unexpected token: the parser tells the line and the column of its end."""
     line, column, highlight = error.get("line"), error.get("col"), str(error.get("highlight") or "")
     if not isinstance(line, int) or not isinstance(column, int):
         return None

@@ -61,7 +61,7 @@ def read_private_table(
     parse_query: ParseQuery,
     read_options: Callable[[TokenReader], tuple[exp.Expr, ...]],
 ) -> CreateSynthetic | SampleRelease:
-    """What follows CREATE PRIVATE TABLE."""
+    """Reads what follows CREATE PRIVATE TABLE."""
     if reader.at_words("IF"):
         raise reader.unexpected("a name (CREATE OR REPLACE PRIVATE TABLE replaces)")
     name = reader.name("a name for the table")

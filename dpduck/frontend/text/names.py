@@ -117,7 +117,7 @@ def answer_column(aggregate: int) -> str:
 
 
 def stderr_column(aggregate: int) -> str:
-    """Its standard error."""
+    """Names the column with an aggregate's standard errors."""
     return f"stderr_{aggregate + 1}"
 
 
@@ -152,12 +152,12 @@ def raw_column(aggregate: int) -> str:
 
 
 def variance_column(aggregate: int) -> str:
-    """Of a summary, what a row adds to the variance of a sum."""
+    """Names a summary's column with what a row adds to the variance of a sum."""
     return f"variance_{aggregate + 1}"
 
 
 def chance_column(aggregate: int) -> str:
-    """Of a summary, the chance that a row of an empty cell is as far from 0."""
+    """Names a summary's column with the chance that a row of an empty cell is as far from 0."""
     return f"chance_{aggregate + 1}"
 
 

@@ -1,12 +1,17 @@
-"""A release of aggregates by grouping sets: what is measured for it, and how answers are recovered."""
+"""Declares what a release of aggregates measures, over which scans, and recovers its answers.
+
+One scan serves all that adds up, one more each other measure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from dpduck.database.measured import (
     Measured,
@@ -19,7 +24,7 @@ from dpduck.database.measured import (
     rows_digest,
 )
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.measures import Measure
+from dpduck.mechanisms.cubes.measures import Measure, contribution_of
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
     MeasurePlan,
@@ -27,9 +32,10 @@ from dpduck.mechanisms.cubes.plan import (
     measured_plan,
     planned,
     recovered,
-    scans_of,
+    tree_buckets,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
+from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
@@ -37,9 +43,11 @@ from dpduck.planning.plan import marginal_query, noisy_queries
 from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table
 from dpduck.trusted.noise.law import Noise
 from dpduck.trusted.operators import KroneckerQuery
+from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.jobs import CountingJob
+from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.values.arrays import IntegerArray
+from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import InternalError
 
 Noisy = Sequence[Sequence[Any]]
@@ -71,7 +79,7 @@ def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
 
 
 def cube_header(proposal: CubeProposal) -> ReleaseHeader:
-    """What is public before the count."""
+    """Describes the release before anything is counted."""
     found = proposal.found
     sizes, sets = found.request.question.released_sizes, found.request.question.grouping_sets
     rows = sum(prod(sizes[key] for key in chosen) for chosen in sets)
@@ -79,7 +87,7 @@ def cube_header(proposal: CubeProposal) -> ReleaseHeader:
 
 
 def cube_columns(proposal: CubeProposal) -> Columns:
-    """Of the released table."""
+    """Returns the columns of the released table."""
     return released_columns(proposal.request, wholes(proposal.found))
 
 
@@ -136,7 +144,7 @@ class MeasureAsks:
 
 
 def asked(found: CubePlan) -> list[MeasureAsks]:
-    """What will leave: the measurements of every measure; refuses noise that cannot be drawn."""
+    """Declares the asks of every measure; refuses noise that cannot be drawn."""
     known: dict[int, list[tuple[KroneckerQuery, Noise]]] = {}
     groups = []
     for counted in scans_of(found):
@@ -165,6 +173,49 @@ def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[
     scan = Scan(job, one.unit_bound)
     queries = [marginal_query(grouping_set, request.question.sizes) for grouping_set in request.question.grouping_sets]
     return tuple(Ask(scan, Quantiles(query, *astuple(choice))) for choice in one.choices for query in queries)
+
+
+@dataclass(frozen=True)
+class MeasureScan:
+    """A job, and the numbers of the measures that its aggregates serve, in order."""
+
+    job: CountingJob
+    measures: tuple[int, ...]
+
+
+def scans_of(found: CubePlan) -> list[MeasureScan]:
+    """Lists the scans of a release."""
+    request = found.request
+    added = [number for number, one in enumerate(found.measures) if one.measure.added]
+    scans = []
+    if added:
+        contributions = [contribution_of(found.measures[number].measure) for number in added]
+        scans.append(MeasureScan(counting_job(request, contributions), tuple(added)))
+    for number, one in enumerate(found.measures):
+        if not one.measure.added:
+            scans.append(MeasureScan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
+    return scans
+
+
+def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJob:
+    """Describes a count by the request's keys and by one more column, which comes last."""
+    job = counting_job(request, (Contribution(condition),))
+    size = key.domain.size
+    last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
+    return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
+
+
+def _last_key(found: CubePlan, measured: MeasurePlan) -> KeyColumn:
+    """Returns values that are counted once each, or buckets, the outermost with what is outside the bounds."""
+    measure = measured.measure
+    if measure.distinct is not None:
+        return KeyColumn(measure.distinct.sql, measure.distinct.domain)
+    if measure.operand is None:
+        raise InternalError("a tree over nothing")
+    buckets = tree_buckets(found.request.question, measure)
+    edges = tuple(repr(float(edge)) for edge in buckets.edges)
+    domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
+    return KeyColumn(measure.operand.sql, domain)
 
 
 # What is kept of the measurements themselves, so that later questions can be answered from them.

@@ -322,7 +322,7 @@ def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.i
 
 
 def _all_inside(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
-    """Which combinations no column drops; None where none is dropped."""
+    """Marks the combinations that no column drops; None where none is dropped."""
     dropping = [codes < 0 for codes in columns if codes.dtype.kind == "i" and codes.size and codes.min() < 0]
     return ~np.logical_or.reduce(dropping) if dropping else None
 

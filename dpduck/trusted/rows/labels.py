@@ -111,15 +111,27 @@ def _among(columns: Sequence[Declared], flags: Sequence[bool]) -> str:
     place = columns[0].code
     if len(columns) > 1:
         place = _place([(f"CAST({column.code} AS BIGINT)", column.domain.size) for column in columns])
+    among, but = _runs(flags, True), _runs(flags, False)
+    if not among:
+        return "FALSE"
+    if not but:
+        return f"{place} IS NOT NULL"
+    if min(len(among), len(but)) > MOST_RANGES:
+        return f"[{', '.join('TRUE' if flag else 'FALSE' for flag in flags)}][CAST({place} AS BIGINT) + 1]"
+    return f"NOT ({_in(place, but)})" if len(but) < len(among) else _in(place, among)
+
+
+def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
+    """The first and last place of each run of such flags."""
     runs, first = list[tuple[int, int]](), 0
     for flag, run in groupby(flags):
         last = first + len(list(run)) - 1
-        runs += [(first, last)] if flag else []
+        runs += [(first, last)] if flag == wanted else []
         first = last + 1
-    if not runs:
-        return "FALSE"
-    if len(runs) > MOST_RANGES:
-        return f"[{', '.join('TRUE' if flag else 'FALSE' for flag in flags)}][CAST({place} AS BIGINT) + 1]"
+    return runs
+
+
+def _in(place: str, runs: Sequence[tuple[int, int]]) -> str:
     single = ", ".join(str(low) for low, high in runs if low == high)
     ranges = [f"{place} BETWEEN {low} AND {high}" for low, high in runs if low < high]
     return " OR ".join([*([f"{place} IN ({single})"] if single else []), *ranges])

@@ -234,7 +234,9 @@ def _renamed(source: Source, twins: Mapping[str, Twin], public: Mapping[str, str
     )
 
 
-def _level(source: Source, more: Sequence[str], twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> Source:
+def _level(
+    source: Source, more: Sequence[str], twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask
+) -> Source:
     """A source inside another one, over other tables. more: conditions of its rows that are not among its own."""
     known = _tables(source, twins)
     return _renamed(_of_codes(_typed(source, known), more, known, frozenset(), ask), twins, public, ask)

@@ -69,8 +69,8 @@ def cells() -> list[dict[str, int]]:
 MET = {
     '"r0"."age" >= 20': lambda cell: cell["age"] in (2, 3),
     '"r0"."age" < 20': lambda cell: cell["age"] in (0, 1),
-    "\"r0\".\"ward\" = 'north'": lambda cell: cell["ward"] == 0,
-    "\"r0\".\"sex\" = 'F'": lambda cell: cell["sex"] == 0,
+    '"r0"."ward" = \'north\'': lambda cell: cell["ward"] == 0,
+    '"r0"."sex" = \'F\'': lambda cell: cell["sex"] == 0,
 }
 """Conditions, decided by hand."""
 

@@ -10,7 +10,7 @@ from dpduck.values.arrays import FloatArray
 from tests.mechanisms.known.known import SHAPES, cells, dense_rows, known, make_visits, measured, release
 from tests.support.clinics import Clinic, one_line
 
-QUESTIONS = {
+QUESTIONS: dict[str, tuple[str, list[int], dict[str, tuple[int, ...]]]] = {
     "SELECT sex, count(*) AS n FROM visits GROUP BY sex ORDER BY sex NULLS LAST": ("sex", [0, 1, 3, 2], {}),
     "SELECT ward, count(*) AS n FROM visits WHERE age >= 20 GROUP BY ward ORDER BY ward NULLS LAST": (
         "ward", [0, 3, 1, 2], {"age": (2, 3)},
@@ -89,7 +89,9 @@ def test_sums_and_averages(clinic: Clinic) -> None:
         release(clinic, "sex, ward, avg(charge) AS a, count(*) AS n FROM visits GROUP BY sex, ward",
                 f"epsilon = 50, refresh = '{number}'")  # fmt: skip
     release(clinic, "ward, sum(charge) AS s FROM visits GROUP BY ward", "rho = 90")
-    statement = "SELECT ward, sum(charge) AS s, avg(charge) AS a, count(charge) AS c FROM visits GROUP BY ward ORDER BY 1"
+    statement = (
+        "SELECT ward, sum(charge) AS s, avg(charge) AS a, count(charge) AS c FROM visits GROUP BY ward ORDER BY 1"
+    )
     exact = clinic.rows(
         "SELECT CASE WHEN ward = 'east' THEN 'other' ELSE ward END AS w, sum(charge), avg(charge), count(charge) "
         "FROM visits GROUP BY w ORDER BY 1"
@@ -112,7 +114,8 @@ def test_what_is_not_known_is_refused_with_a_price(clinic: Clinic) -> None:
         with pytest.raises(duckdb.Error) as caught:
             clinic.con.execute(f"FROM dp_known('SELECT sex, count(*) AS n FROM visits GROUP BY sex'{extra})")
         told.append(one_line(caught.value))
-    said = "no release that you may read determines count(*); accepted: FROM dp($$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS "
+    said = "no release that you may read determines count(*); accepted: FROM dp($$ SELECT WITH DIFFERENTIAL_PRIVACY "
+    said += "OPTIONS "
     assert told[0].startswith(f"{said}(epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex $$)")
     assert told[1].startswith(f"{said}(rho = 0.0200001) sex") and told[1].endswith("its standard error would be 5")
     refused = {

@@ -16,7 +16,10 @@ from tests.support.clinics import Clinic, by, one_line
 
 PACKAGE = Path(dpduck.__file__).resolve().parent
 BY_SEX = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
-SEX, CUBE = "sex, count(*) AS n FROM visits GROUP BY sex", "sex, ward, count(*) AS n FROM visits GROUP BY CUBE (sex, ward)"
+SEX, CUBE = (
+    "sex, count(*) AS n FROM visits GROUP BY sex",
+    "sex, ward, count(*) AS n FROM visits GROUP BY CUBE (sex, ward)",
+)
 
 
 def resting_on(clinic: Clinic, statement: str = BY_SEX) -> str:
@@ -51,7 +54,9 @@ def test_rows_of_one_moment_alone_are_combined(clinic: Clinic) -> None:
         resting_on(clinic)
 
 
-def test_a_database_that_is_opened_for_reading_cannot_change(open_clinic: Callable[..., Clinic], tmp_path: Path) -> None:
+def test_a_database_that_is_opened_for_reading_cannot_change(
+    open_clinic: Callable[..., Clinic], tmp_path: Path
+) -> None:
     """Its releases are combined, and those of another session are not: it may have been written between them."""
     path = tmp_path / "clinic.duckdb"
     made = open_clinic(path)
@@ -70,7 +75,7 @@ def test_a_database_that_is_opened_for_reading_cannot_change(open_clinic: Callab
 
 
 def test_what_domains_leave_out_is_not_added_up(clinic: Clinic) -> None:
-    """Rows that one release drops and another counts are no difference of noise; the answer says whose rows it lacks."""
+    """Rows that one release drops and another counts are no noise; the answer says whose rows it lacks."""
     clinic.con.execute("CREATE TABLE visits AS SELECT range // 2 AS patient, range % 2 AS sex, range % 3 AS ward "
                        "FROM range(100)")  # fmt: skip
     clinic.dp(

@@ -12,7 +12,7 @@ import pytest
 import dpduck
 from dpduck.trusted.private.counting import job_sql, read_job
 from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.rows.labels import MOST_COMBINATIONS, MOST_RANGES, Declared, tells
+from dpduck.trusted.rows.labels import MOST_COMBINATIONS, MOST_RANGES, Declared, coded_condition, tells
 from dpduck.trusted.rows.placed import Types
 from dpduck.trusted.rows.prepared import over_twins
 from dpduck.values.domain import RangeDomain, ValueDomain
@@ -63,11 +63,11 @@ def test_counts_are_those_of_the_table(clinic: duckdb.DuckDBPyConnection) -> Non
     assert differing(clinic, statements, "visits") == []
 
 
-@pytest.mark.parametrize("condition", ["ward <> 'a'", "upper(ward) = 'B'", "code % 2 = 0", "ward = 'a' OR code > 50"])
+@pytest.mark.parametrize("condition", ["ward <> 'a'", "upper(ward) = 'B'", "code % 2 = 0", "ward = 'a' OR code > 5"])
 def test_no_expression_of_an_analyst_is_left(condition: str) -> None:
     """Issue 4: over declared columns that are grouped by, rows are compared with integers, and no worker is needed."""
     with dpduck.connect() as connection:
-        connection.execute("CREATE TABLE visits AS SELECT 1 AS person, 'a' AS ward, 1 AS code, 1 AS age, NULL::DATE AS day")
+        connection.execute("CREATE TABLE visits AS SELECT 1 AS person, 'a' AS ward, 1 code, 1 age, NULL::DATE AS day")
         connection.execute(POLICY.format("WITH NULL", ", ".join(map(str, range(LABELS)))))
         (job,) = jobs_of(connection, f"ward, code, count(*) AS n FROM visits WHERE {condition} GROUP BY ward, code")
         other, twins = prepared(connection, "visits")
@@ -104,17 +104,16 @@ def test_a_long_list_of_codes_is_looked_up() -> None:
     values = tuple(str(number) for number in range(4 * MOST_RANGES))
     column = Declared('"r0"."dpduck_code_0"', ValueDomain("INTEGER", values))
     with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE codes AS SELECT i::UTINYINT AS dpduck_code_0 FROM range({len(values)}) AS r(i)")
+        connection.execute(f"CREATE TABLE codes AS SELECT i::UTINYINT AS dpduck_code_0 FROM range({len(values)}) r(i)")
         for step in (1, 2, 5, 9):
             test = among(column, [number % step == 0 for number in range(len(values))])
-            assert ("TRUE" in test) == (step in (2, 1) and step != 1)
+            assert ("TRUE" in test) == (step == 2)
             found = connection.execute(f'SELECT dpduck_code_0 FROM codes AS "r0" WHERE {test} ORDER BY ALL').fetchall()
             assert [code for (code,) in found] == list(range(0, len(values), step))
 
 
 def among(column: Declared, flags: list[bool]) -> str:
     """The test that is made of these flags."""
-    from dpduck.trusted.rows.labels import coded_condition
 
     def ask(text: str, columns: Mapping[str, Declared], types: Types) -> list[bool]:
         return flags

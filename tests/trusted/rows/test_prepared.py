@@ -17,7 +17,7 @@ from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import unit_lookup, unit_sql
 from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.text.names import TableName
-from dpduck.mechanisms.cubes.plan import scans_of
+from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.trusted.private.contributions import Contribution, Known, bounded_rows_sql
 from dpduck.trusted.private.counting import count_exactly, job_sql
 from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
@@ -347,3 +347,16 @@ def over_prepared(twins: dict[str, Twin], connection: duckdb.DuckDBPyConnection)
     """What is known of a job without joins."""
     found = over_twins(jobs_of(connection, STATEMENTS[0])[0], twins, {}, asked(connection))
     return found.prepared if isinstance(found, CountingJob) else None
+
+
+def test_another_units_rows_are_what_they_were() -> None:
+    """Issue 4, "Neighbouring tables": without one unit's rows, whatever is written of the others' is the same."""
+    with open_stays("who MAX ROWS 3") as connection:
+        rows = "(SELECT * EXCLUDE (dpduck_unit) FROM stays_twin WHERE who <> {}) AS t"
+        texts = f"SELECT CAST(t AS VARCHAR) FROM {rows} ORDER BY 1"
+        found = connection.execute("SELECT who FROM stays WHERE who IS NOT NULL GROUP BY who ORDER BY count(*) DESC")
+        for (who,) in found.fetchall()[:2]:
+            before = prepared(connection)[0].execute(texts.format(who)).fetchall()
+            assert len(before) > 30
+            connection.execute(f"DELETE FROM stays WHERE who = {who}")
+            assert prepared(connection)[0].execute(texts.format(who)).fetchall() == before

@@ -1,0 +1,133 @@
+"""dp_plan: what several statements would cost one after the other; nothing is charged, and nothing private is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
+
+from dpduck.database.cursors import Caller
+from dpduck.database.tables import Value, rows_sql
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.text.dialect import PrivateDuckDB
+from dpduck.frontend.text.limits import MAX_CHARACTERS
+from dpduck.trusted.ask import Ask
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.private.door import charged
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import ZERO, Budget, Charge
+
+MOST_STATEMENTS = 100
+MOST_SHOWN = 120
+COLUMNS = (
+    ("number", "INTEGER"), ("statement", "VARCHAR"), ("table_name", "VARCHAR"), ("epsilon", "DOUBLE"),
+    ("rho", "DOUBLE"), ("delta", "DOUBLE"), ("worst_stderr", "DOUBLE"), ("cells", "BIGINT"), ("measure", "VARCHAR"),
+    ("remaining", "DOUBLE"), ("fits", "BOOLEAN"), ("note", "VARCHAR"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """A statement of a batch. known: whether it is answered already, free; sql: what dp_explain says of it."""
+
+    text: str
+    request: Request
+    asks: Sequence[Ask[Any]]
+    known: bool
+    digest: str
+    sql: str
+
+
+def separated(text: str) -> list[str]:
+    """The statements between semicolons.
+
+    >>> separated("SELECT 1; SELECT ';' ;")
+    ['SELECT 1', "SELECT ';'"]
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise Refusal(f"the statements have {len(text)} characters", accepted=f"at most {MAX_CHARACTERS}")
+    try:
+        tokens = PrivateDuckDB().tokenize(text)
+    except SqlglotError:
+        raise Refusal("a quote or a comment that never closes", accepted="closed quotes and comments") from None
+    found, start = [], 0
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            found.append(text[start : token.start])
+            start = token.end + 1
+    found.append(text[start : tokens[-1].end + 1] if tokens else "")
+    statements = [one.strip() for one in found if one.strip()]
+    if not statements:
+        raise Refusal("there is no statement", accepted="dp_plan($$ SELECT WITH DIFFERENTIAL_PRIVACY ..; .. $$)")
+    if len(statements) > MOST_STATEMENTS:
+        raise Refusal(f"{len(statements)} statements are too many", accepted=f"at most {MOST_STATEMENTS}")
+    return statements
+
+
+def planned(steps: Sequence[Step], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection) -> str:
+    """SQL with a row for each statement, what would be left after it, and a row for each unit in all."""
+    rows: list[list[Value]] = []
+    together: dict[str, tuple[Charge, bool]] = {}
+    seen: set[str] = set()
+    for number, step in enumerate(steps, 1):
+        unit, table = step.request.rows.unit_key, step.request.rows.table.table
+        free = step.known or step.digest in seen
+        seen.add(step.digest)
+        price = charged(step.request.price.charge, step.asks, step.request.price.least_rho)
+        sum_before, fitted = together.get(unit, (Charge(ZERO, ZERO), True))
+        total = sum_before if free else _added(sum_before, price)
+        measure, left = _left(unit, total, ledger, caller)
+        fits = fitted and (free or left >= 0)
+        together[unit] = (total, fits)
+        cost = Charge(ZERO, ZERO) if free else price
+        explained = cursor.execute(f"SELECT worst_stderr, cells FROM ({step.sql}) WHERE chosen").fetchall()
+        stderr, cells = explained[0] if explained else (None, None)
+        note = "answered already: free" if step.known else "as a statement above: free" if free else None
+        short = " ".join(step.text.split())
+        rows.append([
+            number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,
+            cost.delta, stderr, cells, measure, max(left, ZERO), fits, note,
+        ])  # fmt: skip
+    for unit, (total, fits) in together.items():
+        measure, left = _left(unit, total, ledger, caller)
+        note = "nothing was charged" if fits else "not all of it fits: what does not is refused, and costs nothing"
+        rows.append([
+            None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
+            note,
+        ])  # fmt: skip
+    return rows_sql(COLUMNS, rows)
+
+
+def _added(one: Charge, other: Charge) -> Charge:
+    epsilon = None if one.epsilon is None or other.epsilon is None else one.epsilon + other.epsilon
+    return Charge(epsilon, one.rho + other.rho, one.delta + other.delta)
+
+
+def _left(unit: str, total: Charge, ledger: Ledger, caller: Caller) -> tuple[str, Fraction]:
+    """In which measure a unit's budget adds up, and what would be left; below 0 where it does not suffice."""
+    budget, spent = ledger.budget(unit), ledger.spent(unit)
+    if budget is None:
+        return "epsilon", Fraction(-1)
+    own = spent if caller.share is None else ledger.spent(unit, caller.name)
+    share = Fraction(1) if caller.share is None else caller.share
+    measure, whole, left = _of(budget, spent, total)
+    _, _, own_left = _of(budget, own, total)
+    if budget.delta_keys < spent.delta + total.delta and total.delta > 0:
+        return "delta", budget.delta_keys - spent.delta - total.delta
+    return measure, min(left, own_left - whole * (1 - share))
+
+
+def _of(budget: Budget, spent: Charge, total: Charge) -> tuple[str, Fraction, Fraction]:
+    """The measure of a budget, the whole of it, and what is left of it after what was spent and this."""
+    if budget.pure:
+        whole = budget.epsilon or ZERO
+        if total.epsilon is None:
+            return "epsilon", whole, Fraction(-1)
+        return "epsilon", whole, whole - (spent.epsilon or ZERO) - total.epsilon
+    whole = budget.rho or ZERO
+    return "rho", whole, whole - spent.rho - total.rho
