@@ -15,7 +15,7 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 206,
+    "modules": 207,
     "lines": 43_300,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 578,

@@ -18,6 +18,7 @@ from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
+from dpduck.engine.progress import Progress
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import AskStatement, CreateSparse, DropPrivateView, DropSparse, Statement
@@ -74,8 +75,13 @@ class Analysed:
 class Engine:
     """Everything behind the functions of one database: policies, ledger, releases."""
 
-    def __init__(self, connections: Connections, store: str, ledger: Ledger, steps: Steps, files: TwinFiles) -> None:
+    def __init__(
+        self, connections: Connections, store: str, ledger: Ledger, steps: Steps, files: TwinFiles,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
+        """progress: shown to whoever sits at a terminal or notebook; None where nobody does."""
         self.connections = connections
+        self.progress = progress
         self._open_cursor = connections.cursor
         self._store = store
         self._steps = steps

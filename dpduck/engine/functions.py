@@ -233,7 +233,10 @@ def _register(connection: duckdb.DuckDBPyConnection) -> str:
         if action == IDENTITY:
             return identity
         engine = _ENGINES.get(identity)
-        return raising_sql(CLOSED) if engine is None else answer(engine, OWNER, action, argument)
+        if engine is None or engine.progress is None:
+            return raising_sql(CLOSED) if engine is None else answer(engine, OWNER, action, argument)
+        with engine.progress.working():
+            return answer(engine, OWNER, action, argument)
 
     _KEPT.append(call)
     connection.create_function(FUNCTION, call, [VARCHAR, VARCHAR], VARCHAR, side_effects=True, null_handling=SPECIAL)
