@@ -48,6 +48,7 @@ TINY = {
         "memory": (["ours", "0", "u0"], ["duckdb", "4", "u0"], 1.0)}}),
     "speed.cube": Tiny(3, ("--rows", "2000"), {"ROUNDS": 1, "PURE": "epsilon = 1, planning_seconds = 0.1"}),
     "speed.flight_sql": Tiny(1, (), {"ROWS": 1000, "READS": 1}, ("adbc_driver_flightsql", "adbc_driver_manager")),
+    "speed.known": Tiny(3, (), {"COLUMNS": 3, "VALUES": 9, "ROUNDS": 1}),
     "speed.prepared": Tiny(5, ("2000",), {"ROUNDS": 1, "SIZES": (2,) * 8, "CASES": {
         "one": prepared.grouped(("s0",), 1.0), "two": prepared.grouped(("s1", "s2"), 1.0, "crowds")}, "PEAKS": {}}),
     "speed.server_load": Tiny(6, ("--seconds", "1", "--clients", "2"), {"VISITS": 1000, "BIG": 1000, "SEEN": 5,

@@ -24,7 +24,7 @@ from dpduck.trusted.rows import functions as row_functions
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
     name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("sql", "synthetic_data", "prepared", "reference", "choosing")
+    for name in ("sql", "synthetic_data", "prepared", "known", "reference", "choosing")
 }
 ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits"
 ROW = re.compile(r"^\| (`.*?) \|$", re.MULTILINE)
@@ -58,7 +58,7 @@ def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
     return len(statements)
 
 
-@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "choosing"])
+@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "known", "choosing"])
 def test_every_statement_runs(page: str) -> None:
     """A page's SQL works as it stands, on a connection of its own."""
     with dpduck.connect() as connection:
@@ -192,6 +192,7 @@ def test_functions_are_those_of_a_connection() -> None:
             "dp_check": "'visits'", "dp_draft": "'visits'", "dp_plan": f"$$ {ASKED} $$",
             "dp_ask": "'counted', ['drug 1']",
             "dp_stderr_of": "'wards', '1'", "dp_ratio_of": "'wards', '1', '1'",
+            "dp_known": "$$ SELECT ward, count(*) AS n FROM visits GROUP BY ward $$",
             "dp_explain": f"$$ {ASKED} $$", "dp_twin": "'visits'",
         }  # fmt: skip
         for cells in table("Functions", "reference")[1:]:

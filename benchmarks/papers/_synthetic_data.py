@@ -17,6 +17,7 @@ from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.measure import MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
+from dpduck.mechanisms.synthetic.plan import annealed
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import noisy_queries
@@ -82,6 +83,18 @@ def run_mwem(table: NDArray[np.int64], pool: Pool, schedule: Schedule, method: M
     mwem_asks = MwemAsks(pool, schedule, Scan(None, 1))
     door = Door(mwem_asks.asks, lambda job: exact(table), ENTROPY)
     return synthesise(pool, schedule, method, mwem_asks.through(door)).distribution
+
+
+def run_annealed(
+    counts: ExactCounts, sets: tuple[Members, ...], pure: bool, amount: Fraction, expected: int
+) -> Distribution:
+    """Annealed rounds over a workload of marginals, as `auto` has them where no table holds all columns."""
+    plan = annealed(counts._sizes, sets, pure, amount, 1, expected)
+    if plan.pool is None or plan.schedule is None or plan.method is None:
+        raise SystemExit("rounds without a plan")
+    asks = MwemAsks(plan.pool, plan.schedule, Scan(None, 1))
+    door = Door(asks.asks, lambda job: counts, ENTROPY)
+    return synthesise(plan.pool, plan.schedule, plan.method, asks.through(door)).distribution
 
 
 def measured_tables(

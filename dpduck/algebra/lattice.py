@@ -125,13 +125,13 @@ class Lattice:
         return held
 
     def within(self, attributes: Sequence[int]) -> NDArray[np.bool_]:
-        """Which sets are subsets of these attributes (domain positions)."""
+        """Marks the sets that are subsets of these attributes (domain positions)."""
         outside = np.isin(np.asarray(self.attributes, dtype=np.intp), np.asarray(attributes), invert=True)
         return np.asarray(~self.membership[:, outside].any(axis=1))
 
 
 def closure_steps(family: Sequence[tuple[int, ...]]) -> int:
-    """At most how many steps a transform over the closure takes, known without building it.
+    """Bounds the steps of a transform over the closure, without building it.
 
     There are at most min(C(d, k), sum of C(|A|, k)) sets of order k, and a step for each of their members.
 

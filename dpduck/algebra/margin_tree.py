@@ -70,7 +70,7 @@ class BinaryMargins:
 
 
 def binary_margins(attributes: int, wanted: Sequence[tuple[int, ...]]) -> BinaryMargins | None:
-    """For marginals on these axes, increasing each; None where the sweep would not be worth it."""
+    """Builds the sweep for marginals on these axes, increasing each; None where it would not be worth it."""
     order = max((len(axes) for axes in wanted), default=0)
     cells = [1 << len(axes) for axes in wanted]
     if len(wanted) < WORTH_IT or sum(comb(attributes, size) for size in range(order + 1)) > 2 * sum(cells):
@@ -127,7 +127,7 @@ class MarginTree:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of the wanted marginals."""
+        """The shapes of the wanted marginals."""
         sizes = dict(zip(self.members, self.shape, strict=True))
         return tuple(tuple(sizes[attribute] for attribute in attributes) for attributes in self.wanted)
 

@@ -43,7 +43,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """What an error says, without DuckDB's words around it."""
+    """Returns an error's message, without DuckDB's words around it."""
     return str(error).strip().split("\n", 1)[0].removeprefix("Invalid Input Error: ")
 
 

@@ -216,7 +216,7 @@ def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
 
 
 def audit_path(database: Path, store: Path | None) -> Path:
-    """Where the audit log is unless the owner says otherwise: beside the store."""
+    """Returns the default path of the audit log: beside the store."""
     files = store_files(database, store)
     if files.store is None:
         raise StoreError("a store in memory is not served; accepted: a store in a file")

@@ -20,6 +20,10 @@ from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.values.errors import Refusal
 
 _KEY_TYPE = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|DATE")
+_COLLATION = re.compile(r'\bCOLLATE\s+"?([\w.]+)', re.IGNORECASE)
+_FAST_COLLATIONS = frozenset(("nocase", "noaccent", "binary", "c", "posix"))
+"""One pass over a text. NFC and some of ICU sort runs of marks: a text of a few megabytes takes hours to compare."""
+COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCENT"
 
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
@@ -45,7 +49,8 @@ class Catalog:
     It reads names and types, and the rows of declared public tables only. known: facts by method and question.
     box: the sandbox of the statement; without it each question opens one of its own. caller: whose names are resolved;
     for others than the owner what is neither under a policy nor public is not there, and what they may not ask about is
-    refused before anything of it is told.
+    refused before anything of it is told. shadowed: returns the built-in functions that are hidden, which were looked
+    for beside this.
     """
 
     def __init__(
@@ -54,8 +59,10 @@ class Catalog:
         policies: PolicyStore,
         box: Sandbox | None = None,
         caller: Caller | None = None,
+        shadowed: Callable[[], frozenset[str]] | None = None,
     ) -> None:
         self._cursor = cursor
+        self._shadowed = shadowed
         self._caller = caller
         self._policies = policies
         self._box = box
@@ -135,10 +142,12 @@ class Catalog:
         return tuple(Column(row[0], row[1]) for row in rows)
 
     @_remembered
-    def has_generated_columns(self, table: TableName) -> bool:
-        """Whether some column is computed: its expression could raise on private rows."""
+    def computes(self, table: TableName) -> bool:
+        """Whether reading a column computes something: an expression, which could raise, or a slow COLLATION."""
         listed = self._listed(table)
-        return listed is not None and "GENERATED ALWAYS AS" in (listed[1] or "").upper()
+        text = "" if listed is None else listed[1] or ""
+        rules = {part for rule in _COLLATION.findall(text) for part in rule.lower().split(".")}
+        return "GENERATED ALWAYS AS" in text.upper() or not rules <= _FAST_COLLATIONS
 
     @_remembered
     def has_collations(self, table: TableName) -> bool:
@@ -161,10 +170,10 @@ class Catalog:
     def policy(self, table: TableName) -> Policy | None:
         """The policy in force; a table that was since replaced by something that computes is refused."""
         policy = self._policies.policy(table)
-        if policy is not None and (self.is_view(table) or self.has_generated_columns(table)):
+        if policy is not None and (self.is_view(table) or self.computes(table)):
             raise Refusal(
-                f"{table} was replaced by a view, or by a table with generated columns",
-                accepted="a table of stored columns",
+                f"{table} was replaced by a view, or by a table {COMPUTES}",
+                accepted="a table of stored columns, without such a COLLATE",
             )
         if policy is not None:
             self.require_stored(table)
@@ -304,7 +313,7 @@ class Catalog:
 
     @_remembered
     def shadowed_functions(self) -> frozenset[str]:
-        return self._policies.shadows.names(self._cursor)
+        return self._policies.shadows.names(self._cursor) if self._shadowed is None else self._shadowed()
 
 
 # Whether what DuckDB lists as a table holds rows of its own, asked where it lies.

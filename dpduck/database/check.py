@@ -124,7 +124,7 @@ def _unit_findings(
 
 
 def _domain_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: float) -> list[Finding]:
-    """Of each domain its NULLs and the other values that it leaves out, and the rows that any of them leaves out."""
+    """Counts each domain's NULLs, the other values that it leaves out, and the rows that any of them leaves out."""
     findings: list[Finding] = []
     parameters: dict[str, object] = {}
     left_out: list[str] = []
@@ -153,7 +153,7 @@ def _domain_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: f
 
 
 def _clamp_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: float) -> list[Finding]:
-    """Of each clamp the values that count as its bounds, and those that are not counted."""
+    """Counts the values that each clamp moves to its bounds, and those that it does not count."""
     findings = []
     for clamp in policy.clamps:
         name = quote_identifier(clamp.column)

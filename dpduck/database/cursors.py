@@ -6,14 +6,16 @@ import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import duckdb
+import pyarrow as pa
 
-from dpduck.frontend.text.names import fold, quote_identifier, quote_text
+from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.values.privacy import Budget, Charge
 
@@ -75,7 +77,7 @@ class Connections:
 PREFIX = "dpduck_release_"
 """How the names of these databases begin, since those of releases begin with release_."""
 
-_COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_\d+)\b")
+_COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_(?:known_)?\d+)\b")
 MOST_COPIES = 64
 MOST_ROWS = 5_000_000
 
@@ -91,6 +93,7 @@ class ReleaseCopies:
         self._open_cursor = open_cursor
         self._lock = threading.Lock()  # for the books only: copying and reading go on meanwhile
         self._rows: OrderedDict[str, int] = OrderedDict()
+        self._made = 0
 
     def add(self, name: str, stored_table_sql: str, rows: int) -> None:
         """Copies a stored release into a database of its own; where that fails, the store is read."""
@@ -100,6 +103,23 @@ class ReleaseCopies:
             cursor.execute(f"CREATE TABLE {database}.main.t AS FROM {stored_table_sql}")
             for oldest in self._enter(name, rows):
                 cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
+
+    def put(self, columns: Sequence[tuple[str, str]], rows: pa.Table) -> str:
+        """Puts rows that are in no store beside the copies, and returns the name in SQL of their table."""
+        with self._lock:
+            self._made += 1
+            name = f"release_known_{self._made}"
+        database = quote_identifier(_database(name))
+        listed = ", ".join(f"{quote_identifier(column)} {type_name}" for column, type_name in columns)
+        with self._open_cursor() as cursor:
+            cursor.execute(f"ATTACH ':memory:' AS {database} (READ_WRITE)")
+            cursor.execute(f"CREATE TABLE {database}.main.t ({listed})")
+            cursor.register("dpduck_known_rows", rows)
+            cursor.execute(f"INSERT INTO {database}.main.t FROM dpduck_known_rows")
+            cursor.unregister("dpduck_known_rows")
+            for oldest in self._enter(name, rows.num_rows):
+                cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
+        return f"{database}.main.t"
 
     def table_sql(self, name: str) -> str | None:
         """The copy, None where the release is read from the store."""
@@ -240,6 +260,7 @@ _HIDDEN = (
     "SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name) "
     "HAVING bool_or(internal) AND NOT bool_and(internal)"
 )
+_DATABASES = "SELECT database_name, path, database_oid, readonly FROM duckdb_databases() WHERE NOT internal"
 
 
 class Shadows:
@@ -250,19 +271,43 @@ class Shadows:
     """
 
     def __init__(self, store: str) -> None:
-        own = f"database_name = {quote_text(store)} OR starts_with(database_name, {quote_text(PREFIX)})"
-        self._databases = (
-            "SELECT bool_and(readonly), list((database_name, path, database_oid) ORDER BY database_oid) "
-            f"FROM duckdb_databases() WHERE NOT internal AND NOT ({own})"
-        )
+        self._store = store
         self._known: tuple[str, frozenset[str]] | None = None
 
     def names(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
         """Names in lower case."""
-        row, known = cursor.execute(self._databases).fetchone(), self._known
-        databases = repr(row[1]) if row is not None and row[0] is True else None
-        if databases is not None and known is not None and known[0] == databases:
-            return known[1]
+        databases = self._unchanging(cursor)
+        known = self._held(databases)
+        return self._listed(cursor, databases) if known is None else known
+
+    @contextmanager
+    def looked_for(
+        self, cursor: duckdb.DuckDBPyConnection, aside: OpenCursor
+    ) -> Iterator[Callable[[], frozenset[str]]]:
+        """Looks for the names while other facts are asked, on a cursor of its own; yields what returns them.
+
+        They are those of a moment after this was called: what was committed before is seen.
+        """
+        databases = self._unchanging(cursor)
+        known = self._held(databases)
+        if known is not None:
+            yield lambda: known
+            return
+        with aside() as second, ThreadPoolExecutor(1) as beside:
+            found = beside.submit(self._listed, second, databases)
+            yield found.result
+
+    def _unchanging(self, cursor: duckdb.DuckDBPyConnection) -> str | None:
+        """The databases, where nothing can be added to one; else None."""
+        rows = cursor.execute(_DATABASES).fetchall()
+        others = [row for row in rows if row[0] != self._store and not str(row[0]).startswith(PREFIX)]
+        return repr(sorted(others, key=lambda row: row[2])) if others and all(row[3] for row in others) else None
+
+    def _held(self, databases: str | None) -> frozenset[str] | None:
+        known = self._known
+        return known[1] if databases is not None and known is not None and known[0] == databases else None
+
+    def _listed(self, cursor: duckdb.DuckDBPyConnection, databases: str | None) -> frozenset[str]:
         found = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
         self._known = None if databases is None else (databases, found)
         return found

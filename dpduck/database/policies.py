@@ -100,8 +100,8 @@ class PolicyStore:
             rows = cursor.execute(
                 f"SELECT table_name FROM (SELECT table_name, changed_at AS known_at FROM {self._schema}.policies "
                 f"UNION ALL SELECT table_name, declared_at FROM {self._schema}.public_tables) "
-                "WHERE lower(table_name) = lower(?) GROUP BY table_name ORDER BY min(known_at), table_name",
-                [table.sql],
+                f"WHERE lower(table_name) = lower({quote_text(table.sql)}) "
+                "GROUP BY table_name ORDER BY min(known_at), table_name"
             ).fetchall()
         known = [row[0] for row in rows if fold(row[0]) == fold(table.sql)]
         if not known or table.sql in known:

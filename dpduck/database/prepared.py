@@ -190,7 +190,7 @@ class PreparedTables:
             )
         names = tuple(twin.sql for twin in found.values())
         beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes)
-        return Twins(found, beside, partial(self._files.doubt, nonces))
+        return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
 
     def _twin(self, known: Prepared, table: TableName, rows: Rows) -> Twin:
         """The twin of a table; a Refusal where table, policy or references are no longer what they were."""

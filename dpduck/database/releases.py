@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dpduck.database.cursors import OpenCursor
 from dpduck.frontend.statements.kinds import PROJECTION
-from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.frontend.text.names import quote_identifier, quote_text, written_values
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ledger.secrets import Steps, no_step
 from dpduck.trusted.ledger.table import Note
@@ -28,6 +28,7 @@ SEED = "_seed"
 COMPUTED = "computed from answers that are {}"
 """What the comment of a view's column says that is neither a key nor an answer; {}: the guarantee."""
 
+Also = Callable[[duckdb.DuckDBPyConnection], None]
 BEFORE_STORING = "before it is stored"
 _OF_ANY_LENGTH = re.compile(r"VARCHAR|BLOB|BIT|BIGNUM|JSON|\[|STRUCT|MAP|UNION|VARIANT")
 _VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -66,7 +67,7 @@ class StoredRelease:
         return f"differentially private, rho = {float(self.rho):g} (zCDP){keys}"
 
     def column_note(self, name: str) -> str:
-        """What a column is, for its comment."""
+        """Describes a column, for its comment."""
         of = self.notes.get(name, COMPUTED) if self.notes else "{}"
         return of.replace("{}", self.guarantee)
 
@@ -105,7 +106,7 @@ class ReleaseStore:
 
     def by_digest(self, digest: str) -> StoredRelease | None:
         """The release of a request, None where it has not been released."""
-        found = self._select("WHERE digest = ? AND kind = 'answer'", [digest])
+        found = self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])
         return found[0] if found else None
 
     def put_failure(self, digest: str, ledger_id: int) -> None:
@@ -120,18 +121,19 @@ class ReleaseStore:
         """Writes, with the charge itself, that a request was charged for and that its answer is about to be made."""
 
         def note(cursor: duckdb.DuckDBPyConnection, ledger_id: int) -> None:
-            cursor.execute(f"INSERT INTO {self._unanswered} (digest, ledger_id) VALUES (?, ?)", [digest, ledger_id])
+            marks, values = written_values([digest, ledger_id])
+            cursor.execute(f"INSERT INTO {self._unanswered} (digest, ledger_id) VALUES ({marks})", values)
 
         return note
 
     def unanswered(self, digest: str) -> tuple[int | None, int | None]:
         """The entry of a request that failed after its charge; that of one whose process ended before its answer."""
         sql = (
-            f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = $digest), "
-            f"(SELECT max(ledger_id) FROM {self._unanswered} WHERE digest = $digest)"
+            f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = {quote_text(digest)}), "
+            f"(SELECT max(ledger_id) FROM {self._unanswered} WHERE digest = {quote_text(digest)})"
         )
         with self._open_cursor() as cursor:
-            failed, ended = cursor.execute(sql, {"digest": digest}).fetchall()[0]
+            failed, ended = cursor.execute(sql).fetchall()[0]
         return failed, ended
 
     def view(self, name: str) -> StoredRelease | None:
@@ -180,14 +182,13 @@ class ReleaseStore:
         return [_release(row) for row in rows]
 
     def taken(self, name: str) -> bool:
-        """Whether a table of this name is in the store."""
-        with self._open_cursor() as cursor:
-            row = cursor.execute(
-                "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'main' "
-                "AND lower(table_name) = lower(?)",
-                [self._store.strip('"'), name],
-            ).fetchone()
-        return row is not None
+        """Whether a table of this name is in the store: to bind it is cheaper than to list what is there."""
+        try:
+            with self._open_cursor() as cursor:
+                cursor.execute(f"SELECT 1 FROM {self.table_sql(name)} LIMIT 0").fetchall()
+        except duckdb.CatalogException:
+            return False
+        return True
 
     def kept_by(self, principal: str) -> tuple[int, int]:
         """How many releases and views of a principal are in the store, and how many rows they have."""
@@ -214,8 +215,9 @@ class ReleaseStore:
         table: pa.Table,
         covariances: str | None = None,
         before_it_is_seen: Callable[[], None] = lambda: None,
+        also: Also = lambda cursor: None,
     ) -> None:
-        """Stores a new release with its rows; all of it or nothing, and nothing where the last step raises."""
+        """Stores a release with its rows, and `also` does more; all or nothing, and nothing if the last step raises."""
         self._steps(BEFORE_STORING)
         listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
         with self._open_cursor() as cursor:
@@ -225,8 +227,10 @@ class ReleaseStore:
             cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_released_rows")
             self._insert(cursor, release)
             if covariances is not None:
-                cursor.execute(f"UPDATE {self._table} SET covariances = ? WHERE name = ?", [covariances, release.name])
-            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [release.digest])
+                told = f"SET covariances = ? WHERE name = {quote_text(release.name)}"
+                cursor.execute(f"UPDATE {self._table} {told}", [covariances])
+            also(cursor)
+            cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = {quote_text(release.digest)}")
             before_it_is_seen()
             cursor.execute("COMMIT")
 
@@ -308,15 +312,18 @@ class ReleaseStore:
         for row in names:
             target = f"{self.table_sql(release.name)}.{quote_identifier(row[0])}"
             cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.column_note(row[0]))}")
-        cursor.execute(
-            f"INSERT INTO {self._table} ({_COLUMNS}, released_at) VALUES (?, ?, ?, ?, ?, ?, ?, "
-            f"(SELECT count(*) FROM {self.table_sql(release.name)}), ?, ?, ?, ?, now() AT TIME ZONE 'UTC')",
-            [
-                release.name, release.digest, release.statement, release.strategy,
-                None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho),
-                release.principal, release.ledger_id, laws_to_text(release.laws), release.kind,
-            ],
+        epsilon = None if release.epsilon is None else str(release.epsilon)
+        first, values = written_values(
+            [release.name, release.digest, release.statement, release.strategy, epsilon, str(release.delta),
+             str(release.rho)]
         )  # fmt: skip
+        last, more = written_values([release.principal, release.ledger_id, laws_to_text(release.laws), release.kind])
+        rows = f"SELECT count(*) FROM {self.table_sql(release.name)}"
+        cursor.execute(
+            f"INSERT INTO {self._table} ({_COLUMNS}, released_at) "
+            f"VALUES ({first}, ({rows}), {last}, now() AT TIME ZONE 'UTC')",
+            [*values, *more],
+        )
 
 
 def _characters(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
@@ -360,7 +367,7 @@ def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
 
 
 def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """What laws_to_text wrote."""
+    """Reads what laws_to_text wrote."""
     return tuple(
         tuple(
             ErrorLaw(NoiseKind[noise], None if parameter is None else Fraction(parameter), *numbers)

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any, TypeVar
 
 import duckdb
@@ -122,8 +123,14 @@ class Sandbox:
 
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
         """Evaluates an expression over every combination of public labels."""
-        with self.cursor() as connection:
+
+        def ask(connection: duckdb.DuckDBPyConnection) -> Image:
             return _image(connection, expression_sql, columns)
+
+        if prod(len(column.labels) for column in columns) <= MOST_LABELS:
+            return self.answer(("image", expression_sql, tuple(columns)), ask)
+        with self.cursor() as connection:
+            return ask(connection)
 
     def copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
         """Copies of tables, each with one row of NULLs."""

@@ -82,7 +82,7 @@ def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledge
 
 
 def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fraction, Fraction, Fraction]]:
-    """Of each measure that adds up: the budget, what everybody has spent of it, and what one has."""
+    """Lists, for each measure that adds up, the budget, what everybody has spent of it, and what one has."""
     none = Fraction(0)
     if budget.pure:
         return [("epsilon", budget.epsilon or none, spent.epsilon or none, mine.epsilon or none)]

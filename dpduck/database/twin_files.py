@@ -220,7 +220,7 @@ class TwinFiles:
             for name in _SETTINGS:
                 with suppress(duckdb.Error):
                     row = cursor.execute(f"SELECT current_setting({quote_text(name)})").fetchone()
-                    if row is not None and str(row[0]):
+                    if row is not None:  # "" for temp_directory says that no row goes to a disk
                         instance.execute(f"SET GLOBAL {name} = {quote_text(str(row[0]))}")
         keep_plans_plain(instance)
         return instance

@@ -27,7 +27,7 @@ class PrivateViews:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """For whoever gives a table a name of its own: from the look whether the name is free to the table in place.
+        """Holds the naming lock, from the check that a name is free until the table exists.
 
         One lock for all kinds of tables, since any of them may want the same name, and may be there to replace it.
         """

@@ -11,6 +11,7 @@ import duckdb
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import Caller, Connections, ReleaseCopies
+from dpduck.database.measured import MeasuredStore
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore, StoredRelease
@@ -18,15 +19,17 @@ from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
+from dpduck.engine.known import known_sql
 from dpduck.engine.progress import Progress
 from dpduck.frontend.select.analyse import Analysis, analyse
+from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import AskStatement, CreateSparse, DropPrivateView, DropSparse, Statement
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, scope_of
-from dpduck.mechanisms.batch import Step, planned, separated
+from dpduck.mechanisms.batch import planned
 from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.matrix import with_matrix
 from dpduck.mechanisms.mechanism import Tools
@@ -49,8 +52,29 @@ from dpduck.values.privacy import Charge
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
 
+MOST_KNOWN = 64
+"""Sets of measurements whose combination is remembered."""
+
 MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
 """Statements that are remembered with what they ask for; characters and labels that each may have."""
+
+
+Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+
+
+def _holds(facts: Facts, catalog: Catalog) -> bool:
+    """Whether every question that something rests on has the same answer now, for this caller.
+
+    Which functions are hidden comes last: it is looked for meanwhile.
+    """
+    last = Catalog.shadowed_functions.__name__
+    questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
+    try:
+        return all(
+            getattr(catalog, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
+        )
+    except Refusal:
+        return False
 
 
 @dataclass(frozen=True)
@@ -59,17 +83,7 @@ class Analysed:
 
     statement: AskStatement
     analysis: Analysis
-    facts: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-
-    def holds(self, catalog: Catalog) -> bool:
-        """Whether every question that this rests on has the same answer now, for this caller."""
-        try:
-            return all(
-                getattr(catalog, question[0])(*asked, **named) == fact
-                for question, (fact, asked, named) in self.facts.items()
-            )
-        except Refusal:
-            return False
+    facts: Facts
 
 
 class Engine:
@@ -95,15 +109,18 @@ class Engine:
         self._policies.create_tables()
         self._prepared.create_tables()
         self._releases.create_tables()
+        self._measured = MeasuredStore(connections.cursor, store)
+        self._measured.create_tables()
+        self._known = SandboxAnswers(MOST_KNOWN)
         self._copies = ReleaseCopies(connections.cursor)
         self._workers = Workers()
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
-            self._prepared.twins,
+            self._prepared.twins, self._measured.put,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared)
         self._views = PrivateViews(self._releases, store)
-        self._about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared)
+        self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
@@ -161,7 +178,7 @@ class Engine:
     def _question(
         self, statement: Statement | CreateSynthetic | SampleRelease, text: str, caller: Caller
     ) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
-        """What a statement with a price asks, and of which rows."""
+        """Returns the question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._synthetic_request(statement, caller)
             return synthetic, synthetic.base
@@ -210,45 +227,35 @@ class Engine:
         """SQL that lists released tables."""
         return listings.releases(self._releases.all(), None if caller.owner else caller.name)
 
-    def check(self, text: str, caller: Caller) -> str:
-        """SQL with exact facts about a table, for its owner's eyes only."""
-        return self._about.check(text, caller)
-
-    def draft(self, text: str, caller: Caller) -> str:
-        """SQL with a policy to begin with, for the table's owner."""
-        return self._about.draft(text, caller)
-
-    def twin(self, argument: str, caller: Caller) -> str:
-        """SQL with made-up rows in place of a table's."""
-        return self._about.twin(argument, caller)
-
     def plan(self, text: str, caller: Caller) -> str:
         """SQL with what statements would cost, one after the other and in all; nothing is charged."""
-        steps = []
-        for number, statement in enumerate(separated(text), 1):
-            try:
-                parsed = parse_statement(statement)
-                question, request = self._question(parsed, statement, caller)
-                caller.require_tables(request.asked_tables)
-                sql, found, asks = explained(question)
-                if found is None:
-                    raise Refusal("no price meets this target", accepted="a larger target_stderr")
-            except Refusal as error:
-                raise Refusal(f"statement {number}: {error.what}", accepted=error.accepted) from None
-            digest = question.digest()
-            release = self._releases.by_digest(digest)
-            known = release is not None and (caller.owner or release.principal == caller.name)
-            steps.append(Step(statement, found, asks, known, digest, sql))
-        with self._open_cursor() as cursor:
-            return planned(steps, self._ledger, caller, cursor)
 
-    def columns(self, text: str | None, caller: Caller) -> str:
-        """SQL with the columns of what may be asked about."""
-        return self._about.columns(text, caller)
+        def asked(one: str) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
+            return self._question(parse_statement(one), one, caller)
+
+        with self._open_cursor() as cursor:
+            return planned(text, asked, self._releases, self._ledger, caller, cursor)
 
     def combined(self, text: str, caller: Caller) -> str:
         """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
         return combined(self._releases, text, caller)
+
+    def known(self, argument: str, caller: Caller) -> str:
+        """SQL with the answer to a plain SELECT over private tables from what was released of them, free of charge."""
+        asked = known_arguments(argument)
+        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            catalog = Catalog(cursor, self._policies, box, caller)
+            found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
+            if found is not None and _holds(found[1], catalog):
+                question = replace(found[0], facts=catalog)
+            else:
+                catalog = Catalog(cursor, self._policies, box, caller)
+                question = analyse_known(asked, catalog)
+            sql = known_sql(question, self._measured, caller, self._copies, self._known, box, asked.text)
+            if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
+                self._analysed.put((argument, caller, "known"), (question, catalog.known))
+            return sql
 
     def ask(self, argument: str, caller: Caller) -> str:
         """SQL with the answers of a private histogram or session."""
@@ -265,14 +272,17 @@ class Engine:
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysis:
-        """What a statement asks for. known: from when it was asked before; it holds while public facts are the same."""
-        with self._open_cursor() as cursor:
+        """Analyses a statement. known: its earlier analysis, which holds while public facts are the same."""
+        with (
+            self._open_cursor() as cursor,
+            self._policies.shadows.looked_for(cursor, self._open_cursor) as shadowed,
+        ):
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
-            catalog = Catalog(cursor, self._policies, box, caller)
-            if known is not None and known.holds(catalog):
+            catalog = Catalog(cursor, self._policies, box, caller, shadowed)
+            if known is not None and _holds(known.facts, catalog):
                 return known.analysis
             if known is not None:
-                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller)
+                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, shadowed)
             analysis = analyse(statement, catalog, own_options())
             if analysis.request.question.treatment.strategy_table:
                 analysis = with_matrix(analysis, catalog)
@@ -381,6 +391,6 @@ def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
 
 
 def _with_room_for_a_view(caller: Caller) -> Caller:
-    """Who asks for rows that are kept twice: as the answers and as the view."""
+    """Returns a caller whose rows count twice: they are kept as the answers and as the view."""
     room = caller.room
     return caller if room is None else replace(caller, room=lambda rows: room(rows and 2 * rows))

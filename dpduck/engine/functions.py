@@ -106,6 +106,7 @@ UNWRITTEN = (
 MACROS = {
     "dp": ("statement", "run"),
     "dp_explain": ("statement", "explain"),
+    "dp_known": ("statement, confidence := 0.95, target_stderr := NULL", "known"),
     "dp_budget": ("", "budget"),
     "dp_ledger": ("", "ledger_entries"),
     "dp_policies": ("", "list_policies"),
@@ -121,6 +122,7 @@ MACROS = {
     "dp_ratio_of": ("release, numerator, denominator, confidence := 0.95, aggregate := 1", "ratio_of"),
 }
 SEVERAL_ARGUMENTS = {
+    "dp_known": "CAST(json_array(statement, confidence, target_stderr) AS VARCHAR)",
     "dp_columns": "CAST(table_name AS VARCHAR)",
     "dp_twin": "CAST(json_array(table_name, number_of_rows) AS VARCHAR)",
     "dp_ask": "CAST(json_array(name, keys, weights) AS VARCHAR)",
@@ -158,9 +160,10 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "run": engine.run,
         "describe": engine.describe,
         "explain": engine.explain,
-        "check": engine.check,
-        "draft": engine.draft,
-        "twin": engine.twin,
+        "check": engine.about.check,
+        "known": engine.known,
+        "draft": engine.about.draft,
+        "twin": engine.about.twin,
         "plan": engine.plan,
         "ask": engine.ask,
         "describe_ask": engine.describe_ask,
@@ -174,7 +177,7 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "list_releases": engine.list_releases,
         "list_sessions": engine.list_sessions,
     }
-    optional: dict[str, Callable[[str | None, Caller], str]] = {"columns": engine.columns}
+    optional: dict[str, Callable[[str | None, Caller], str]] = {"columns": engine.about.columns}
     entries: list[int] = []
     caller = replace(caller, charged=entries.append)
     try:

@@ -183,7 +183,7 @@ def scope_of(request: Request) -> str:
 
 
 def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
-    """What the columns of a view are: keys, which are public, or answers with their errors; {}: the guarantee."""
+    """Describes a view's columns: keys, which are public, or answers with their errors; {}: the guarantee."""
     request = analysis.request
     selected = request.question.selection is not None
     notes = {

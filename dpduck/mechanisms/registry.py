@@ -33,7 +33,7 @@ MECHANISMS: tuple[Mechanism[Any, Any, Any], ...] = (
 
 
 def own_options() -> tuple[Option, ...]:
-    """What the registered mechanisms add to the options of a SELECT."""
+    """Lists the options that registered mechanisms add to a SELECT."""
     return tuple(option for mechanism in MECHANISMS for option in mechanism.options)
 
 

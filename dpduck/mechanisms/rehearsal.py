@@ -21,7 +21,8 @@ from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.private.door import rehearse
 from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
-from dpduck.trusted.rows.plain import columns_of, is_plain, keep_plans_plain, plain_number, plain_text, renamed
+from dpduck.trusted.rows.plain import columns_of, is_plain, keep_plans_plain, plain_text, renamed
+from dpduck.trusted.rows.plain_numbers import number_sql
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.errors import InternalError, Refusal
@@ -163,7 +164,7 @@ def _each_alone(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[object], worke
 
 def _is_read(text: str, types: dict[str, str]) -> bool:
     """Whether the database reads a value itself: a stored number or text as such."""
-    return text in types or plain_number(text, types) or plain_text(text, types) is not None
+    return text in types or number_sql(text, types) is not None or plain_text(text, types) is not None
 
 
 def _of_job(job: object, written: Written) -> None:
@@ -179,7 +180,7 @@ def _of_job(job: object, written: Written) -> None:
 
 
 def _of_source(source: Source, types: Pairs, written: Written) -> None:
-    """Of a source of rows, and of those inside it. types: of its level."""
+    """Collects the expressions of a source of rows and of those inside it. types: of its level."""
     on = [one if isinstance(one, str) else one.value_sql for join in source.joins for one in join.on]
     written.update(dict.fromkeys((*source.filters, *on), types))
     for join in source.joins:

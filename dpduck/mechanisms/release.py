@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -41,11 +42,12 @@ MOST_TIMES = 3
 
 @dataclass(frozen=True)
 class ReleasedTable:
-    """A released table. columns: names and DuckDB types. covariances: of its cells, as text, where they are kept."""
+    """A released table. columns: names and DuckDB types. covariances, measured: what is kept beside it, where it is."""
 
     columns: Sequence[tuple[str, str]]
     rows: pa.Table
     covariances: str | None = None
+    measured: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,9 @@ class Releaser:
         steps: Steps,
         workers: Workers,
         twins: TwinsOf = lambda rows: None,
+        keep: Callable[..., None] = lambda *_: None,
     ) -> None:
+        self._keep = keep
         self._open_cursor = open_cursor
         self._ledger = ledger
         self._releases = releases
@@ -163,7 +167,7 @@ class Releaser:
             ) as door:
                 if caller.charged is not None:
                     caller.charged(door.entry)
-                release = self._produced(door, planned, _described(header, digest, bill, door.entry))
+                release = self._produced(door, planned, _described(header, digest, bill, door.entry), twins)
         except BudgetRefusal as refused:
             raise in_both_forms(refused, self._ledger, rows.unit_key, charge, caller.name, caller.share) from None
         if release is None:  # raised here, so that no error that quotes data is its context
@@ -175,14 +179,16 @@ class Releaser:
         return release
 
     def _note_failed(self, digest: str, entry: int) -> None:
-        """Where the store cannot be written, it is known until the process ends."""
+        """Notes a failed release: in the store, and until the process ends where that cannot be written."""
         self._failed[digest] = entry
         with suppress(StoreError):
             self._ledger.end(entry)
         with suppress(duckdb.Error):
             self._releases.put_failure(digest, entry)
 
-    def _produced(self, door: Door, planned: Planned, release: StoredRelease) -> StoredRelease | None:
+    def _produced(
+        self, door: Door, planned: Planned, release: StoredRelease, twins: Twins | None
+    ) -> StoredRelease | None:
         """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
         interrupted = ended = False
 
@@ -199,7 +205,8 @@ class Releaser:
             self._steps("after the noise")
             release = replace(release, rows=made.rows.num_rows)
             try:
-                self._releases.put_table(release, made.columns, made.rows, made.covariances, end)
+                also = partial(self._keep, release.name, planned.header.request.rows, twins, made.measured)
+                self._releases.put_table(release, made.columns, made.rows, made.covariances, end, also)
             except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now
                 if not ended:
                     raise _unstored(door.entry) from None
@@ -217,7 +224,7 @@ class Releaser:
         return release
 
     def _interrupted(self, door: Door, release: StoredRelease) -> Interrupted:
-        """What Ctrl-C leaves: an answer, a charge that the next asking takes up, or one that was taken up too often."""
+        """Says what Ctrl-C left: an answer, a charge that the next asking takes up, or one taken up too often."""
         if self._releases.by_digest(release.digest) is not None:
             rest = "the answer is stored: asking again is free"
         elif 0 < (times := self._ledger.times_begun(door.entry)) < MOST_TIMES:

@@ -116,7 +116,7 @@ def _key_columns(keys: Sequence[Key], box: Sandbox) -> list[tuple[int, str, pa.A
 
 
 def range_workload(key: Key) -> RangeWorkload:
-    """What is asked of one key: its labels one by one, or their intervals in released order."""
+    """Returns the queries over one key: its labels one by one, or their intervals in released order."""
     makers: dict[str, Callable[[int], RangeWorkload]] = {"": identity, "prefixes": prefixes, "ranges": all_ranges}
     return makers[key.shape](len(key.labels))
 

@@ -271,7 +271,7 @@ def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
 
 
 def rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
-    """What the owner is told where values are rounded to a step that nobody wrote; '' where none is lost."""
+    """Tells the owner where values are rounded to a step that nobody wrote; '' where none is lost."""
     grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).settled()
     written = exact_number(clause.step) if clause.step else None
     exact = type_name not in FLOATS and grid.step == exact_number(clamp.step)

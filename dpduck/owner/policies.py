@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from dpduck.database.catalog import Catalog
+from dpduck.database.catalog import COMPUTES, Catalog
 from dpduck.database.cursors import Caller, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
@@ -91,10 +91,10 @@ class OwnerDesk:
             raise Refusal(f"{table} has a privacy policy", accepted="CREATE OR REPLACE, or ALTER PRIVACY POLICY")
         if self.policies.is_public(table):
             raise Refusal(f"{table} is declared public", accepted="UNDECLARE PUBLIC TABLE first")
-        if self.catalog.has_generated_columns(table):
+        if self.catalog.computes(table):
             raise Refusal(
-                f"{table} has generated columns, which could raise on private rows",
-                accepted="a table of stored columns",
+                f"{table} is a table {COMPUTES}: private rows could make it raise, or take hours",
+                accepted="a table of stored columns, without such a COLLATE",
             )
         if statement.clauses.unit is None:
             raise Refusal("PRIVACY UNIT is missing", accepted="PRIVACY UNIT column MAX ROWS m, or PRIVACY UNIT ROW")
@@ -265,7 +265,7 @@ class OwnerDesk:
 
 
 def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
-    """What is said beside the outcome: every clamp that rounds values to a step that was not asked for."""
+    """Notes, beside the outcome, every clamp that rounds values to a step that was not asked for."""
     noted = []
     epsilon = None if clauses.budget is None else clauses.budget.epsilon
     if epsilon is not None and epsilon > LARGEST_EPSILON:
@@ -345,7 +345,7 @@ class OwnerChanges:
             return done
 
     def _prepared_again(self, statement: OwnerStatement, done: str) -> str:
-        """What was done, and again where rows are prepared that may have changed: they are read anew in their epoch."""
+        """Says what was done; prepares rows again that may have changed: they are read anew in their epoch."""
         if not isinstance(statement, AlterPolicy) or not statement.new_epoch:
             return done
         with self._open_cursor() as cursor:

@@ -71,6 +71,18 @@ def _gaussian(problem: PlanningProblem) -> bool:
     return float(norms.max()) < min(LARGEST_RESIDUAL, (LARGEST_WEIGHTED / problem.row_bound) ** 2)
 
 
+def _best_as_it_is(problem: PlanningProblem) -> bool:
+    """Whether identity errs least of all strategies: one marginal is asked, and its table is measured.
+
+    For n cells, any integer queries a_ij and noise variances v_i, least squares have the total variance
+    tr (A' V^-1 A)^-1 >= n^2 / sum_ij a_ij^2 / v_i. Laplace: 1/v = 2 sinh(eta/2)^2 with sum_i |a_ij| eta_i <= epsilon,
+    and a sinh(x) <= sinh(a x), sinh(x)^2 + sinh(y)^2 <= sinh(x + y)^2, so that a column adds 2 sinh(epsilon/2)^2 at
+    most: the bound is identity's own variance. Gaussian: the same with 1/v <= 1/sigma^2 (up to the discrete law's last
+    digits) and sum_i a_ij^2 / sigma_i^2 <= 2 rho.
+    """
+    return len(set(problem.workload.marginals)) == 1 and _few_cells(problem)
+
+
 CANDIDATES: tuple[Strategy, ...] = (
     Strategy(("I", "identity"), plan_identity, _few_cells, uniform=False),
     Strategy(("R", "residual"), plan_residual, _gaussian, uniform=False),
@@ -91,12 +103,14 @@ def plan_workload(
     consistency: str = "l2",
     planning_seconds: float = 2.0,
     row_bound: int = 1,
+    rivals: bool = True,
 ) -> tuple[Plan, ...]:
     """Every candidate's plan, the chosen one first, then by predicted total variance.
 
     amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
     planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
     strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform'.
+    rivals: whether candidates are planned that are known to lose: the others, where one marginal is asked.
     """
     if budgets not in {"optimal", "uniform"}:
         raise Refusal(f"budgets = '{budgets}' is not known", accepted="budgets = 'optimal' or 'uniform'")
@@ -110,9 +124,10 @@ def plan_workload(
     problem = PlanningProblem(workload, noise, Fraction(amount), unit_bound, consistency, planning_seconds, row_bound)
     if strategy != "auto":
         return (_named(strategy, problem, budgets),)
+    candidates = CANDIDATES if rivals or not _best_as_it_is(problem) else CANDIDATES[:1]
     plans = [
         _timed(candidate, problem, kind)
-        for candidate in CANDIDATES
+        for candidate in candidates
         if candidate.applies(problem)
         for kind in ((budgets, "uniform") if candidate.uniform and budgets == "optimal" else (budgets,))
     ]

@@ -77,7 +77,7 @@ def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> Krone
 
 
 def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
-    """What is measured, with its noise; refuses noise that cannot be drawn. One parameter is one noise."""
+    """Lists the measured queries with their noise; refuses noise that cannot be drawn. One parameter is one noise."""
     known: dict[int, tuple[Fraction, Noise]] = {}
     found = []
     for measurement in plan.measurements:

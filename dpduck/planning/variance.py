@@ -66,7 +66,7 @@ def _shares(factor: Factor) -> tuple[float, float]:
 
 
 def _one_precision(lattice: Lattice, members: Sequence[int], factors: Sequence[Factor], variance: float) -> FloatArray:
-    """What one measurement adds to every d_U."""
+    """Returns what one measurement adds to every d_U."""
     added = np.where(lattice.within(members), 1 / variance, 0.0)
     for attribute, factor in zip(members, factors, strict=True):
         share, left = _shares(factor)
@@ -109,7 +109,7 @@ def least_squares_variances(plan: Plan) -> tuple[float, ...]:
 
 
 def cell_weights(lattice: Lattice, workload: MarginalWorkload) -> FloatArray:
-    """For each set of the workload's closure the summed weight of its released cells: w_B n_B, 0 if not asked."""
+    """Sums the weight of the released cells of each set of the workload's closure: w_B n_B, 0 if not asked."""
     weights: FloatArray = lattice.family_totals(workload.weights) * lattice.products(lattice.sizes)
     return weights
 
@@ -125,7 +125,7 @@ def direct_variance(sizes: Sequence[int], measured: Sequence[int], asked: Sequen
 def direct_sources(
     workload: MarginalWorkload, measurements: Sequence[Measurement], noise: NoiseKind
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """For each marginal: its own measurement, else the containing one of least variance; and a cell's variance.
+    """Picks a source for each marginal, with a cell's variance: its own measurement, else the best that contains it.
 
     Only for measurements of marginals. A marginal inside none of them has no source: an error of the planner.
     """

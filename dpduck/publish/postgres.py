@@ -324,7 +324,7 @@ class PostgresColumn:
 
     @property
     def stored(self) -> tuple[str, str]:
-        """What PostgreSQL knows of it."""
+        """Returns what PostgreSQL knows of it."""
         return self.name, self.type_name
 
     @property

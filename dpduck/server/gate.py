@@ -26,7 +26,7 @@ UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted:
 FREE = frozenset(
     (
         "explain", "budget", "ledger_entries", "list_policies", "list_releases", "list_sessions", "check", "stderr_of",
-        "ratio_of", "columns", "draft", "twin", "plan",
+        "ratio_of", "columns", "draft", "twin", "plan", "known",
     )
 )  # fmt: skip
 """Actions that change nothing, which whoever looks for columns may have carried out."""
@@ -86,7 +86,7 @@ class Gate:
         return sql
 
     def _note_refused(self, principal: Principal, text: str, charged: list[int], why: str) -> None:
-        """What cannot be noted was not done: the refusal stands, and what was charged was noted as asked before."""
+        """Notes a refusal, which stands where noting fails; what was charged was noted as asked before."""
         with suppress(StoreError):
             entry = charged[-1] if charged else None
             self._audit.note(principal.name, "refused", text, charged=entry, why=why)
@@ -105,7 +105,7 @@ class Gate:
             return self._found(principal, inspected, keys, only_columns=True)
 
     def inspected(self, text: str) -> Inspected:
-        """What the statement is made of; spends nothing and asks nobody."""
+        """Inspects a statement; spends nothing and asks nobody."""
         with self._lock:
             known = self._known.get(text)
         if known is None:
@@ -260,7 +260,7 @@ class Gate:
 
 
 def owner_of(mark: str) -> str:
-    """Whose a view is, from its mark.
+    """Reads the owner of a view from its mark.
 
     >>> owner_of("alice|17|2026-01-01 00:00:00|ab12")
     'alice'

@@ -123,7 +123,7 @@ class _Walk:
     stars: int = 0
 
     def inspected(self, sql: str) -> Inspected:
-        """What was found, for the text that will run."""
+        """Returns the findings, for the text that will run."""
         listings = {table.partition(".")[2] for table in self.rewritten_tables if table.startswith(f"{LISTING}.")}
         plain = self.queries == 1 and self.sources <= 1 and self.streams
         parts = self.nodes + len(sql) // _CHARACTERS_OF_A_PART

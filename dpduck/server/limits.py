@@ -60,22 +60,22 @@ class Limits:
 
     @property
     def view_bytes(self) -> int:
-        """Of all private views; of those that principals made each principal has a quarter."""
+        """The bytes of all private views; of those that principals made each principal has a quarter."""
         return self.memory // 2
 
     @property
     def kept_bytes(self) -> int:
-        """Of all results that wait for their readers."""
+        """The bytes of all results that wait for their readers."""
         return self.memory // 4
 
     @property
     def kept_bytes_each(self) -> int:
-        """Of one principal's."""
+        """The bytes of one principal's waiting results."""
         return self.memory // 8
 
     @property
     def result_bytes(self) -> int:
-        """Of one result that is kept for its reader."""
+        """The bytes of one result that is kept for its reader."""
         return self.memory // 16
 
 

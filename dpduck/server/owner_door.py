@@ -35,7 +35,7 @@ _AT_ONCE, _LONGEST_QUESTION = 8, 2**24
 
 
 def door_path(files: StoreFiles) -> Path | None:
-    """Where the door of a store is: beside it, in the state directory where that name is too long; None in memory."""
+    """Returns the path of a store's door: beside it, or in the state directory (long names); None in memory."""
     if files.store is None:
         return None
     store = files.store.resolve()

@@ -22,7 +22,7 @@ GivenUp = Callable[[], bool]
 
 
 def never() -> bool:
-    """For statements whose client cannot say that it does not wait any more."""
+    """Answers False, for statements whose client cannot say that it does not wait any more."""
     return False
 
 

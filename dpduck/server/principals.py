@@ -96,7 +96,7 @@ class PrincipalBook:
         )
 
     def authenticate(self, token: str) -> Principal | None:
-        """Whose token this is, None for nobody's. Every hash is compared, each in constant time."""
+        """Finds the principal of a token, None for nobody's. Every hash is compared, each in constant time."""
         given, found = hashed(token), None
         for principal in self.all():
             if hmac.compare_digest(principal.token_hash, given):
@@ -112,7 +112,7 @@ class PrincipalBook:
 
 
 def hashed(token: str) -> str:
-    """What is kept of a token."""
+    """Hashes a token, for keeping."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -101,7 +101,7 @@ class PublicDatabase:
         self._runners.close()
 
     def processes(self) -> list[int]:
-        """Of the runners, for whoever looks at their memory."""
+        """Lists the runners' processes, whose memory can be watched."""
         return self._runners.processes()
 
     def marks(self) -> Mapping[str, str]:

@@ -99,7 +99,7 @@ class QuackSessions:
         opened.append(now)
 
     def principal(self, session: str) -> Principal:
-        """Whose connection this is, as long as its token is in force."""
+        """Finds the principal of a connection, as long as its token is in force."""
         with self._lock:
             known = self._known.get(session)
             if known is not None:
@@ -216,5 +216,5 @@ class QuackListener:
 
 
 def _stands_for_rows(text: str) -> bool:
-    """What Quack writes in place of the rows that a client wants to insert, whatever the table is called."""
+    """Recognises what Quack writes in place of the rows that a client wants to insert, whatever the table is called."""
     return text.startswith("INSERT INTO ") and text.endswith(" VALUES (NULL)")

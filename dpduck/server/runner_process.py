@@ -40,7 +40,7 @@ def packed(message: Message, table: pa.Table | None = None) -> bytes:
 
 
 def unpacked(data: bytes) -> tuple[Message, pa.Table | None]:
-    """What packed wrote."""
+    """Reads what packed wrote."""
     end = 4 + int.from_bytes(data[:4], "big")
     message: Message = json.loads(data[4:end])
     if end == len(data):

@@ -129,7 +129,7 @@ class Runners:
             runner.kill()
 
     def processes(self) -> list[int]:
-        """Of the runners that are there, for whoever looks at their memory."""
+        """Lists the processes of the runners, whose memory can be watched."""
         with self._lock:
             return [runner.process.pid for runner in self._all]
 

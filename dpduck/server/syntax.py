@@ -166,7 +166,7 @@ def _only_query(parsed: Any, text: str) -> Tree:
 
 
 def _complaint(parsed: Any) -> str:
-    """What is wrong in our words and DuckDB's: its own quote nothing but the statement."""
+    """Says what is wrong in our words and DuckDB's: its own quote nothing but the statement."""
     if parsed.get("error_type") != "parser":
         return "this statement is refused"
     said = " ".join(str(parsed.get("error_message", "")).split())[:200]

@@ -45,7 +45,7 @@ class TimeGrid:
         self._mine.start, self._mine.looked = self._clock(), False
 
     def looked(self) -> None:
-        """From here on the question looks at private rows."""
+        """Notes that the question looks at private rows from here on."""
         self._mine.looked = True
 
     def holds(self) -> bool:

@@ -268,7 +268,7 @@ class LocalVault:
         return len(self._engine.ledger.entries())
 
     def view_records(self) -> ReleasedRows:
-        """What the store knows about its private views, for publishing."""
+        """Lists the store's private views, for publishing."""
         with self._connection.cursor() as cursor:
             return _fetched(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'")
 
@@ -277,7 +277,7 @@ class LocalVault:
         self._connection.close()
 
     def _note(self, step: str) -> None:
-        """What the steps of a release are for here: places, room, and a point of the grid before the end."""
+        """Acts on the steps of a release: places, room, and a point of the grid before the end."""
         principal = getattr(self._charging, "principal", None)
         if principal is None:  # the owner, whom nothing is hidden from
             return

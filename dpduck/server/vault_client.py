@@ -91,7 +91,7 @@ class VaultProcess:
 
     @property
     def process_id(self) -> int:
-        """Of the vault's process, for tests that kill it."""
+        """The id of the vault's process, for tests that kill it."""
         return self._process.pid
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ def rows_message(rows: ReleasedRows) -> Message:
 
 
 def rows_from(message: Message, table: pa.Table | None) -> ReleasedRows:
-    """What rows_message and its table were."""
+    """Reads rows from what rows_message and its table were."""
     columns = tuple((str(name), str(kind)) for name, kind in message["columns"])
     return ReleasedRows(columns, table, message["comment"], tuple(message["comments"]))
 

@@ -32,6 +32,8 @@ Answer = TypeVar("Answer")
 
 UNITS = 1024
 """Weights of a session's questions are multiples of 1/UNITS, so that all that is compared is whole."""
+WEIGHT = 256
+"""Weights of candidates are from 1/WEIGHT to 1, in units of it."""
 LARGEST_SIDE, LARGEST_LEAD = 10**4, 1 << 60
 """Of a quantile: distances of as many as 2^40 rows then fit 64 bits."""
 
@@ -166,23 +168,29 @@ class Threshold(Query[PublishedKeys]):
 class Families:
     """Queries with coefficients 0, 1 and -1, among which questions are chosen.
 
-    whole: the candidates are the families, all of them marginals; else every single query.
+    whole: the candidates are the families, all of them marginals; else every single query. weights: of the candidates
+    in a choice, none for 1 each; they are public, and none is above 1, so that they move no score further.
     """
 
     families: tuple[Family, ...]
     whole: bool
+    weights: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.whole and not all(family.is_marginal for family in self.families):
             raise InternalError("only a marginal is answered as a whole")
+        if self.weights and (not self.whole or len(self.weights) != len(self.families)):
+            raise InternalError("weights of other candidates")
+        if not all(1 <= weight <= WEIGHT for weight in self.weights):
+            raise InternalError("a candidate's weight is beyond what its choice is priced for")
 
 
 @dataclass(frozen=True, eq=False)
 class Choice(Query[int]):
-    """The number of a candidate that is answered badly, with weights exp(rate * distance).
+    """The number of a candidate that is answered badly, with chances as exp(rate * weight * distance).
 
-    The distance of an answer from its estimate moves by at most l1. pure: permute and flip; else the exponential
-    mechanism, whose loss lies in a range of its epsilon: an eighth of its square in rho.
+    The distance of an answer from its estimate moves by at most l1, and no weight is above 1. pure: permute and flip;
+    else the exponential mechanism, whose loss lies in a range of its epsilon: an eighth of its square in rho.
     """
 
     families: Families

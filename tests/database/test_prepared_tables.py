@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.database.twin_files import MOST_COPIES
+from dpduck.database.twin_files import MOST_COPIES, TwinFiles
 from tests.database import prepared_kill_harness as harness
 from tests.database.preparing import POLICY, PREPARE, SHARED, dp, total, twin_files
 from tests.support.kills import account
@@ -224,6 +224,14 @@ def test_in_memory(tmp_path: Path) -> None:
         dp(con, "ALTER PRIVACY POLICY ON visits UNPREPARE")
         assert abs(total(con)) < 10
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_row_goes_to_a_disk_that_the_owner_closed() -> None:
+    """The DuckDB of twins has the database's limits: an empty temp_directory is one, for a database in memory too."""
+    with duckdb.connect(config={"temp_directory": ""}) as con:
+        files = TwinFiles(con.cursor, None, lambda: b"key")
+        with files.written("1", "") as (second, _):
+            assert second.execute("SELECT current_setting('temp_directory')").fetchall() == [("",)]
 
 
 def test_a_kill_at_any_step_of_preparing(tmp_path: Path) -> None:

@@ -84,10 +84,11 @@ VALUES = ("'a'", "'b'", "'outside'", "''", "NULL")
 NUMBERS = ("-1", "0", "3", "9.5", "10", "20", "'nan'::DOUBLE", "NULL")
 LABELS = ("IN ('a', 'b')", "IN ('a') WITH NULL", "IN ('a', 'b') WITH OTHER 'else'", "IN ('') WITH NULL WITH OTHER 'o'")
 BINS = ("RANGE 0 TO 20 STEP 10", "RANGE 0 TO 20 STEP 5 WITH EDGES", "RANGE 0 TO 10 STEP 5 WITH NULL")
-KEYS = ("label", "number", "label, number", "CUBE (label, number)", "kind", "upper(label)")
+KEYS = ("label", "number", "label, number", "CUBE (label, number)", "kind", "upper(label)", "line")
 CONDITIONS = (
     "", "WHERE label = 'a'", "WHERE number > 2", "WHERE free <> 'x'", "WHERE length(free) > 1",
     "WHERE label IN ('a', 'b') AND number BETWEEN 0 AND 12", "WHERE label IS NULL OR free IS NOT NULL",
+    "WHERE upper(label) >= 'B'", "WHERE coalesce(label, 'a') = 'a' AND label <> 'outside'", "WHERE length(label) > 1",
 )  # fmt: skip
 AGGREGATES = ("count(*)", "count(number)", "sum(number)", "avg(number)", "count(DISTINCT person)",
               "count(*) FILTER (WHERE free = 'x')", "median(number)")  # fmt: skip
@@ -95,6 +96,8 @@ UNITS = ("person MAX ROWS 1", "person MAX ROWS 2", "person MAX ROWS 5", "ROW")
 SOURCES = (
     "visits", "visits", "visits", "visits JOIN kinds ON label = value", "visits LEFT JOIN kinds ON label = value",
     "visits SEMI JOIN kinds ON label = value", "visits JOIN calls ON person = caller",
+    "visits LEFT JOIN calls ON person = caller", "visits FULL JOIN calls ON person = caller AND line = 'a'",
+    "visits JOIN calls ON person = caller AND upper(line) = 'A'",
     "(SELECT * FROM visits WHERE number > 0 UNION ALL SELECT * FROM visits)",
 )  # fmt: skip
 ROWS = st.lists(

@@ -13,7 +13,8 @@ import duckdb
 import pytest
 
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.plan import planned, scans_of
+from dpduck.mechanisms.cubes.measure import scans_of
+from dpduck.mechanisms.cubes.plan import planned
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.jobs import CountingJob

@@ -33,6 +33,20 @@ def test_a_single_marginal_is_measured_itself(noise: NoiseKind) -> None:
     assert plans[0].total_variance == min(plan.total_variance for plan in plans)
 
 
+@pytest.mark.parametrize("noise", list(NoiseKind))
+@pytest.mark.parametrize("amount", [Fraction(1, 1000), Fraction(1), Fraction(7), Fraction(40)])
+def test_no_rival_of_one_table_is_better(noise: NoiseKind, amount: Fraction) -> None:
+    """One marginal is measured as it is, without planning its rivals, and no rival has less variance at any price."""
+    for sizes in ((2,), (3, 5), (2, 2, 2, 2), (40, 7)):
+        workload = MarginalWorkload(sizes, (tuple(range(len(sizes))),), (1.0,))
+        (alone,) = plan_workload(workload, noise, amount, 3, rivals=False)
+        plans = plan_workload(workload, noise, amount, 3)
+        assert alone == plans[0] and len(plans) > 4
+        assert all(plan.total_variance >= alone.total_variance * (1 - 1e-9) for plan in plans)
+    several = MarginalWorkload((2, 3), ((0,), (0, 1)), (1.0, 1.0))
+    assert len(plan_workload(several, noise, amount, 3, rivals=False)) > 1
+
+
 def test_figure_1_is_best_answered_by_its_larger_marginal() -> None:
     """DESIGN 4.5: the AB marginal alone gives 16, which auto must find."""
     chosen = plan_workload(PAPER, NoiseKind.LAPLACE, EPSILON, 1)[0]

@@ -14,6 +14,7 @@ from tests.server.served import NoAudit, Served, ask, make_clinic
 from tests.support.clinics import Clinic
 
 HIV = "CREATE PRIVACY POLICY ON hiv (PRIVACY UNIT pid MAX ROWS 1, BUDGET (epsilon = 1), DOMAIN positive IN (0, 1))"
+KNOWN = "SELECT {0}, count(*) AS n FROM {1} GROUP BY {0}"
 FORMS = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) {0}, count(*) AS n FROM {1} GROUP BY {0}",
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits "
@@ -60,6 +61,12 @@ def test_names_cannot_be_tried_out(tmp_path: Path, state_directory: Path) -> Non
                     sql = f"FROM dp_explain($e$ {statement} $e$)" if explain else ask(statement)
                     told = served.refused("alice", sql)
                     assert told == "alice may not ask about 'hiv'; accepted: visits", told
+        for column in ("nosuchcol", "remark", "positive"):
+            told = served.refused("alice", f"FROM dp_known($k$ {KNOWN.format(column, 'hiv')} $k$)")
+            assert told == "alice may not ask about 'hiv'; accepted: visits", told
+        tables = ("secret", "nosuch", "private.dpduck.measured")
+        unknown = {served.refused("alice", f"FROM dp_known($k$ {KNOWN.format('word', name)} $k$)") for name in tables}
+        assert unknown == {"no table with a privacy policy is read; accepted: FROM a table of dp_policies()"}
         told = served.refused("bob", ask(FORMS[0].format("nosuchcol", "hiv")))
         assert "pid, positive" in told, "who may ask is told what there is"
         raw = served.refused("bob", ask(FORMS[0].format("word", "secret")))

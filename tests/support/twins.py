@@ -60,9 +60,9 @@ def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
 
     @contextmanager
     def over(
-        cursor: duckdb.DuckDBPyConnection, twins: Twins | None
+        cursor: duckdb.DuckDBPyConnection, twins: Twins | None, workers: Workers
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[object], object]]]:
-        with counted_over(cursor, twins) as found:
+        with counted_over(cursor, twins, workers) as found:
             tables[:] = [] if twins is None else [cursor]
             yield found
 

@@ -154,7 +154,7 @@ class PrivateTable:
     hidden: bool = False
 
     def and_also(self, other: PrivateTable) -> PrivateTable:
-        """Both readings of one table as one."""
+        """Merges two readings of one table."""
         unique = tuple(dict.fromkeys((*self.unique, *other.unique)))
         return replace(self, unique=unique, hidden=self.hidden and other.hidden)
 

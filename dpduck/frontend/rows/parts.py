@@ -63,13 +63,29 @@ class Join:
 
 
 @dataclass(frozen=True)
+class Coded:
+    """A condition over codes of prepared rows. outside: rows of which it is asked as it is written, "" for none."""
+
+    outside: str
+    test: str
+
+    def sql(self, written: str) -> str:
+        """The condition of a row. written: for rows outside."""
+        return f"CASE WHEN {self.outside} THEN {written} ELSE {self.test} END" if self.outside else f"({self.test})"
+
+
+@dataclass(frozen=True)
 class Source:
-    """A FROM with its WHERE. types: DuckDB's type of each column, by its SQL; of joined sources, too."""
+    """A FROM with its WHERE. types: DuckDB's type of each column, by its SQL; of joined sources, too.
+
+    coded: of prepared rows, conditions that are asked of codes in place of values, by their text.
+    """
 
     first: Stored | Union | Units
     joins: tuple[Join, ...] = ()
     filters: tuple[str, ...] = ()
     types: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    coded: tuple[tuple[str, Coded], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

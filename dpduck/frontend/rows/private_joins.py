@@ -23,7 +23,7 @@ _KINDS = {
 
 
 def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: PublicFacts) -> RowSource:
-    """Both sides as one source; a refusal where nothing proves that they are of one unit."""
+    """Joins both sides into one source; refuses where nothing proves that they are of one unit."""
     kind = _kind(join)
     _require_one_unit(left, right, join, facts)
     conditions = _conditions(join, left, right)

@@ -55,7 +55,7 @@ class Scope:
                 yield from (pair for pair in relation.columns if table or fold(pair[0]) not in relation.merged)
 
     def find(self, column: exp.Column) -> list[exp.Expr]:
-        """What a column reference may stand for: one expression, unless it is unknown or ambiguous."""
+        """Finds the expressions that a column reference may stand for: one, unless it is unknown or ambiguous."""
         table, name = fold(column.table), fold(column.name)
         relations = [
             relation
@@ -70,7 +70,7 @@ class Scope:
         return names[0] if names else column.name
 
     def lookup(self, column: exp.Column) -> exp.Expr:
-        """What a column reference stands for; Refusal where it stands for nothing, or for two things."""
+        """Resolves a column reference; refuses one that is unknown or ambiguous."""
         if column.args.get("db") or column.args.get("catalog"):
             raise self._refuse(column, "a column is named with at most its table")
         if column.table and not any(fold(relation.alias) == fold(column.table) for relation in self.relations):

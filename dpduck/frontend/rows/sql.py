@@ -38,7 +38,7 @@ def stored_sql(node: exp.Expr) -> str:
 
 
 def from_sql(source: RowSource) -> str:
-    """What follows FROM, the hidden joins that find the unit included."""
+    """Writes what follows FROM, the hidden joins that find the unit included."""
     parts = [_tree_sql(source, column_types(source))]
     for relation in _chosen_unit(source):
         if relation.parents:  # rows without a parent belong to nobody
@@ -217,7 +217,7 @@ def places_sql(source: RowSource) -> list[str]:
 
 
 def written_conditions(source: RowSource) -> list[exp.Expr]:
-    """Everything that the statement lets run over rows while they are joined, filtered and counted for each unit."""
+    """Lists all that the statement lets run over rows while they are joined, filtered and counted for each unit."""
     found = [*source.filters, *source.counted]
     for join in source.joins:
         if isinstance(join, PublicJoin):

@@ -158,7 +158,7 @@ def _link(branch: RowSource, position: int) -> str | None:
 
 
 def _policy(branches: Sequence[RowSource], columns: Sequence[Column], unit: PrivacyUnit) -> Policy:
-    """What the policies of all branches say of the columns."""
+    """Merges what the policies of all branches say of the columns."""
     domains = [(column.name, _domain(branches, position)) for position, column in enumerate(columns)]
     clamps = [_clamp(branches, position, column.name) for position, column in enumerate(columns)]
     limits = [branch.policy.max_epsilon for branch in branches]

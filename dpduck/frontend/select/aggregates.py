@@ -152,7 +152,7 @@ class AggregateReader:
         return Aggregate("", sql_of(node), function, operand)
 
     def _operand(self, node: exp.Expr, argument: exp.Expr | None, by_group: str) -> Operand:
-        """What an aggregate adds up, between bounds that the policy, the expression or the aggregate declares."""
+        """Reads an aggregate's operand, with the bounds that the policy, the expression or the aggregate declares."""
         if not isinstance(argument, exp.Expr):
             raise refusal(node, f"{_name(node)} takes one column or expression", f"{_name(node)}(column)")
         expression = resolve(argument, self.source.scope)
@@ -328,7 +328,7 @@ def _name(node: exp.Expr) -> str:
 def check_groups(
     aggregates: Sequence[Aggregate], keys: Sequence[Key], sets: Sequence[tuple[int, ...]], place: exp.Expr
 ) -> None:
-    """What a unit adds once to each group holds for groups that are released as they are counted, one by one."""
+    """Refuses aggregates by group and unit where groups are not released as they are counted, one by one."""
     by_group = [one for one in aggregates if one.operand is not None and one.operand.per_group]
     if by_group and (len(sets) != 1 or not all(_one_to_one(key) for key in keys)):
         raise refusal(

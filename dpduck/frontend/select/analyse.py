@@ -30,6 +30,7 @@ from dpduck.frontend.select.outer import (
     select_items,
     surround,
     with_errors,
+    with_intervals_of,
 )
 from dpduck.frontend.select.private_keys import require_counts, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
@@ -80,7 +81,7 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) 
     more: options that mechanisms have beside those of every statement.
     """
     try:
-        return _analyse(ask, facts, more)
+        return read_analysis(ask, facts, more)[0]
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
 
@@ -106,13 +107,16 @@ def counted(
     return request, source
 
 
-def _analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> Analysis:
+def read_analysis(
+    ask: AskStatement, facts: PublicFacts, more: Sequence[Option], *, known: bool = False
+) -> tuple[Analysis, RowSource]:
+    """The analysis, and the rows that it is about. known: of what is answered from releases, with its errors."""
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
     written_here = clause.expressions if isinstance(clause, DifferentialPrivacy) else ()
-    given = written_here if ask.view is None else ask.options
-    options = read_options(given, clause if isinstance(clause, exp.Expr) else select, more)
+    place = clause if isinstance(clause, exp.Expr) else select
+    options = read_options(written_here if ask.view is None else ask.options, place, more)
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
     grouping = _grouping(select.args.get("group"), items, source)
@@ -127,18 +131,14 @@ def _analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> A
         AggregateReader(source, column_types(source), shared=shared),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
-        moved=options.treatment.moves or not plain,
+        moved=options.treatment.moves or not plain or known,
     )
     sets, repeated = _grouping_sets(grouping, keys)
     if options.selection is not None:
         require_selectable(keys, sets, clause or select)
-    where, possible = select.args.get("where"), None
-    if plain and where is not None:
-        collated = any(facts.has_collations(table) for table in source.every_table)
-        possible = possible_cells(where.this, keys, builder.sources, source.scope, collated)
+    possible = _possible(select.args.get("where"), keys, builder.sources, source, facts) if plain else None
     released = released_select(select, items, answers, repeated, possible)
-    if not plain or ask.view is not None:
-        released = _with_columns(released, items, keys, ask, options.summary, answers)
+    released = _with_columns(released, items, keys, ask, options.summary, answers, known)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
@@ -151,10 +151,24 @@ def _analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> A
     request = with_intervals(request, source.policy, answers.reader.conditions)
     if options.summary is not None:
         request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
-    check_rows(select, request, source, answers.reader, builder.written, facts)
+    check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
-    return Analysis(request, outer, require_confidence(options), shown)
+    return Analysis(request, outer, require_confidence(options), shown), source
+
+
+def _possible(
+    where: exp.Where | None,
+    keys: tuple[Key, ...],
+    columns: tuple[SourceColumn, ...],
+    source: RowSource,
+    facts: PublicFacts,
+) -> exp.Expr | None:
+    """What released cells meet in which there may be rows; None for all of them."""
+    if where is None:
+        return None
+    collated = any(facts.has_collations(table) for table in source.every_table)
+    return possible_cells(where.this, keys, columns, source.scope, collated)
 
 
 def _with_columns(
@@ -164,8 +178,11 @@ def _with_columns(
     ask: AskStatement,
     summary: Summary | None,
     answers: AnswerReader,
+    known: bool,
 ) -> exp.Select:
-    """The SELECT with the columns of a summary, or with the errors of a view."""
+    """The SELECT with the columns of a summary, or with the errors of a view or of known answers."""
+    if known:
+        return with_intervals_of(select, items, answers)
     if summary is None and ask.view is not None:
         return with_errors(select, items, answers)
     return with_summary_columns(select, items, keys, summary)

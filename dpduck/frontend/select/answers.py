@@ -92,7 +92,7 @@ class AnswerReader:
         return self._rebuild(node, use_aliases)
 
     def number_of(self, node: exp.Expr) -> int | None:
-        """Which aggregate an expression is, None where it is more than one alone."""
+        """Returns the number of the aggregate that an expression is, None where it is more than one alone."""
         while isinstance(node, exp.Paren):
             node = node.this
         return None if not _is_aggregate(node) or is_list(node) else self._aggregates(node)[0]

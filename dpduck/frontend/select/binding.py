@@ -34,9 +34,12 @@ def check_rows(
     reader: AggregateReader,
     written: Sequence[exp.Expr],
     facts: PublicFacts,
+    *,
+    run: bool = True,
 ) -> None:
-    """Checks all that will run over rows. written: the keys that rows are read for."""
-    check_shadowing(select, facts)
+    """Checks all that will run over rows. written: the keys that rows are read for. run: whether it will indeed."""
+    if run:
+        check_shadowing(select, facts)
     check_binding(request, source, reader.expressions, written, facts)
     kept = [node.this for node in (select.args.get("having"), select.args.get("qualify")) if node is not None]
     check_kept(kept, request.question.keys, source.scope)

@@ -30,6 +30,7 @@ MOST_LISTED = 1_000
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DECIMAL")
 _INTEGERS = frozenset(_NUMBERS[:-1])
+_FARTHEST = Fraction(10**80)  # beyond every HUGEINT and DECIMAL
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 _TEMPORAL = (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP)
 Value = Fraction | str | datetime | bool
@@ -46,7 +47,7 @@ class _Span:
     low: Value | None
     high: Value | None = None
     anything: bool = False
-    besides: frozenset[str] = frozenset()
+    besides: frozenset[Value] = frozenset()
 
 
 def possible_cells(
@@ -69,6 +70,25 @@ def possible_cells(
         if condition is not None:
             found = condition if found is None else exp.And(this=found, expression=condition)
     return found
+
+
+def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
+    """Whether a value in no code of a column's domain may meet a condition on it; True where that is not known."""
+    read = _reader(domain, collated)
+    if read is None:
+        return True
+    beyond = [] if domain.with_null else [_Span(None)]
+    if not isinstance(domain, RangeDomain):
+        known = frozenset(span.low for span in _spans(domain, read) if span.low is not None)
+        beyond += [] if domain.other is not None else [_Span(None, anything=True, besides=known)]
+    else:
+        low, high = _parser(read)(domain.edges[0]), _parser(read)(domain.upper)
+        if domain.with_edges or low is None or high is None:
+            beyond.append(_Span(None, anything=True))
+        else:
+            first, last = (datetime.min, datetime.max) if isinstance(low, datetime) else (-_FARTHEST, _FARTHEST)
+            beyond += [_Span(first, low), _Span(high, last)]
+    return any(_may(condition, span, read) for span in beyond)
 
 
 def _columns(part: exp.Expr, scope: Scope) -> set[str]:
@@ -123,16 +143,21 @@ def _parsed(text: str) -> datetime | None:
     return found if found.tzinfo is None else None
 
 
-def _spans(domain: Domain, read: Reader) -> list[_Span]:
-    """What each code of the domain stands for, in order."""
+def _parser(read: Reader) -> Callable[[str], Value | None]:
+    """Returns the reader of labels of a type whose literals are read so."""
     parsers: dict[Reader, Callable[[str], Value | None]] = {
         _number: exact_number, _day: _parsed, _moment: _parsed, _text: str, _flag: "true".__eq__,
     }  # fmt: skip
-    value, anything, nothing = parsers[read], _Span(None, anything=True), _Span(None)
+    return parsers[read]
+
+
+def _spans(domain: Domain, read: Reader) -> list[_Span]:
+    """What each code of the domain stands for, in order."""
+    value, anything, nothing = _parser(read), _Span(None, anything=True), _Span(None)
     if not isinstance(domain, RangeDomain):
         found = [value(text) for text in domain.values]
         listed = [anything if one is None else _Span(one) for one in found]
-        other = _Span(None, anything=True, besides=frozenset(domain.values))
+        other = _Span(None, anything=True, besides=frozenset[Value](domain.values))
         return [*listed, *[nothing] * domain.with_null, *[other] * (domain.other is not None)]
     edges = [value(text) for text in (*domain.edges, domain.upper)]
     single = domain.type_name in _INTEGERS and domain.step == "1"

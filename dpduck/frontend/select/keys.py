@@ -203,7 +203,7 @@ _SCALE = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
 
 
 def probed(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
-    """For each column the values to try, a tuple for each of its labels, the label itself first."""
+    """Lists the values to try for each column, a tuple for each of its labels, the label itself first."""
     combinations = np.prod([domain.size for domain in domains], dtype=float)
     binned = sum(isinstance(domain, RangeDomain) for domain in domains)
     each = max(2, min(MOST_PROBES, int((MOST_COMBINATIONS / combinations) ** (1 / max(binned, 1)))))

@@ -220,7 +220,7 @@ WITH_KEYS = "BUDGET (epsilon = .., delta = .., delta_keys = ..)"
 
 
 def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
-    """What the whole statement costs (DESIGN 5: its epsilon and delta become rho); nothing yet for a target."""
+    """Prices the whole statement (its epsilon and delta become rho); nothing yet for a target."""
     if options.target_stderr is not None:
         return Charge.pure(Fraction(0)) if policy.budget.pure else Charge.concentrated(Fraction(0))
     if options.selection is not None:
@@ -292,7 +292,7 @@ def target_of(options: Options, policy: Policy, place: exp.Expr) -> Target | Non
 
 
 def charge_of_keys(options: Options, selection: SelectionOptions, policy: Policy, place: exp.Expr) -> Charge:
-    """What selected keys cost: rho or epsilon, and from the delta that the budget keeps for keys (DESIGN 5).
+    """Prices selected keys: rho or epsilon, and delta from what the budget keeps for keys.
 
     Laplace: the whole delta is for keys. Gaussian: of epsilon and delta, keys get the share of delta that the budget
     keeps for them, so that a statement may be the whole budget; beside a rho, the whole delta is theirs.

@@ -27,9 +27,12 @@ from dpduck.frontend.text.dialect import DifferentialPrivacy, PrivateDuckDB
 from dpduck.frontend.text.names import (
     GROUPING_SET,
     HOLE,
+    KNOWN_FROM,
     RELEASED,
     TableName,
     fold,
+    high_column,
+    low_column,
     quote_identifier,
     stderr_column,
 )
@@ -152,6 +155,25 @@ def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: Answer
             select.append(
                 "expressions", exp.alias_(released(stderr_column(number)), exp.to_identifier(name, quoted=True))
             )
+    return select
+
+
+def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
+    """The SELECT of a known answer: after what was written the errors of each answer, and what it is known from.
+
+    They are stderr, interval_low and interval_high, with the name of the answer before where there are several.
+    """
+    numbers = [(item.name, answers.number_of(item.expression)) for item in items]
+    shown = [(name, number) for name, number in numbers if number is not None]
+    columns = []
+    for name, number in shown:
+        before = f"{name}_" if len(shown) > 1 else ""
+        columns += [(f"{before}stderr", stderr_column(number)), (f"{before}interval_low", low_column(number))]
+        columns += [(f"{before}interval_high", high_column(number))]
+    taken = {fold(item.name) for item in items}
+    for name, column in (*columns, (KNOWN_FROM, KNOWN_FROM)):
+        if fold(name) not in taken:
+            select.append("expressions", exp.alias_(released(column), exp.to_identifier(name, quoted=True)))
     return select
 
 

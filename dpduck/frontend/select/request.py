@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 
 from dpduck.frontend.rows.facts import Rows, SourceColumn
@@ -225,6 +226,10 @@ class Request:
 
     def digest(self) -> str:
         """A name for this request: equal for statements that ask for the same release."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         rows = asdict(replace(self.rows, source=None))
         fields = {**rows, **asdict(self.question), **asdict(self.price)}
         for aside in _ASIDE:

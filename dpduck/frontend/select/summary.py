@@ -119,7 +119,7 @@ def read_summary(given: Given) -> Summary | None:
 
 
 def _require_one_say(given: Given, method: str) -> None:
-    """What is given must not be decided by something else that is given."""
+    """Refuses options that decide the same thing twice."""
     if "tau" in given and "total_epsilon" in given:
         raise refusal(given["total_epsilon"], "tau is given, and no total is needed for it", "one of the two")
     parameters = _SIZED_BY.get(method, ())

@@ -87,5 +87,5 @@ def with_summary_columns(
 
 
 def node_columns(key: Key) -> tuple[str, str]:
-    """Where a summary of RANGES(column) shows the level of a node and its number within it."""
+    """Names the columns in which a summary of RANGES(column) shows a node's level and its number within it."""
     return f"{key.name}_level", f"{key.name}_node"

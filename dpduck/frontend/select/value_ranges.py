@@ -89,7 +89,7 @@ def _arithmetic(node: exp.Expr, clamp_of: ClampOf) -> Grid | None:
 
 
 def _union(parts: list[exp.Expr | None], clamp_of: ClampOf) -> Grid | None:
-    """Of the parts that are not NULL, which contributes nothing."""
+    """Returns the union of the parts' ranges; a NULL part contributes nothing."""
     given = [part for part in parts if part is not None and not isinstance(part.unnest(), exp.Null)]
     grids = [grid_of(part, clamp_of) for part in given]
     known = [grid for grid in grids if grid is not None]

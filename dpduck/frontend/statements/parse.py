@@ -108,6 +108,21 @@ def parse_expression(text: str) -> exp.Expr:
     return expression
 
 
+def parse_plain(text: str) -> exp.Query:
+    """One plain query, which dp_known answers; what it may hold is for the caller to check."""
+    tokens = bounded_tokens(text)
+    refuse_wrapped(TokenReader(text, tokens))
+    return _parse_query(text, tokens)
+
+
+def parse_options(text: str) -> DifferentialPrivacy:
+    """The clause with these options."""
+    found = _parse_query(text, _clause_tokens(PrivateDuckDB().tokenize(f"({text})"))).find(DifferentialPrivacy)
+    if found is None:
+        raise InternalError("a clause that does not parse")
+    return found
+
+
 def parse_select(text: str) -> exp.Select:
     """One plain SELECT; what it may hold is for the caller to check."""
     query = _parse_query(text, bounded_tokens(text))
@@ -245,7 +260,7 @@ def _parse_refusal(error: ParseError) -> Refusal:
 
 
 def _highlighted(error: dict[str, object]) -> Position | None:
-    """Where the token stands that the parser did not expect: it tells the line and the column of the token's end."""
+    """Finds the position of the unexpected token: the parser tells the line and the column of its end."""
     line, column, highlight = error.get("line"), error.get("col"), str(error.get("highlight") or "")
     if not isinstance(line, int) or not isinstance(column, int):
         return None

@@ -61,7 +61,7 @@ def read_private_table(
     parse_query: ParseQuery,
     read_options: Callable[[TokenReader], tuple[exp.Expr, ...]],
 ) -> CreateSynthetic | SampleRelease:
-    """What follows CREATE PRIVATE TABLE."""
+    """Reads what follows CREATE PRIVATE TABLE."""
     if reader.at_words("IF"):
         raise reader.unexpected("a name (CREATE OR REPLACE PRIVATE TABLE replaces)")
     name = reader.name("a name for the table")
@@ -144,7 +144,7 @@ def _condition(item: exp.Expr) -> exp.Expr | None:
 
 # Options of CREATE PRIVATE TABLE; those of the price and of the privacy unit are read as everywhere.
 
-MECHANISMS = ("auto", "mwem", "cube", "barak")
+MECHANISMS = ("auto", "mwem", "aim", "cube", "barak")
 _SHARE = (Fraction(1, 100), Fraction(9, 10))
 SHARED_OPTIONS = (
     *PRICE_OPTIONS,
@@ -162,7 +162,7 @@ OWN_OPTIONS = (
     Option("update", "choice", "what follows a round", choices=("fit", "paper")),
     Option("replays", "whole", "passes of the paper's update over all answers so far", Fraction(1), Fraction(1000)),
     Option("keep", "choice", "which distribution is the answer", choices=("last", "average")),
-    Option("first", "choice", "asked before the rounds", choices=("nothing", "marginals", "histogram")),
+    Option("first", "choice", "asked before the rounds", choices=("", "nothing", "marginals", "histogram")),
     Option("first_share", "number", "of the price, for those", *_SHARE),
     Option("choice_share", "number", "of a round's price, for the choice of what to ask", *_SHARE),
     Option("adaptive", "flag", "a round's price doubles where noise drowns what was learnt"),
@@ -174,7 +174,8 @@ OWN = tuple(option.name for option in OWN_OPTIONS)
 class SyntheticOptions:
     """rows: of the table, None for the noisy number of records. weights: also the table of probabilities.
 
-    rounds, ask: None and '' for the rule. ask: 'marginals' as a whole or single 'queries'. update: 'fit' or 'paper'.
+    rounds, ask, first: None and '' for the rule. ask: 'marginals' as a whole, or single 'queries'. update: 'fit' or
+    'paper'.
     first: what is asked before the rounds, 'nothing', 'marginals' (1-way) or 'histogram', for first_share of the price.
     keep: the 'last' distribution or the 'average'. adaptive: rounds whose price doubles when noise drowns an answer.
     """
@@ -187,7 +188,7 @@ class SyntheticOptions:
     update: str = "fit"
     replays: int = 20
     keep: str = "last"
-    first: str = "nothing"
+    first: str = ""
     first_share: Fraction = Fraction(1, 5)
     choice_share: Fraction | None = None
     adaptive: bool = False

@@ -117,7 +117,7 @@ def meant(name: str, known: Sequence[str]) -> str:
 
 
 def meant_or(name: str, known: Sequence[str], otherwise: str) -> str:
-    """What is accepted in the place of a name: the known one that may have been meant, and what else there is.
+    """Says what is accepted in place of a name: the known one that may have been meant, and what else there is.
 
     >>> meant_or("cubee", ["cube"], "a name of dp_releases()")
     'cube (did you mean that?), or a name of dp_releases()'

@@ -61,7 +61,7 @@ def _is_invisible(character: str) -> bool:
 
 
 def _unclosed(text: str) -> Position | None:
-    """Where the first quote or comment starts that does not end."""
+    """Finds the start of the first quote or comment that does not end."""
     for part in _PARTS.finditer(text):
         if part[0] in ("'", '"', "/*", "$$"):
             return position_in(text, part.start())

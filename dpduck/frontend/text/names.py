@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpduck.values.errors import Refusal
@@ -26,12 +27,37 @@ def quote_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
+    """A list of values in SQL, and the parameters of its marks: texts, whole numbers and NULL are literals.
+
+    A parameter costs 0.1 ms where pandas is not installed, which DuckDB then looks for. DuckDB reads no statement with
+    a NUL character to its end.
+
+    >>> written_values([7, "it's", None, 0.5])
+    ("7, 'it''s', NULL, ?", [0.5])
+    """
+    marks, parameters = list[str](), list[object]()
+    for value in values:
+        if value is None:
+            marks.append("NULL")
+        elif type(value) is int:
+            marks.append(str(value))
+        elif isinstance(value, str) and "\0" not in value:
+            marks.append(quote_text(value))
+        else:
+            marks.append("?")
+            parameters.append(value)
+    return ", ".join(marks), parameters
+
+
 def fold(name: str) -> str:
     """The name as DuckDB compares names: capitals of ASCII alone are folded.
 
     >>> fold("Visits"), fold("\u212a") == "k"
     ('visits', False)
     """
+    if name.isascii():
+        return name.lower()
     return "".join(character.lower() if character.isascii() else character for character in name)
 
 
@@ -78,8 +104,9 @@ HOLE = "dpduck_released_table"
 RELEASED = "released"
 GROUPING_ID = "grouping_id"
 GROUPING_SET = "grouping_set"
+KNOWN_FROM = "known_from"
 _RESERVED = re.compile(
-    r"grouping_(id|set)|price_(epsilon|rho)|(answer|stderr|margin|raw|variance|chance|lows?|highs?)_\d+",
+    r"grouping_(id|set)|known_from|price_(epsilon|rho)|(answer|stderr|margin|raw|variance|chance|lows?|highs?)_\d+",
     re.IGNORECASE | re.ASCII,
 )
 
@@ -90,7 +117,7 @@ def answer_column(aggregate: int) -> str:
 
 
 def stderr_column(aggregate: int) -> str:
-    """Its standard error."""
+    """Names the column with an aggregate's standard errors."""
     return f"stderr_{aggregate + 1}"
 
 
@@ -125,12 +152,12 @@ def raw_column(aggregate: int) -> str:
 
 
 def variance_column(aggregate: int) -> str:
-    """Of a summary, what a row adds to the variance of a sum."""
+    """Names a summary's column with what a row adds to the variance of a sum."""
     return f"variance_{aggregate + 1}"
 
 
 def chance_column(aggregate: int) -> str:
-    """Of a summary, the chance that a row of an empty cell is as far from 0."""
+    """Names a summary's column with the chance that a row of an empty cell is as far from 0."""
     return f"chance_{aggregate + 1}"
 
 

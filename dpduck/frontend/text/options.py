@@ -39,7 +39,7 @@ class Option:
     quoted: bool = False
 
     def value(self, node: exp.Expr) -> Value:
-        """What an expression says; refused with what would be accepted."""
+        """Reads a value from an expression; refuses others with what would be accepted."""
         if self.kind == "numbers":
             listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
             return tuple(self._number(item) for item in listed)
@@ -98,7 +98,7 @@ class Given:
         return self.nodes[name]
 
     def value(self, name: str) -> Value:
-        """What an option says, None where it is not given."""
+        """Returns the value of an option, None where it is not given."""
         option, node = self.table[name], self.nodes.get(name)
         return None if node is None else option.value(node)
 

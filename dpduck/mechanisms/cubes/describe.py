@@ -6,9 +6,9 @@ from math import prod
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.measure import CubeProposal
+from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
 from dpduck.mechanisms.cubes.measures import CHOICE, Measure, is_chosen
-from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, measured_plan, scans_of
+from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, measured_plan, with_rivals
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.trusted.private.counting import job_sql
@@ -23,7 +23,7 @@ def candidates(request: Request, proposal: CubeProposal) -> str:
     quantiles depend on the answer. seconds: measured for planning, estimated for noise and recovery; counting the
     rows comes on top.
     """
-    found = proposal.found
+    found = with_rivals(proposal.found)
     return rows_sql(_COLUMNS, [_row(found, plan, place) for place, plan in enumerate(found.measures[0].plans)])
 
 
@@ -76,7 +76,7 @@ def _note(found: CubePlan, plan: AnyPlan) -> str:
 
 
 def _hint(found: CubePlan) -> str:
-    """What a statement may have instead of a tree for a quantile that needs none."""
+    """Hints at quantiles = 'choice' where a quantile needs no tree."""
     aggregates, asked = found.request.question.aggregates, found.request.question.treatment.quantiles
     if asked == CHOICE or not any(is_chosen(one, aggregates) for one in aggregates):
         return ""

@@ -1,13 +1,30 @@
-"""A release of aggregates by grouping sets: what is measured for it, and how answers are recovered."""
+"""Declares what a release of aggregates measures, over which scans, and recovers its answers.
+
+One scan serves all that adds up, one more each other measure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
+from fractions import Fraction
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from dpduck.database.measured import (
+    Measured,
+    MeasuredColumn,
+    MeasuredKey,
+    MeasuredQuery,
+    MeasuredTable,
+    domain_digest,
+    measured_to_bytes,
+    rows_digest,
+)
 from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.cubes.measures import Measure, contribution_of
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
     MeasurePlan,
@@ -15,9 +32,10 @@ from dpduck.mechanisms.cubes.plan import (
     measured_plan,
     planned,
     recovered,
-    scans_of,
+    tree_buckets,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
+from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
@@ -25,9 +43,12 @@ from dpduck.planning.plan import marginal_query, noisy_queries
 from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table
 from dpduck.trusted.noise.law import Noise
 from dpduck.trusted.operators import KroneckerQuery
+from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.jobs import CountingJob
+from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.values.arrays import IntegerArray
+from dpduck.values.domain import RangeDomain
+from dpduck.values.errors import InternalError
 
 Noisy = Sequence[Sequence[Any]]
 """Of each group of asks, what the door answered."""
@@ -58,7 +79,7 @@ def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
 
 
 def cube_header(proposal: CubeProposal) -> ReleaseHeader:
-    """What is public before the count."""
+    """Describes the release before anything is counted."""
     found = proposal.found
     sizes, sets = found.request.question.released_sizes, found.request.question.grouping_sets
     rows = sum(prod(sizes[key] for key in chosen) for chosen in sets)
@@ -66,7 +87,7 @@ def cube_header(proposal: CubeProposal) -> ReleaseHeader:
 
 
 def cube_columns(proposal: CubeProposal) -> Columns:
-    """Of the released table."""
+    """Returns the columns of the released table."""
     return released_columns(proposal.request, wholes(proposal.found))
 
 
@@ -89,7 +110,7 @@ def recover_cube(proposal: CubeProposal, noisy: Noisy, tools: Tools) -> Released
     moved = [measured[number] for number in everything] if found.request.question.treatment.moves else None
     answers = answers_of(found, [tables[number] for number in everything], moved)
     rows = released_rows(found.request, answers, wholes(found), tools.box)
-    return ReleasedTable(cube_columns(proposal), rows, covariances_text(found))
+    return ReleasedTable(cube_columns(proposal), rows, covariances_text(found), _measured(proposal, noisy))
 
 
 def _recover(
@@ -123,7 +144,7 @@ class MeasureAsks:
 
 
 def asked(found: CubePlan) -> list[MeasureAsks]:
-    """What will leave: the measurements of every measure; refuses noise that cannot be drawn."""
+    """Declares the asks of every measure; refuses noise that cannot be drawn."""
     known: dict[int, list[tuple[KroneckerQuery, Noise]]] = {}
     groups = []
     for counted in scans_of(found):
@@ -152,3 +173,107 @@ def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[
     scan = Scan(job, one.unit_bound)
     queries = [marginal_query(grouping_set, request.question.sizes) for grouping_set in request.question.grouping_sets]
     return tuple(Ask(scan, Quantiles(query, *astuple(choice))) for choice in one.choices for query in queries)
+
+
+@dataclass(frozen=True)
+class MeasureScan:
+    """A job, and the numbers of the measures that its aggregates serve, in order."""
+
+    job: CountingJob
+    measures: tuple[int, ...]
+
+
+def scans_of(found: CubePlan) -> list[MeasureScan]:
+    """Lists the scans of a release."""
+    request = found.request
+    added = [number for number, one in enumerate(found.measures) if one.measure.added]
+    scans = []
+    if added:
+        contributions = [contribution_of(found.measures[number].measure) for number in added]
+        scans.append(MeasureScan(counting_job(request, contributions), tuple(added)))
+    for number, one in enumerate(found.measures):
+        if not one.measure.added:
+            scans.append(MeasureScan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
+    return scans
+
+
+def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJob:
+    """Describes a count by the request's keys and by one more column, which comes last."""
+    job = counting_job(request, (Contribution(condition),))
+    size = key.domain.size
+    last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
+    return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
+
+
+def _last_key(found: CubePlan, measured: MeasurePlan) -> KeyColumn:
+    """Returns values that are counted once each, or buckets, the outermost with what is outside the bounds."""
+    measure = measured.measure
+    if measure.distinct is not None:
+        return KeyColumn(measure.distinct.sql, measure.distinct.domain)
+    if measure.operand is None:
+        raise InternalError("a tree over nothing")
+    buckets = tree_buckets(found.request.question, measure)
+    edges = tuple(repr(float(edge)) for edge in buckets.edges)
+    domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
+    return KeyColumn(measure.operand.sql, domain)
+
+
+# What is kept of the measurements themselves, so that later questions can be answered from them.
+
+MOST_QUERIES = 20_000
+"""Measurements of more queries are not kept."""
+
+
+def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
+    """The measurements of all that adds up over rows; None where there are none, or very many."""
+    found, request = proposal.found, proposal.request
+    groups = [
+        (group, answers)
+        for group, answers in zip(proposal.groups, noisy, strict=True)
+        if group.tables and _adds_up(found.measures[group.measure].measure)
+    ]
+    if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
+        return None
+    plans = list({id(found.measures[group.measure].plan): group.tables for group, _ in groups}.items())
+    numbers = {plan: number for number, (plan, _) in enumerate(plans)}
+    tables = [
+        _table(found.measures[group.measure], numbers[id(found.measures[group.measure].plan)]) for group, _ in groups
+    ]
+    sources = request.question.sources
+    keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
+    if request.question.intervals:
+        keys = [MeasuredKey((0,), sources[0].domain.size, tuple(range(sources[0].domain.size)))]
+    return measured_to_bytes(
+        Measured(
+            rows_digest(request.rows),
+            request.rows.filters,
+            request.rows.unit_sql is not None,
+            tuple(MeasuredColumn(one.sql, domain_digest(one.domain), one.domain.size) for one in sources),
+            tuple(keys),
+            found.noise,
+            tuple(tables),
+            tuple(tuple(_query(ask) for ask in asks) for _, asks in plans),
+            tuple(tuple(tuple(answer) for answer in answers) for _, answers in groups),
+        )
+    )
+
+
+def _adds_up(measure: Measure) -> bool:
+    """Whether tables are sums over rows: what is made of a unit's rows in each group is none of a larger group."""
+    return measure.added and not (measure.operand is not None and measure.operand.per_group)
+
+
+def _table(measured: MeasurePlan, group: int) -> MeasuredTable:
+    measure, operand = measured.measure, measured.measure.operand
+    value, bounds = ("", (Fraction(0), Fraction(1), Fraction(1)))
+    if operand is not None and measure.form != "count":
+        value, bounds = operand.sql, (operand.low, operand.high, operand.step)
+    return MeasuredTable(
+        measure.form, measure.condition, value, *bounds, measure.steps, measure.degree, measure.rest, group
+    )
+
+
+def _query(ask: Ask[Any]) -> MeasuredQuery:
+    if not isinstance(ask.query, Table) or ask.noise is None:
+        raise InternalError("a table that is measured otherwise")
+    return MeasuredQuery(ask.query.query.attributes, ask.query.query.factors, ask.noise.parameter)

@@ -135,6 +135,8 @@ def choose_measures(
         counted = {key[0] for key in [*chosen, *_moment_keys(aggregates)]}
         rests = counted & {one.condition for one in aggregates if _is_row_count(one)}
         choices += [_built(aggregates, chosen, rest, choosing) for rest in ([set(), rests] if rests else [set()])]
+    if len(choices) == 1 and len(choices[0].measures) == 1:
+        return choices[0]  # nothing to choose between, and nothing to share the price with
     priced = [_priced(one, aggregates, given, noise) for one in choices]
     return min(priced, key=lambda pair: pair[0])[1]
 
@@ -297,7 +299,7 @@ def shares_of(wanted: Sequence[float]) -> list[Fraction]:
 
 
 def contribution_of(measure: Measure) -> Contribution:
-    """What every row adds to the tables of a measure."""
+    """Returns what every row adds to the tables of a measure."""
     operand = measure.operand
     if operand is None or measure.form == "count":
         return Contribution(measure.condition)

@@ -1,7 +1,4 @@
-"""From a request to the plans that could serve it, at its price or at the smallest that reaches its target.
-
-And to its scans: one for all that adds up, one more for each other measure.
-"""
+"""Plans what serves a request, at its price or at the smallest that reaches its target."""
 
 from __future__ import annotations
 
@@ -24,9 +21,7 @@ from dpduck.mechanisms.cubes.measures import (
     Measures,
     Use,
     choose_measures,
-    contribution_of,
 )
-from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.released_rows import range_workload
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.marginals.planners import plan_distinct
@@ -43,11 +38,8 @@ from dpduck.planning.ranges.buckets import (
 from dpduck.planning.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
 from dpduck.planning.recovery.recover import recover, recover_linearly, recover_sets, treated
 from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.values.arrays import FloatArray, IntegerArray
-from dpduck.values.domain import RangeDomain
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 AnyPlan = Plan | RangeSetsPlan
@@ -91,7 +83,7 @@ class CubePlan:
 
     @property
     def chance(self) -> str:
-        """What chance there is in it, for the ledger."""
+        """The source of randomness, for the ledger."""
         if all(measured.choices for measured in self.measures):
             return "exponential mechanism"
         return self.noise.value
@@ -106,8 +98,19 @@ def planned(request: Request) -> CubePlan:
     """The request with its price, and plans for all that is to be measured."""
     if request.price.target is not None:
         return _priced(request, request.price.target)
+    return plans_at(request, noise_of(request), _amount(request))
+
+
+def with_rivals(found: CubePlan) -> CubePlan:
+    """The plan beside all that lose against it: those that are known to lose were not planned for the release."""
+    alone = len(set(found.request.question.grouping_sets)) == 1
+    return plans_at(found.request, found.noise, _amount(found.request), rivals=True) if alone else found
+
+
+def _amount(request: Request) -> Fraction:
+    """Returns the price: epsilon, or rho where there is none."""
     charge = request.price.charge
-    return plans_at(request, noise_of(request), charge.rho if charge.epsilon is None else charge.epsilon)
+    return charge.rho if charge.epsilon is None else charge.epsilon
 
 
 def noise_of(request: Request) -> NoiseKind:
@@ -116,15 +119,15 @@ def noise_of(request: Request) -> NoiseKind:
 
 
 def measures_of(question: Question, noise: NoiseKind) -> Measures:
-    """What is measured; intervals of one column are measured together."""
+    """Chooses the measures of a question; intervals of one column are measured together."""
     if question.intervals:
         return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
     choosing = question.treatment.quantiles == CHOICE and sum(question.cells) <= MOST_CHOSEN
     return choose_measures(question.aggregates, question.treatment.aggregate_weights, noise, choosing=choosing)
 
 
-def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> CubePlan:
-    """Plans of every measure that together may cost this epsilon or rho."""
+def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bool = False) -> CubePlan:
+    """Plans of every measure that together may cost this epsilon or rho. rivals: see plan_workload."""
     question = request.question
     found = measures_of(question, noise)
     prices = [
@@ -143,7 +146,7 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction) -> CubePlan:
         alike = (price, bound, "" if measure.added else measure.form, buckets)
         if alike not in known:
             known[alike] = (
-                _candidates(question, noise, price, bound, measure.bound, seconds)
+                _candidates(question, noise, price, bound, measure.bound, seconds, rivals)
                 if measure.added
                 else _alone(question, measure, noise, price, bound)
             )
@@ -159,7 +162,13 @@ def _cells_of(question: Question, measure: Measure) -> int:
 
 
 def _candidates(
-    question: Question, noise: NoiseKind, amount: Fraction, unit_bound: int, row_bound: int, seconds: float
+    question: Question,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    row_bound: int,
+    seconds: float,
+    rivals: bool,
 ) -> Plans:
     """Candidates for one measure whose margins are sums of cells."""
     treatment, workload = question.treatment, _workload(question)
@@ -174,6 +183,7 @@ def _candidates(
             consistency=treatment.consistency,
             planning_seconds=seconds,
             row_bound=row_bound,
+            rivals=rivals,
         )
     _require_plain(treatment)
     if question.matrix:
@@ -292,49 +302,6 @@ def recovered(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment
 def measured_answers(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
     """The same before anything moves them that no formula describes: linear programs, and the option nonnegative."""
     return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)
-
-
-@dataclass(frozen=True)
-class MeasureScan:
-    """A job, and the measures (by number) that its aggregates serve, in order."""
-
-    job: CountingJob
-    measures: tuple[int, ...]
-
-
-def scans_of(found: CubePlan) -> list[MeasureScan]:
-    """Every scan of a release."""
-    request = found.request
-    added = [number for number, one in enumerate(found.measures) if one.measure.added]
-    scans = []
-    if added:
-        contributions = [contribution_of(found.measures[number].measure) for number in added]
-        scans.append(MeasureScan(counting_job(request, contributions), tuple(added)))
-    for number, one in enumerate(found.measures):
-        if not one.measure.added:
-            scans.append(MeasureScan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
-    return scans
-
-
-def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJob:
-    """Rows counted by the request's keys and by one more column, which comes last."""
-    job = counting_job(request, (Contribution(condition),))
-    size = key.domain.size
-    last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
-    return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
-
-
-def _last_key(found: CubePlan, measured: MeasurePlan) -> KeyColumn:
-    """Values that are counted once each, or buckets of a value; what is outside the bounds is in the outermost ones."""
-    measure = measured.measure
-    if measure.distinct is not None:
-        return KeyColumn(measure.distinct.sql, measure.distinct.domain)
-    if measure.operand is None:
-        raise InternalError("a tree over nothing")
-    buckets = tree_buckets(found.request.question, measure)
-    edges = tuple(repr(float(edge)) for edge in buckets.edges)
-    domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
-    return KeyColumn(measure.operand.sql, domain)
 
 
 # The smallest price at which every released cell has a standard error of at most a target.

@@ -149,7 +149,7 @@ def _variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
 
 
 def wholes(found: CubePlan) -> list[bool]:
-    """For each aggregate, whether its answers are whole numbers."""
+    """Tells for each aggregate whether its answers are whole numbers."""
     return [is_whole(found, number) for number in range(len(found.uses))]
 
 
@@ -186,12 +186,12 @@ def single_parameter(plan: Plan, number: int) -> Fraction | None:
 
 
 def error_laws(found: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """For each aggregate, how the noise of each grouping set's cells is distributed; () where it depends on answers."""
+    """Returns the law of each grouping set's noise, for each aggregate; () where it depends on answers."""
     return tuple(_laws(found.measures[use.measure].plan, use.weights) for use in found.uses)
 
 
 def _laws(plan: AnyPlan, weights: Sequence[Fraction]) -> tuple[ErrorLaw, ...]:
-    """Of ranges, the widest cell's."""
+    """Returns the law of each grouping set's noise; of ranges, the law of the cell with the largest variance."""
     if not weights:
         return ()
     if isinstance(plan, Plan) and solves_program(plan):
@@ -206,7 +206,7 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction]) -> tuple[ErrorLaw, ...]:
 
 
 def covariances_text(found: CubePlan) -> str | None:
-    """What is kept for sums of released cells; nothing where no formula holds, or where it would be very long.
+    """Writes the covariances of released cells; None where no formula holds, or where they would be very long.
 
     Aggregates that are measured with different noise have no covariances in common.
     """
@@ -309,7 +309,7 @@ def _deviation(variances: FloatArray, fraction: float, inner: int) -> FloatArray
 
 
 def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: Buckets) -> FloatArray:
-    """Where the excess, made increasing, passes 0; on a line inside a bucket that is a range of values."""
+    """Finds where the excess, made increasing, passes 0: by interpolation inside a bucket that is a range of values."""
     middle = _increasing(excess)
     chosen = (middle < 0).sum(axis=1)
     start, width = float(buckets.start), float(buckets.width)

@@ -42,7 +42,7 @@ def propose_keys(request: Request) -> KeyProposal:
 
 
 def key_header(proposal: KeyProposal) -> ReleaseHeader:
-    """What is public before the count."""
+    """Describes the release before anything is counted."""
     plan = proposal.plan
     return ReleaseHeader(
         proposal.request, f"{plan.selection.kind.value}, {plan.strategy}", plan.strategy, key_laws(plan)
@@ -50,7 +50,7 @@ def key_header(proposal: KeyProposal) -> ReleaseHeader:
 
 
 def key_columns(proposal: KeyProposal) -> Columns:
-    """Of the released table; all answers are whole. Those that select have lower ends of intervals of their own."""
+    """Returns the columns of the released table; those that select keys have lower ends of intervals of their own."""
     lows = tuple((lows_column(number), "DOUBLE[]") for number in proposal.plan.reused)
     return (*released_columns(proposal.request, [True] * len(proposal.request.question.aggregates)), *lows)
 
@@ -85,7 +85,7 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
 
 
 def bounds_of_request(request: Request) -> GroupBounds:
-    """What one unit changes: with a unit's column, one in each group; else a row, as often as joins repeat it."""
+    """Bounds what one unit changes: with a unit's column, 1 in each group; else a row, as often as joins repeat it."""
     groups = _selection(request).groups
     if request.rows.unit_sql is None:
         return GroupBounds(groups, request.rows.unit_bound, request.rows.unit_bound, request.rows.unit_bound)
@@ -93,7 +93,7 @@ def bounds_of_request(request: Request) -> GroupBounds:
 
 
 def keyed_job(request: Request) -> KeyedJob:
-    """What trusted code is to count."""
+    """Describes the job that trusted code counts."""
     selection = _selection(request)
     return KeyedJob(
         rows=counting_job(request, [Contribution(aggregate.condition) for aggregate in request.question.aggregates]),
@@ -103,7 +103,7 @@ def keyed_job(request: Request) -> KeyedJob:
 
 
 def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
-    """What will leave."""
+    """Declares the ask."""
     query = Threshold(plan.bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
     return Ask(Scan(keyed_job(request), plan.bounds.l1), query, plan.selection)
 

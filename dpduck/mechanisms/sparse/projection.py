@@ -60,7 +60,7 @@ class ProjectionPlan:
         return sqrt((weight_squared * (self.noise_variance + second_moment) + answer**2) / self.rows)
 
     def error(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
-        """What no declared query exceeds, at the plan's confidence."""
+        """The error that no declared query exceeds, at the plan's confidence."""
         noise = sqrt(weight_squared * self.noise_variance / self.rows)
         distortion = sqrt((weight_squared * second_moment + answer**2) / self.rows)
         return self.noise_quantile * noise + self.distortion_quantile * distortion
@@ -144,7 +144,7 @@ def propose_projection(sparse: SparseRequest) -> ProjectionProposal:
 
 
 def projection_header(proposal: ProjectionProposal) -> ReleaseHeader:
-    """What is public before the count."""
+    """Describes the release before anything is counted."""
     plan = proposal.plan
     return ReleaseHeader(
         proposal.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", most_rows=plan.rows

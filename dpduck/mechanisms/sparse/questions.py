@@ -227,7 +227,7 @@ class PublicSelection:
 
 
 def read_selection(text: str, keys: Sequence[str], facts: PublicFacts) -> PublicSelection:
-    """What a question's text selects, its columns named as the keys where it is an IN."""
+    """Reads the keys that a question selects, its columns named as the keys where it is an IN."""
     reader = TokenReader(text, bounded_tokens(text))
     if reader.at_words("SELECT"):
         return _of_select(parse_select(text), facts)

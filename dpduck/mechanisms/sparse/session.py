@@ -27,7 +27,7 @@ COMPUTATIONAL = "computational: as strong as HMAC-SHA256 for keys without rows"
 
 
 def secret_name(digest: str) -> str:
-    """Where the secrets file holds a histogram's or session's secret."""
+    """Names the secret of a histogram or session in the secrets file."""
     return f"sparse {digest}"
 
 
@@ -74,7 +74,7 @@ def propose_histogram(sparse: SparseRequest) -> HistogramProposal:
 
 
 def histogram_header(proposal: HistogramProposal) -> ReleaseHeader:
-    """What is public before the count."""
+    """Describes the release before anything is counted."""
     return ReleaseHeader(proposal.request, f"{proposal.noise.kind.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
 
 
@@ -85,7 +85,7 @@ def open_histogram(proposal: HistogramProposal, door: Door, tools: Tools) -> Non
 
 
 def histogram_facts(proposal: HistogramProposal, nothing: None, tools: Tools) -> ReleasedTable:
-    """What is public about it."""
+    """Returns its public facts."""
     return _facts({"noise": proposal.noise.kind.name, "spread": proposal.noise.parameter})
 
 
@@ -113,7 +113,7 @@ def propose_session(sparse: SparseRequest) -> SessionProposal:
 
 
 def session_header(proposal: SessionProposal) -> ReleaseHeader:
-    """What is public before the count."""
+    """Describes the release before anything is counted."""
     noise = proposal.plan.law.noise.value
     return ReleaseHeader(proposal.request, f"{noise}, session: sparse vector and multiplicative weights", SESSION)
 
@@ -133,7 +133,7 @@ def open_session(proposal: SessionProposal, door: Door, tools: Tools) -> Opened:
 
 
 def session_facts(proposal: SessionProposal, opened: Opened, tools: Tools) -> ReleasedTable:
-    """What is public about it."""
+    """Returns its public facts."""
     return _facts(plan_to_facts(*opened))
 
 
@@ -146,7 +146,7 @@ def gates_within(sparse: SparseRequest, total: Ask[int]) -> Ask[None]:
 
 
 def plan_to_facts(plan: SessionPlan, noisy_total: int) -> dict[str, object]:
-    """Everything public about a session, for its released table."""
+    """Writes a session's public facts, for its released table."""
     law = plan.law
     return {
         "noisy_total": noisy_total, "alpha": plan.alpha, "measured": plan.measured, "slots": plan.slots,
@@ -157,7 +157,7 @@ def plan_to_facts(plan: SessionPlan, noisy_total: int) -> dict[str, object]:
 
 
 def plan_from_facts(text: str) -> SessionPlan:
-    """What plan_to_facts described."""
+    """Reads the plan that plan_to_facts wrote."""
     facts = json.loads(text)
     law = GateLaw(
         facts["updates"], facts["unit_bound"], facts["threshold"], Fraction(facts["threshold_scale"]),

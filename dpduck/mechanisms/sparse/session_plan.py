@@ -67,7 +67,7 @@ def total_parameter(charge: Charge, unit_bound: int) -> Fraction:
 
 
 def total_margin(charge: Charge, unit_bound: int, beta: float) -> float:
-    """What is added to the noisy number of rows so that the true one is hardly ever larger."""
+    """Returns what is added to the noisy number of rows so that the true one is hardly ever larger."""
     parameter, chances = float(total_parameter(charge, unit_bound)), log(4 / beta)
     return sqrt(2 * parameter * chances) if charge.epsilon is None else parameter * chances
 

@@ -326,7 +326,7 @@ class SparseQueries:
 
 
 def may_ask(named: Named, caller: Caller) -> bool:
-    """What the owner made is for every principal; what a principal made is for them and the owner."""
+    """Tells whether a caller may ask: the owner's are everybody's, a principal's are theirs and the owner's."""
     return caller.owner or named.principal in (caller.name, OWNER_NAME)
 
 

@@ -78,11 +78,11 @@ class SparseStore:
                 cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._schema}.{definition}")
 
     def named(self, name: str) -> Named | None:
-        """What a name stands for."""
+        """Returns the entry of a name."""
         return next((found for found in self.all() if found.name.lower() == name.lower()), None)
 
     def all(self) -> list[Named]:
-        """Everything that has a name, in the order of the names."""
+        """Lists all entries, by name."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"FROM {self._schema}.sparse_names ORDER BY lower(name)").fetchall()
         named = []

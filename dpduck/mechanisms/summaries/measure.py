@@ -55,7 +55,7 @@ def asked_summary(request: Request) -> Summary:
 
 
 def axes_of(request: Request) -> Axes:
-    """What takes the place of each key in a summary: None for a plain one."""
+    """Returns the axis that takes the place of each key in a summary: None for a plain one."""
     shape = asked_summary(request).shape
     return tuple(Axis(shape, len(key.labels)) if key.shape else None for key in request.question.keys)
 
@@ -86,7 +86,7 @@ def summary_candidates(request: Request, total: int | None = None) -> list[Summa
 
 
 def total_scale(request: Request) -> Fraction | None:
-    """Of the noise of the number of rows, None where none is asked for."""
+    """Returns the scale of the noise of the number of rows, None where it is not asked for."""
     share = asked_summary(request).total_epsilon
     return None if share is None else request.rows.unit_bound / share
 
@@ -133,7 +133,7 @@ def propose_summary(request: Request) -> SummaryProposal:
 
 
 def summary_header(proposal: SummaryProposal) -> ReleaseHeader:
-    """What is public before the count."""
+    """Describes the release before anything is counted."""
     counted = "" if proposal.total is None else ", noisy total"
     mechanism = f"{NoiseKind.LAPLACE.value}, {proposal.design.method} summary{counted}"
     return ReleaseHeader(proposal.request, mechanism, proposal.design.method, ((summary_law(proposal.design),),))
@@ -165,7 +165,7 @@ def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> Rele
 def _with_loss(
     proposal: SummaryProposal, estimates: EstimatedSummary, design: SummaryDesign, total: int | None
 ) -> EstimatedSummary:
-    """What sums over filtered rows miss, by the noisy number of rows, or by EXPECT ROWS where all are asked."""
+    """Adds what sums over filtered rows miss, by the noisy number of rows, or by EXPECT ROWS where all are asked."""
     request, summary = proposal.request, asked_summary(proposal.request)
     if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in proposal.axes):
         return estimates
@@ -201,6 +201,6 @@ def plain_keys(request: Request) -> Request:
 
 
 def summary_law(design: SummaryDesign) -> ErrorLaw:
-    """Of an empty cell: rows carry their own standard errors."""
+    """Returns the noise law of an empty cell: rows carry their own standard errors."""
     moments = empty_moments(design.scale, design.theta, float(design.tau), design.sides)
     return ErrorLaw(NoiseKind.LAPLACE, None, moments.square)

@@ -37,7 +37,7 @@ def noise_variance(scale: float) -> float:
 
 
 def empty_moments(scale: float, theta: int, tau: float, sides: int = 2) -> Moments:
-    """Of an empty cell, in closed form: sums of k^p a^k from theta to floor(tau) and beyond."""
+    """Computes the moments of an empty cell, in closed form: sums of k^p a^k from theta to floor(tau) and beyond."""
     a, gap = exp(-1.0 / scale), -expm1(-1.0 / scale)
     front = sides * gap / (1.0 + a)
     last = max(floor(tau), theta - 1)
@@ -66,7 +66,7 @@ def _tail(scale: float, least: int, power: int) -> float:
 def occupied_moments(
     count: float, scale: float, theta: int, tau: float, sides: int = 2, *, grid: int = GRID
 ) -> Moments:
-    """Of a cell with this exact count, on a grid of so many noise values on either side."""
+    """Computes the moments of a cell with this exact count, on a grid of so many noise values on either side."""
     step = max(1.0, REACH * scale / grid)
     noise = np.arange(-grid, grid + 1) * step
     weights = np.exp(-np.abs(noise) / scale)
@@ -120,7 +120,7 @@ class SummaryDesign:
 
     @property
     def scale(self) -> float:
-        """Of the noise."""
+        """The scale of the noise."""
         return float(self.plan.scale)
 
 

@@ -40,7 +40,7 @@ def propose_sketch(request: Request) -> SketchProposal:
 
 
 def sketch_header(proposal: SketchProposal) -> ReleaseHeader:
-    """What is public before the count."""
+    """Describes the release before anything is counted."""
     design, laws = proposal.plan, ((law_of(proposal.plan.noise),),)
     mechanism = f"{design.noise.kind.value}, count sketch"
     return ReleaseHeader(proposal.request, mechanism, "sketch", laws, design.rows * design.width)
@@ -53,7 +53,7 @@ def sketch_table(proposal: SketchProposal, sketched: Sketched, tools: Tools) -> 
 
 
 def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:
-    """What will leave; refuses noise that cannot be drawn."""
+    """Declares the ask; refuses noise that cannot be drawn."""
     bound = request.rows.unit_bound
     scan = Scan(counting_job(request, [Contribution(request.question.aggregates[0].condition)]), bound)
     return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), design.noise)

@@ -1,27 +1,35 @@
-"""A distribution as a product of independent dense tables, joined when a query spans several (factored universe)."""
+"""A distribution on a junction tree: dense tables over cliques, conditionally independent given what they share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.margin_tree import margin_tree
-from dpduck.mechanisms.synthetic.fit import PRIOR, Observation, fit
+from dpduck.algebra.margin_tree import margin_tree, sum_away
+from dpduck.mechanisms.synthetic.fit import PRIOR, Observation, Parameters, fit
+from dpduck.mechanisms.synthetic.junction import (
+    Beliefs,
+    JunctionTree,
+    Members,
+    eliminated,
+    junction_tree,
+    spread,
+    tree_axes,
+)
 from dpduck.values.arrays import FloatArray, IntegerArray
 
-Members = tuple[int, ...]
-
 LARGEST_TABLE = 1 << 24
-"""Cells of one dense table."""
+"""Cells of all tables of a distribution."""
 
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A dense table of probabilities over some attributes, increasing."""
+    """A dense table of probabilities over some attributes, increasing: a clique's margin."""
 
     members: Members
     table: FloatArray
@@ -29,28 +37,40 @@ class Component:
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Independent components that share the attributes out among them."""
+    """Components that have all attributes, and agree where they share some; cliques of a junction tree."""
 
     sizes: tuple[int, ...]
     components: tuple[Component, ...]
 
+    @cached_property
+    def tree(self) -> JunctionTree:
+        """How the components hang together."""
+        return junction_tree(tuple(component.members for component in self.components))
+
     def holding(self, attributes: Iterable[int]) -> list[int]:
-        """Positions of the components that hold some of these attributes."""
-        wanted = set(attributes)
-        return [place for place, component in enumerate(self.components) if wanted & set(component.members)]
+        """Positions of the components that hold some of these attributes, or hang together with one that does."""
+        wanted, roots = set(attributes), self.tree.roots
+        held = {roots[place] for place, component in enumerate(self.components) if wanted & set(component.members)}
+        return [place for place, root in enumerate(roots) if root in held]
 
     def joined_cells(self, attributes: Iterable[int]) -> int:
-        """Cells of the table that a query on these attributes would need."""
-        return prod(self.components[place].table.size for place in self.holding(attributes))
+        """Cells of one table over these attributes and all that hang together with them."""
+        members = {member for place in self.holding(attributes) for member in self.components[place].members}
+        return prod(self.sizes[member] for member in members)
 
     def join(self, attributes: Iterable[int]) -> tuple[Distribution, int]:
         """The same distribution with these attributes in one component, and that component's position."""
         places = self.holding(attributes)
         if len(places) == 1:
             return self, places[0]
-        joined = _product([self.components[place] for place in places])
+        members = tuple(sorted({member for place in places for member in self.components[place].members}))
+        shape, table = tuple(self.sizes[member] for member in members), np.ones(())
+        for place in (place for place in self.tree.order if place in places):
+            component, separator = self.components[place], self.tree.separators[place]
+            part = conditional(component, separator) if separator else component.table
+            table = table * part.reshape(spread(members, component.members, shape))
         kept = tuple(component for place, component in enumerate(self.components) if place not in places)
-        return Distribution(self.sizes, (*kept, joined)), len(kept)
+        return Distribution(self.sizes, (*kept, Component(members, table))), len(kept)
 
     def replaced(self, place: int, table: FloatArray) -> Distribution:
         """The distribution with another table in one component."""
@@ -58,21 +78,25 @@ class Distribution:
         return Distribution(self.sizes, (*self.components[:place], component, *self.components[place + 1 :]))
 
     def marginals(self, wanted: Sequence[Members]) -> dict[Members, FloatArray]:
-        """Marginals: those of the components, multiplied where a marginal spans several."""
-        parts: list[dict[Members, FloatArray]] = []
-        for component in self.components:
-            inside = {_within(attributes, component.members) for attributes in wanted}
-            inside.discard(())
-            tree = margin_tree(component.members, component.table.shape, sorted(inside))
-            parts.append(tree.margins(component.table) if inside else {})
-        found: dict[Members, FloatArray] = {}
+        """Marginals: those of connected components, multiplied where a marginal spans several parts."""
+        roots, homes = self.tree.roots, self.tree.homes
+        pieces: dict[Members, list[Members]] = {}
         for attributes in wanted:
-            pieces = [
-                Component(part, parts[place][part])
-                for place, component in enumerate(self.components)
-                if (part := _within(attributes, component.members))
-            ]
-            found[attributes] = pieces[0].table if len(pieces) == 1 else _product(pieces).table
+            parts: dict[int, list[int]] = {}
+            for attribute in attributes:
+                parts.setdefault(roots[homes[attribute]], []).append(attribute)
+            pieces[attributes] = [tuple(part) for part in parts.values()]
+        whole = tuple(dict.fromkeys(part for parts in pieces.values() for part in parts))
+        beliefs = Beliefs(self.tree, [component.table for component in self.components], {})
+        known = beliefs.marginals(whole)
+        found: dict[Members, FloatArray] = {}
+        for attributes, parts_of in pieces.items():
+            table = np.ones(()) if len(parts_of) != 1 else known[parts_of[0]]
+            if len(parts_of) > 1:
+                shape = tuple(self.sizes[attribute] for attribute in attributes)
+                for part in parts_of:
+                    table = table * known[part].reshape(spread(attributes, part, shape))
+            found[attributes] = table
         return found
 
     def flat_marginals(self, wanted: Sequence[Members]) -> FloatArray:
@@ -82,6 +106,13 @@ class Distribution:
             return margin_tree(only.members, only.table.shape, wanted).flat(only.table)
         marginals = self.marginals(wanted)
         return np.concatenate([marginals[attributes].reshape(-1) for attributes in wanted])
+
+
+def conditional(component: Component, given: Members) -> FloatArray:
+    """A component's probabilities given some of its members; 0 where these have none."""
+    inside = sum_away(component.table, tree_axes(component.members, given))
+    inside = inside.reshape(spread(component.members, given, component.table.shape))
+    return np.divide(component.table, inside, out=np.zeros_like(component.table), where=inside > 0)
 
 
 def uniform(sizes: Sequence[int], *, dense: bool) -> Distribution:
@@ -94,44 +125,70 @@ def uniform(sizes: Sequence[int], *, dense: bool) -> Distribution:
     )
 
 
-def _within(attributes: Members, members: Members) -> Members:
-    return tuple(attribute for attribute in attributes if attribute in members)
+def cliques_of(sizes: Sequence[int], sets: Sequence[Members]) -> tuple[Members, ...]:
+    """Cliques that hold these sets and all attributes; one for all that hang together where that has no more cells."""
+    found: list[Members] = []
+    cliques = eliminated(sizes, sets).cliques()
+    for group in connected(len(sizes), sets):
+        inside = [clique for clique in cliques if group.issuperset(clique)]
+        joint = prod(sizes[attribute] for attribute in group)
+        cells = sum(prod(sizes[attribute] for attribute in clique) for clique in inside)
+        found += [tuple(sorted(group))] if joint <= cells else inside
+    return tuple(found)
 
 
-def _product(components: Sequence[Component]) -> Component:
-    """The outer product, its axes in increasing order of attributes."""
-    members = [attribute for component in components for attribute in component.members]
-    table = np.ones(())
-    for component in components:
-        table = np.multiply.outer(table, component.table)
-    order = np.argsort(members)
-    return Component(tuple(sorted(members)), np.ascontiguousarray(table.transpose(order)))
+def cells_of(sizes: Sequence[int], cliques: Iterable[Members]) -> int:
+    """Of all tables."""
+    return sum(prod(sizes[attribute] for attribute in clique) for clique in cliques)
 
 
 # Rows drawn from a distribution: post-processing, so that randomness need only be unpredictable, not exact.
 #
 # Systematic sampling: with one uniform u, cell i gets floor(F_i + u) - floor(F_(i-1) + u) rows, F the
 # cumulated expected numbers. Every cell gets its expected number rounded up or down, so that margins of the
-# rows are close to the distribution's.
+# rows are close to the distribution's. A clique's new attributes are drawn so for the rows of each value of
+# what it shares with the one before it: each value has its own u, from a sequence of even distribution.
 
 Words = Callable[[int], NDArray[np.uint64]]
+GOLDEN = (5**0.5 - 1) / 2
 
 
 def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[IntegerArray]:
     """The code of every row for each attribute, in a random order. words: so many uniform 64-bit integers."""
     codes: dict[int, IntegerArray] = {}
-    for component in distribution.components:
-        weights = component.table.reshape(-1)
-        cumulated = np.cumsum(weights)
-        cumulated *= rows / cumulated[-1]
-        cumulated[-1] = rows
-        shift = float(words(1)[0] >> np.uint64(11)) * 2.0**-53
-        ends = np.floor(cumulated + shift).astype(np.int64)
-        cells = np.repeat(np.arange(len(weights)), np.diff(ends, prepend=0))
-        cells = cells[np.argsort(words(rows))]
-        for member, of_member in zip(component.members, np.unravel_index(cells, component.table.shape), strict=True):
-            codes[member] = of_member
+    tree, history = distribution.tree, np.zeros(rows, np.int64)
+    for place in tree.order:
+        component, given = distribution.components[place], tree.separators[place]
+        axes = tree_axes(component.members, given)
+        shape = [component.table.shape[axis] for axis in axes]
+        kept = [axis for axis in range(component.table.ndim) if axis not in axes]
+        weights = component.table.transpose([*kept, *axes]).reshape(-1, prod(shape))
+        groups = np.zeros(rows, np.int64)
+        for axis in kept:
+            groups = groups * component.table.shape[axis] + codes[component.members[axis]]
+        order = np.lexsort((words(rows), history, groups))
+        groups, cells = groups[order], np.empty(rows, np.int64)
+        turns = (np.arange(rows) * GOLDEN) % 1
+        cells[order[np.lexsort((turns, groups))]] = _drawn(
+            weights, groups, float(words(1)[0] >> np.uint64(11)) * 2.0**-53
+        )
+        for axis, of_member in zip(axes, np.unravel_index(cells, shape), strict=True):
+            codes[component.members[axis]] = of_member
+        history[np.lexsort((history, cells))] = np.arange(rows)
     return [codes[attribute] for attribute in range(len(distribution.sizes))]
+
+
+def _drawn(weights: FloatArray, groups: IntegerArray, shift: float) -> IntegerArray:
+    """For rows in groups, increasing, a cell of the row of weights that the group names."""
+    found, counts = np.unique(groups, return_counts=True)
+    cumulated = np.cumsum(weights[found], axis=1)
+    cumulated *= (counts / np.maximum(cumulated[:, -1], 1e-300))[:, None]
+    cumulated[:, -1] = counts
+    cumulated += ((shift + np.arange(len(found)) * GOLDEN) % 1)[:, None]
+    ends = np.floor(cumulated).astype(np.int64)
+    ends[:, 1:] -= ends[:, :-1].copy()
+    drawn: IntegerArray = np.repeat(np.arange(ends.size), ends.reshape(-1)) % weights.shape[1]
+    return drawn
 
 
 # A distribution fitted to a whole set of noisy marginals at once: a released cube, or all Fourier
@@ -142,9 +199,9 @@ TOLERANCE = 1e-3
 """Where a fit ends, see fit.TOLERANCE; past it noise is fitted (benchmarks/papers/prior_weight.py, as fit.PRIOR)."""
 
 
-def largest_table(sizes: Sequence[int], marginals: Sequence[tuple[int, ...]]) -> int:
-    """Cells of the largest table that these marginals connect."""
-    return max(prod(sizes[attribute] for attribute in group) for group in connected(len(sizes), marginals))
+def needed_cells(sizes: Sequence[int], marginals: Sequence[Members]) -> int:
+    """Cells of the tables that a fit of these marginals needs."""
+    return cells_of(sizes, cliques_of(sizes, marginals))
 
 
 def connected(attributes: int, marginals: Sequence[tuple[int, ...]]) -> list[set[int]]:
@@ -161,35 +218,27 @@ def fit_tables(
     sizes: Sequence[int], observations: Sequence[Observation], steps: int = STEPS
 ) -> tuple[Distribution, float]:
     """The distribution, and the number of records that the tables speak of. The prior: the 1-way marginals' product."""
-    marginals = [observation.attributes for observation in observations]
-    if largest_table(sizes, marginals) > LARGEST_TABLE:
-        raise ValueError("these marginals connect more attributes than one table holds")
+    cliques = cliques_of(sizes, [observation.attributes for observation in observations])
+    if cells_of(sizes, cliques) > LARGEST_TABLE:
+        raise ValueError("these marginals connect more attributes than tables can hold")
     sums = [float(observation.value.sum()) for observation in observations]
     precisions = [1 / (observation.variance * observation.value.size) for observation in observations]
     records = max(1.0, float(np.average(sums, weights=precisions)))
-    distribution = uniform(sizes, dense=False)
-    for place, single in enumerate(_single_marginals(sizes, observations, records)):
-        distribution = distribution.replaced(place, single)
-    for marginal in filter(None, marginals):
-        distribution, _ = distribution.join(marginal)
-    for place, component in enumerate(distribution.components):
-        inside = [one for one in observations if one.attributes and set(one.attributes) <= set(component.members)]
-        if inside:
-            table, _ = fit(
-                component.members,
-                component.table,
-                inside,
-                records,
-                steps=steps,
-                prior=component.table,
-                strength=PRIOR * records,
-                tolerance=TOLERANCE,
-            )
-            distribution = distribution.replaced(place, table)
-    return distribution, records
+    prior = singles(sizes, observations, records)
+    components: list[Component] = []
+    for group in connected(len(sizes), cliques):
+        tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
+        inside = [one for one in observations if one.attributes and group.issuperset(one.attributes)]
+        known: Parameters = {(place,): np.log(prior[place]) for place in group}
+        found = fit(
+            tree, sizes, inside, records, steps=steps, start={(place,): np.zeros(sizes[place]) for place in group},
+            prior=known, strength=PRIOR * records, tolerance=TOLERANCE,
+        )  # fmt: skip
+        components += [Component(clique, table) for clique, table in zip(tree.cliques, found.tables, strict=True)]
+    return Distribution(tuple(sizes), tuple(components)), records
 
 
-def _single_marginals(sizes: Sequence[int], observations: Sequence[Observation], records: float) -> list[FloatArray]:
+def singles(sizes: Sequence[int], observations: Sequence[Observation], records: float) -> list[FloatArray]:
     """The 1-way marginal of each attribute, averaged over the tables that have it, no cell below a ten-thousandth."""
     found = []
     for attribute, size in enumerate(sizes):

@@ -1,22 +1,27 @@
 """The distribution that fits all noisy answers: entropic mirror descent with a line search, weights by variance.
 
-Minimises over distributions p on a dense table
+Minimises over distributions p on a junction tree
 
     F(p) = sum over observations |n q(p) - y|^2 / (2 variance) + strength KL(p | prior)
 
-by steps log p <- log p - step gradient F. Steps are Barzilai and Borwein's in the geometry of KL, accepted when F falls
-enough below the largest of the last values (Grippo, Lampariello and Lucidi 1986).
+by steps log p <- log p - step gradient F. With log p = log prior + sum of tables over the observed margins, up to a
+constant, these tables are all that a step changes: they are the parameters, and inner products with log p are those of
+parameters and margins. One clique of all attributes is a dense table. Steps are Barzilai and Borwein's in the geometry
+of KL, accepted when F falls enough below the largest of the last values (Grippo, Lampariello and Lucidi 1986).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.margin_tree import MarginTree, margin_tree
+from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrated
 from dpduck.trusted.operators import Family
 from dpduck.values.arrays import FloatArray, IntegerArray
 
@@ -32,13 +37,16 @@ next one (benchmarks/papers/prior_weight.py)."""
 FLAT_PRIOR = 3 / 4
 """Weight per measured value of a prior that knows nothing, the uniform distribution."""
 
+Parameters = Mapping[Members, FloatArray]
+
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A distribution with its logarithm, its value F, the misfit in it, and the centred gradient."""
+    """A distribution: its parameters, its margins on their sets, both flat, and on cliques; F, and the misfit in it."""
 
-    table: FloatArray
-    logarithm: FloatArray
+    parameters: FloatArray
+    margins: FloatArray
+    tables: Sequence[FloatArray]
     value: float
     misfit: float
     residuals: tuple[FloatArray, ...]
@@ -46,74 +54,117 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class FitProblem:
-    """What is fitted. records: n. prior: logarithm of the prior, used where strength is above 0."""
+    """What is fitted. sets: of the parameters. records: n. prior: tables that add up to the logarithm of the prior."""
 
-    tree: MarginTree
+    tree: JunctionTree
+    sizes: Sequence[int]
+    sets: tuple[Members, ...]
     observations: tuple[Observation, ...]
     records: float
-    prior: FloatArray
+    prior: Parameters
     strength: float
 
-    def point(self, table: FloatArray, logarithm: FloatArray) -> Point:
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the cliques."""
+        return [tuple(self.sizes[member] for member in clique) for clique in self.tree.cliques]
+
+    @cached_property
+    def places(self) -> dict[Members, slice]:
+        """Where each set lies in a flat array."""
+        ends = np.cumsum([0, *(prod(self.sizes[member] for member in one) for one in self.sets)]).tolist()
+        return {one: slice(ends[number], ends[number + 1]) for number, one in enumerate(self.sets)}
+
+    @cached_property
+    def margin_trees(self) -> list[MarginTree | None]:
+        """For each clique, the margins that are taken from it: a set's from the smallest clique that holds it."""
+        inside: list[list[Members]] = [[] for _ in self.tree.cliques]
+        members, cells = [set(clique) for clique in self.tree.cliques], [prod(shape) for shape in self.shapes]
+        for one in self.sets:
+            holders = [place for place, clique in enumerate(members) if clique.issuperset(one)]
+            inside[min(holders, key=lambda place: cells[place])].append(one)
+        cliques = zip(self.tree.cliques, self.shapes, inside, strict=True)
+        return [margin_tree(clique, shape, sets) if sets else None for clique, shape, sets in cliques]
+
+    @cached_property
+    def base(self) -> tuple[list[FloatArray], float]:
+        """The logarithm of the prior over cliques, and that of its total."""
+        tables = [np.zeros(shape) for shape in self.shapes]
+        for one, logarithm in self.prior.items():
+            place = next(place for place, clique in enumerate(self.tree.cliques) if set(one) <= set(clique))
+            clique, shape = self.tree.cliques[place], self.shapes[place]
+            tables[place] += logarithm.reshape([size if m in one else 1 for m, size in zip(clique, shape, strict=True)])
+        return tables, calibrated(self.tree, tables)[1]
+
+    def lifted(self, flat: FloatArray) -> list[FloatArray]:
+        """A table over each clique: together the sum of those over sets."""
+        found = []
+        for tree, shape in zip(self.margin_trees, self.shapes, strict=True):
+            sets = () if tree is None else tree.wanted
+            tables = {one: flat[self.places[one]].reshape([self.sizes[member] for member in one]) for one in sets}
+            found.append(np.zeros(shape) if tree is None else tree.lifted(tables))
+        return found
+
+    def point(self, parameters: FloatArray) -> Point:
         """The value of F at a distribution."""
-        marginals = self.tree.margins(table)
+        logarithms, (base, total) = self.lifted(parameters), self.base
+        for place, logarithm in enumerate(logarithms):
+            logarithms[place] = logarithm + base[place] if self.prior else logarithm
+        tables, constant = calibrated(self.tree, logarithms)
+        found = np.empty(parameters.size)
+        for tree, table in zip(self.margin_trees, tables, strict=True):
+            for one, margin in tree.margins(table).items() if tree is not None else ():
+                found[self.places[one]] = margin.reshape(-1)
         residuals, misfit = [], 0.0
         for observation in self.observations:
-            residual = self.records * observation.predicted(marginals[observation.attributes]) - observation.value
+            margin = found[self.places[observation.attributes]].reshape(observation.shape)
+            residual = self.records * observation.predicted(margin) - observation.value
             misfit += float(np.vdot(residual, residual)) / (2 * observation.variance)
             residuals.append(residual / observation.variance)
-        divergence = float(np.vdot(table, logarithm) - np.vdot(table, self.prior)) if self.strength else 0.0
-        return Point(table, logarithm, misfit + self.strength * divergence, misfit, tuple(residuals))
+        divergence = float(np.vdot(found, parameters)) - constant + total
+        return Point(parameters, found, tables, misfit + self.strength * divergence, misfit, tuple(residuals))
 
     def gradient(self, point: Point) -> FloatArray:
-        """The gradient of F, its mean under the distribution taken away."""
-        tables: dict[tuple[int, ...], FloatArray] = {}
+        """The gradient of F over the sets, its mean under the distribution taken away."""
+        slope = self.strength * point.parameters
         for observation, residual in zip(self.observations, point.residuals, strict=True):
             part = self.records * observation.parameter(residual)
-            before = tables.get(observation.attributes)
-            tables[observation.attributes] = part if before is None else before + part
-        slope = self.tree.lifted(tables)
-        pull = point.logarithm - self.prior if self.strength else np.zeros_like(slope)
-        pull *= self.strength
-        pull += slope
-        slope = pull
-        slope -= float(np.vdot(point.table, slope))
+            slope[self.places[observation.attributes]] += part.reshape(-1)
+        slope[self.places[self.sets[0]]] -= float(np.vdot(point.margins, slope))
         return slope
 
 
-def normalised(logarithm: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The distribution with this logarithm up to a constant, and its logarithm, in the place of the argument."""
-    shifted = logarithm
-    shifted -= shifted.max()
-    table = np.exp(shifted)
-    total = float(table.sum())
-    table /= total
-    shifted -= np.log(total)
-    return table, shifted
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """tables: margins over the cliques. parameters: to begin the next fit with. misfit: F without the prior."""
+
+    tables: Sequence[FloatArray]
+    parameters: Parameters
+    misfit: float
 
 
 def fit(
-    members: tuple[int, ...],
-    start: FloatArray,
+    tree: JunctionTree,
+    sizes: Sequence[int],
     observations: Sequence[Observation],
     records: float,
     *,
     steps: int,
-    prior: FloatArray | None = None,
-    strength: float = 0.0,
+    start: Parameters,
+    prior: Parameters,
+    strength: float,
     tolerance: float = TOLERANCE,
-) -> tuple[FloatArray, float]:
-    """The fitted table, and its misfit (F without the prior). members: attributes of the table's axes.
+) -> Fitted:
+    """The fitted distribution. start: parameters that are known; their sets lie in cliques. prior: see FitProblem.
 
     Steps may raise F for a while: what counts, for the end and for the answer, is the lowest F so far.
     """
-    tree = margin_tree(members, start.shape, [observation.attributes for observation in observations])
-    base = np.log(np.maximum(start if prior is None else prior, SMALLEST))
-    problem = FitProblem(tree, tuple(observations), records, base, strength)
-    table, logarithm = normalised(np.log(np.maximum(start, SMALLEST)))
-    point = best = problem.point(table, logarithm)
+    sets = tuple(dict.fromkeys([*(observation.attributes for observation in observations), *start]))
+    problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength)
+    known = [start.get(one, np.zeros([sizes[member] for member in one])).reshape(-1) for one in sets]
+    point = best = problem.point(np.concatenate(known))
     slope = problem.gradient(point)
-    largest = float(np.abs(slope).max())
+    largest = sum(float(np.abs(part).max()) for part in problem.lifted(slope))
     values, step, idle, mark = [point.value], 1 / max(largest, SMALLEST), 0, point.value
     for _ in range(steps):
         if largest <= SMALLEST:
@@ -123,10 +174,10 @@ def fit(
             break
         after, step = found
         next_slope = problem.gradient(after)
-        # <slope, old table> and <next_slope, new table> are 0: gradients are centred
-        along = float(np.vdot(slope, after.table))
+        # <slope, old margins> and <next_slope, new margins> are 0: gradients are centred
+        along = float(np.vdot(slope, after.margins))
         travelled = -step * along
-        curvature = -float(np.vdot(next_slope, point.table)) - along
+        curvature = -float(np.vdot(next_slope, point.margins)) - along
         point, slope = after, next_slope
         best = min(best, after, key=lambda one: one.value)
         idle = 0 if best.value < mark - tolerance * abs(mark) else idle + 1
@@ -135,7 +186,7 @@ def fit(
         step = travelled / curvature if travelled > 0 and curvature > 0 else 2 * step
         if idle >= PATIENCE:
             break
-    return best.table, best.misfit
+    return Fitted(best.tables, {one: best.parameters[place] for one, place in problem.places.items()}, best.misfit)
 
 
 def _line_search(
@@ -143,11 +194,8 @@ def _line_search(
 ) -> tuple[Point, float] | None:
     """The first of step, step/2, step/4, .. that lowers F enough, None where none does."""
     for _ in range(60):
-        moved = slope * -step
-        moved += point.logarithm
-        table, logarithm = normalised(moved)
-        after = problem.point(table, logarithm)
-        promised = -float(np.vdot(table, slope))  # <slope, old table> is 0
+        after = problem.point(point.parameters - step * slope)
+        promised = -float(np.vdot(after.margins, slope))  # <slope, old margins> is 0
         if after.value <= reference - ENOUGH * promised:
             return after, step
         step /= 2
@@ -171,6 +219,11 @@ class Observation:
     value: FloatArray
     variance: float
     coefficients: FloatArray | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the marginal."""
+        return self.value.shape if self.coefficients is None else self.coefficients.shape
 
     def predicted(self, marginal: FloatArray) -> FloatArray:
         """What the distribution says, given its marginal."""

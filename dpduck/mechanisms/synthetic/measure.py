@@ -157,7 +157,7 @@ class MwemAsks:
 
     def __init__(self, pool: Pool, schedule: Schedule, scan: Scan) -> None:
         self._schedule, self._scan = schedule, scan
-        self.families = Families(pool.families, pool.whole)
+        self.families = Families(pool.families, pool.whole, pool.all_weights)
         total = Marginal(self.families, len(pool.families) - 1)
         self.marginals = {total.number: Ask(scan, total, self.noise(schedule.parameter(schedule.total_price)))}
         for place in range(schedule.first):

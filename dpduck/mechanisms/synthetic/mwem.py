@@ -6,7 +6,7 @@ It sees noisy answers only: whoever asks is given by a protocol, and exact figur
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -15,8 +15,25 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Distribution, uniform
-from dpduck.mechanisms.synthetic.fit import FLAT_PRIOR, Observation, fit, observed_marginal, observed_query, total_of
+from dpduck.mechanisms.synthetic.distribution import (
+    LARGEST_TABLE,
+    Component,
+    Distribution,
+    cliques_of,
+    connected,
+    singles,
+    uniform,
+)
+from dpduck.mechanisms.synthetic.fit import (
+    FLAT_PRIOR,
+    Observation,
+    Parameters,
+    fit,
+    observed_marginal,
+    observed_query,
+    total_of,
+)
+from dpduck.mechanisms.synthetic.junction import Members, eliminated, junction_tree
 from dpduck.mechanisms.synthetic.multiplicative import replayed
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute
 from dpduck.trusted.operators import Family
@@ -27,6 +44,15 @@ ROUND_STEPS = 30
 
 LAST_STEPS = 300
 """Steps of the last fit."""
+
+GROWTH = 2
+"""Of a round's price, where nothing is learnt."""
+
+SINGLES_PRIOR = 1 / 192
+"""Weight per record of the prior where rounds anneal."""
+
+MOST_SCORED = 4000
+"""Candidates that are all scored in every round."""
 
 
 class NoisyOracle(Protocol):
@@ -50,18 +76,25 @@ class NoisyOracle(Protocol):
 class Pool:
     """What may be asked: the workload's families, then those asked before the rounds, last the number of records.
 
-    whole: candidates are the workload's families as a whole, which are marginals then; else their queries.
+    whole: candidates are the workload's families as a whole, which are marginals then; else their queries. weights: of
+    the workload's families in choices, in units of 1/WEIGHT; none for 1 each.
     """
 
     sizes: tuple[int, ...]
     workload: tuple[Family, ...]
     first: tuple[Family, ...]
     whole: bool
+    weights: tuple[int, ...] = ()
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
         """All of them, in the order of their numbers."""
         return (*self.workload, *self.first, Family((), ()))
+
+    @property
+    def all_weights(self) -> tuple[int, ...]:
+        """Of all families; those before the rounds and the number of records are never chosen."""
+        return (*self.weights, *(1 for _ in self.first), 1) if self.weights else ()
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -90,7 +123,9 @@ class Method:
     """fits: to convergence after each round; else the paper's update, `passes` times over all measurements.
 
     averages: the mean of the rounds' distributions in place of the last. dense: one table from the start.
-    expected: a public guess at the number of records, None where there is none.
+    expected: a public guess at the number of records, None where there is none. anneals: as AIM (McKenna et al. 2022),
+    a round's price grows where the distribution moved less than noise would move it, and the prior knows 1-way margins.
+    largest: cells of the distribution's tables, about.
     """
 
     fits: bool = True
@@ -98,6 +133,8 @@ class Method:
     averages: bool = False
     dense: bool = False
     expected: int | None = None
+    anneals: bool = False
+    largest: int = LARGEST_TABLE
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,35 +146,50 @@ class Synthesis:
     chosen: tuple[int, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class State:
+    """What is known so far. parameters: of the distribution, where it was fitted."""
+
+    distribution: Distribution
+    parameters: Parameters
+
+
 def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOracle) -> Synthesis:
     """The whole algorithm; the price is what the schedule says."""
     parameter = schedule.parameter(schedule.total_price)
     first_total = float(oracle.marginal(len(pool.families) - 1, parameter)[0])
     total = first_total, schedule.variance(parameter), method.expected
-    distribution = uniform(pool.sizes, dense=method.dense or method.averages)
     observations: list[Observation] = []
     records = total_of(observations, *total)
-    distribution = _begin(pool, schedule, oracle, distribution, observations, records)
+    state = State(uniform(pool.sizes, dense=method.dense or method.averages), {})
+    state = _begin(pool, schedule, method, oracle, state, observations, records)
     chosen: list[int] = []
     mean: FloatArray | None = None
     share, more = schedule.round_price / (4 if schedule.adaptive else 1), True
     while more:
-        price = _price(schedule, share, oracle.left)
+        price, before = _price(schedule, share, oracle.left), state
         more = price < oracle.left if schedule.adaptive else len(chosen) + 1 < schedule.rounds
-        candidate, gap, parameter = _ask(pool, schedule, oracle, distribution, observations, records, price)
+        candidate, gap, parameter = _ask(pool, schedule, method, oracle, state, observations, records, price)
         chosen.append(candidate)
-        if schedule.adaptive and gap <= mean_absolute(schedule.pure, schedule.variance(parameter)):
-            share *= 2
         records = total_of(observations, *total)
-        distribution = _updated(distribution, observations, records, method, ROUND_STEPS)
+        state = _updated(state, observations, records, method, ROUND_STEPS)
+        noise = mean_absolute(schedule.pure, schedule.variance(parameter))
+        if schedule.adaptive and (_moved(before, state, observations[-1], records) if method.anneals else gap) <= noise:
+            share *= GROWTH if method.anneals else 2
         if method.averages:
-            table = distribution.components[0].table
+            table = state.distribution.components[0].table
             mean = table.copy() if mean is None else mean + table
     if mean is not None:
-        distribution = distribution.replaced(0, mean / len(chosen))
-    elif method.fits and observations:
-        distribution = _updated(distribution, observations, records, method, LAST_STEPS, everywhere=True)
-    return Synthesis(distribution, records, tuple(chosen))
+        return Synthesis(state.distribution.replaced(0, mean / len(chosen)), records, tuple(chosen))
+    if method.fits and observations:
+        state = _updated(state, observations, records, method, LAST_STEPS, everywhere=True)
+    return Synthesis(state.distribution, records, tuple(chosen))
+
+
+def _moved(before: State, after: State, newest: Observation, records: float) -> float:
+    """How far the last fit moved a cell of what was asked, in the mean."""
+    old, new = (state.distribution.marginals([newest.attributes])[newest.attributes] for state in (before, after))
+    return float(np.abs(new - old).mean()) * records
 
 
 def _price(schedule: Schedule, share: Fraction, left: Fraction) -> Fraction:
@@ -150,23 +202,24 @@ def _price(schedule: Schedule, share: Fraction, left: Fraction) -> Fraction:
 def _begin(
     pool: Pool,
     schedule: Schedule,
+    method: Method,
     oracle: NoisyOracle,
-    distribution: Distribution,
+    state: State,
     observations: list[Observation],
     records: float,
-) -> Distribution:
-    """The distribution after the questions before the rounds: a noisy histogram, or noisy marginals to be fitted."""
+) -> State:
+    """After the questions before the rounds: a noisy histogram, or noisy marginals to be fitted."""
     if not pool.first:
-        return distribution
+        return state
     parameter = schedule.parameter(schedule.first_price)
     for number, family in enumerate(pool.first, start=len(pool.workload)):
         noisy = observed_marginal(family, oracle.marginal(number, parameter), schedule.variance(parameter))
         if len(family.attributes) == len(pool.sizes) > 1:
-            joined, place = distribution.join(family.attributes)
-            return joined.replaced(place, from_histogram(noisy, records, schedule.pure))
+            joined, place = state.distribution.join(family.attributes)
+            table = from_histogram(noisy, records, schedule.pure)
+            return State(joined.replaced(place, table), {family.attributes: np.log(table)})
         observations.append(noisy)
-        distribution = _updated(distribution, observations[-1:], records, Method(), ROUND_STEPS)
-    return distribution
+    return _updated(state, observations, records, replace(method, fits=True), ROUND_STEPS, everywhere=True)
 
 
 def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray:
@@ -183,20 +236,23 @@ def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray
 def _ask(
     pool: Pool,
     schedule: Schedule,
+    method: Method,
     oracle: NoisyOracle,
-    distribution: Distribution,
+    state: State,
     observations: list[Observation],
     records: float,
     price: Fraction,
 ) -> tuple[int, float, Fraction]:
     """One choice and its noisy answer, noted; the candidate, the mean gap that was found, and the parameter."""
     rate, parameter = schedule.of_round(price)
-    estimates = estimated(pool, distribution, records)
+    used = 1 - float((oracle.left - price) / schedule.amount) if method.anneals else 1.0
+    allowed = _allowed(pool, method, [one.attributes for one in observations], used)
+    estimates = estimated(pool, state.distribution, records, allowed)
     owners, variance = pool.owners, schedule.variance(parameter)
     penalties = np.zeros(len(owners))
     if pool.whole:
         penalties = np.diff(pool.starts) * mean_absolute(schedule.pure, variance)
-    candidate = oracle.choose(estimates, penalties, _allowed(pool, distribution)[owners], rate)
+    candidate = oracle.choose(estimates, penalties, allowed[owners], rate)
     noisy = oracle.answer(candidate, parameter)
     number = int(owners[candidate])
     family, start = pool.families[number], int(pool.starts[number])
@@ -209,60 +265,119 @@ def _ask(
     return candidate, float(np.abs(noisy - expected).mean()), parameter
 
 
-def estimated(pool: Pool, distribution: Distribution, records: float) -> FloatArray:
-    """What the distribution says of every query in the workload; nothing of the others, which are no candidates."""
-    others = np.zeros(int(pool.starts[-1] - pool.starts[len(pool.workload)]))
-    if pool.plain:
+def estimated(
+    pool: Pool, distribution: Distribution, records: float, allowed: NDArray[np.bool_] | None = None
+) -> FloatArray:
+    """What the distribution says of every query that may be asked; nothing of the others."""
+    numbers = range(len(pool.workload)) if allowed is None else np.flatnonzero(allowed).tolist()
+    found = np.zeros(int(pool.starts[-1]))
+    if pool.plain and len(numbers) == len(pool.workload):
         answers = distribution.flat_marginals(pool.asked)
         answers *= records
-        return np.concatenate([answers, others])
-    marginals = distribution.marginals(pool.asked)
-    found = [records * family.answers(marginals[family.attributes]) for family in pool.workload]
-    return np.concatenate([*found, others])
+        found[: len(answers)] = answers
+        return found
+    marginals = distribution.marginals(list(dict.fromkeys(pool.workload[number].attributes for number in numbers)))
+    for number in numbers:
+        family, start = pool.workload[number], int(pool.starts[number])
+        found[start : start + family.rows] = records * family.answers(marginals[family.attributes])
+    return found
 
 
-def _allowed(pool: Pool, distribution: Distribution) -> NDArray[np.bool_]:
-    """Families of the workload whose question leaves every table within bounds: a matter of sizes and past choices."""
-    allowed = np.zeros(len(pool.families), np.bool_)
-    fits = prod(pool.sizes) <= LARGEST_TABLE
-    allowed[: len(pool.workload)] = [
-        fits or distribution.joined_cells(family.attributes) <= LARGEST_TABLE for family in pool.workload
-    ]
+def _allowed(pool: Pool, method: Method, asked: Sequence[Members], used: float) -> NDArray[np.bool_]:
+    """Families of the workload whose question leaves the tables within bounds: a matter of sizes and past choices.
+
+    used: of the price, so that one large table does not keep all others out. Where candidates are very many, those of
+    three and more columns are such as answers connect already.
+    """
+    allowed, limit = np.zeros(len(pool.families), np.bool_), 2 * method.largest * used
+    if prod(pool.sizes) <= method.largest and len(pool.workload) <= MOST_SCORED:
+        allowed[: len(pool.workload)] = True
+        return allowed
+    elimination = eliminated(pool.sizes, asked)
+    near = [1 << attribute for attribute in range(len(pool.sizes))]
+    for attributes in asked:
+        for attribute in attributes:
+            near[attribute] |= sum(1 << one for one in attributes)
+    for number, family in enumerate(pool.workload):
+        if len(pool.workload) > MOST_SCORED and len(family.attributes) > 2 and not _hangs(family.attributes, near):
+            continue
+        cells = elimination.cells_with(family.attributes)
+        allowed[number] = cells <= limit or cells == elimination.cells
     return allowed
 
 
+def _hangs(attributes: Members, near: Sequence[int]) -> bool:
+    """Whether attributes are connected among themselves. near: for each attribute its neighbours' bits."""
+    wanted = sum(1 << attribute for attribute in attributes)
+    reached, grown = 0, 1 << attributes[0]
+    while grown != reached:
+        reached = grown
+        for attribute in attributes:
+            if reached >> attribute & 1:
+                grown |= near[attribute] & wanted
+    return reached == wanted
+
+
 def _updated(
-    distribution: Distribution,
+    state: State,
     observations: Sequence[Observation],
     records: float,
     method: Method,
     steps: int,
     *,
     everywhere: bool = False,
-) -> Distribution:
+) -> State:
     """The distribution after one more observation.
 
-    The paper's update replays all observations; a fit is done already in every table but the one that changes.
-    everywhere: fit them all once more.
+    The paper's update replays all observations over one table for all that they connect; a fit is done already in every
+    part but the one that changes. everywhere: fit them all once more.
     """
-    for observation in observations if everywhere else observations[-1:]:
-        distribution, _ = distribution.join(observation.attributes)
-    changed = distribution.holding(observations[-1].attributes)
+    if method.fits:
+        return _fitted(state, observations, records, method, steps, everywhere)
+    distribution, _ = state.distribution.join(observations[-1].attributes)
     for place, component in enumerate(distribution.components):
         inside = [one for one in observations if set(one.attributes) <= set(component.members)]
-        if not inside or (method.fits and not everywhere and place not in changed):
-            continue
-        if method.fits:
-            table, _ = fit(
-                component.members,
-                component.table,
-                inside,
-                records,
-                steps=steps,
-                prior=np.full(component.table.shape, 1 / component.table.size),
-                strength=FLAT_PRIOR * sum(one.value.size for one in inside),
-            )
-        else:
+        if inside:
             table = replayed(component.members, component.table, inside, records, method.passes)
-        distribution = distribution.replaced(place, table)
-    return distribution
+            distribution = distribution.replaced(place, table)
+    return State(distribution, state.parameters)
+
+
+def _fitted(
+    state: State,
+    observations: Sequence[Observation],
+    records: float,
+    method: Method,
+    steps: int,
+    everywhere: bool,
+) -> State:
+    """Cliques for all that was asked, and a fit of each part that hangs together."""
+    sizes, newest = state.distribution.sizes, set(observations[-1].attributes)
+    sets = [*(one.attributes for one in observations), *state.parameters]
+    dense = method.dense or method.averages
+    cliques = (tuple(range(len(sizes))),) if dense else cliques_of(sizes, sets)
+    old = {component.members: component for component in state.distribution.components}
+    known = singles(sizes, observations, records) if method.anneals else []
+    components: list[Component] = []
+    parameters = dict(state.parameters)
+    for group in connected(len(sizes), cliques):
+        tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
+        inside = [one for one in observations if group.issuperset(one.attributes)]
+        same = all(clique in old for clique in tree.cliques)
+        if same and not (inside and (everywhere or newest & group)):
+            components += [old[clique] for clique in tree.cliques]
+            continue
+        values = sum(one.value.size for one in inside)
+        found = fit(
+            tree,
+            sizes,
+            inside,
+            records,
+            steps=steps,
+            start={one: table for one, table in state.parameters.items() if group.issuperset(one)},
+            prior={(place,): np.log(known[place]) for place in group} if known else {},
+            strength=SINGLES_PRIOR * records if known else FLAT_PRIOR * values,
+        )
+        parameters.update(found.parameters)
+        components += [Component(clique, table) for clique, table in zip(tree.cliques, found.tables, strict=True)]
+    return State(Distribution(sizes, tuple(components)), parameters)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from math import prod
+from itertools import combinations
+from math import hypot, prod
 
 import numpy as np
 
@@ -12,12 +14,14 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.statements.synthetic import SyntheticOptions
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, largest_table
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, needed_cells
 from dpduck.mechanisms.synthetic.mwem import Method, Pool
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import (
     RECORDS,
     Schedule,
+    annealed_error,
+    drawn_error,
     mean_absolute,
     predicted_error,
     queries_rounds,
@@ -26,6 +30,7 @@ from dpduck.mechanisms.synthetic.schedule import (
 )
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import Plan
+from dpduck.trusted.ask import WEIGHT
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import Family
 from dpduck.values.arrays import IntegerArray
@@ -33,6 +38,22 @@ from dpduck.values.errors import Refusal
 
 MOST_ROUNDS = 64
 """Of the rule; a statement may ask for more."""
+
+LARGEST_MODEL = 1 << 18
+"""Cells of a candidate of annealed rounds, and of the tables of their distribution, about."""
+
+QUIET = 0.03
+"""Total variation of noise in 1-way marginals that are asked before annealed rounds; more is a reason to pay more."""
+
+QUIET_CUBE, CLEAR = 0.1, 0.4
+"""A cube of a predicted error below the first stands unless annealed rounds are predicted to have so little of it:
+predictions of cubes are up to three times too high, those of rounds up to 1.6 times too low."""
+
+MOST_CELLS = 1 << 22
+"""Cells of all candidates of annealed rounds."""
+
+ROUNDS_BEGUN = {True: 1, False: 2}
+"""Annealed rounds begin with so small a share of the price that there could be so many for each attribute, times 4."""
 
 
 @dataclass(frozen=True)
@@ -49,27 +70,40 @@ class Fit:
 
 
 def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
-    """Those that can serve the request, the chosen one first."""
+    """Those that can serve the request, the chosen one first, then by predicted error."""
     asked = request.options.mechanism
     found = []
     if asked in ("auto", "mwem") or request.kind not in ("marginals", "sets", "parities"):
         found.append(_mwem(request))
-    if asked != "mwem" and request.kind in ("marginals", "sets", "parities"):
+    if asked == "aim" or (asked == "auto" and not _of_mwem(request.options)):
+        found += _annealed(request)
+    if asked not in ("mwem", "aim") and request.kind in ("marginals", "sets", "parities"):
         found += _tables(request, asked)
     if asked not in ("auto", "mwem"):
         found = [one for one in found if one.name == asked]
     if not found:
         raise Refusal(f"mechanism = '{asked}' cannot serve this workload", accepted="mechanism = 'mwem'")
+    shapes = [tuple(request.base.question.sizes[a] for a in one) for one in request.base.question.grouping_sets]
+    drawn = drawn_error(shapes, request.options.rows or _records(request))
+    found = [replace(one, error=hypot(one.error, drawn)) for one in found]
     found.sort(key=lambda one: one.error)
+    cubes = [one for one in found if one.name == "cube"]
+    if cubes and found[0].name == "aim" and CLEAR * cubes[0].error < found[0].error and cubes[0].error < QUIET_CUBE:
+        found = [*cubes, *(one for one in found if one.name != "cube")]
     if found[0].name != "mwem":
         _require_none_of_mwem(request.options, found[0].name)
     return tuple(found)
 
 
+def _of_mwem(options: SyntheticOptions) -> list[str]:
+    """The options that are MWEM's alone, as far as they are given."""
+    plain = SyntheticOptions(options.mechanism, options.rows, options.weights)
+    return [field.name for field in fields(options) if getattr(options, field.name) != getattr(plain, field.name)]
+
+
 def _require_none_of_mwem(options: SyntheticOptions, chosen: str) -> None:
     """Options that the chosen mechanism does not read would make the statement another one, to be paid for again."""
-    plain = SyntheticOptions(options.mechanism, options.rows, options.weights)
-    given = [field.name for field in fields(options) if getattr(options, field.name) != getattr(plain, field.name)]
+    given = _of_mwem(options)
     if given:
         names = f"{' and '.join(given)} {'say' if given[1:] else 'says'}"
         raise Refusal(
@@ -85,7 +119,7 @@ def _records(request: SyntheticRequest) -> int:
 def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
     """The cube and Barak et al., where one table holds what the marginals connect."""
     base = request.base
-    cells = largest_table(base.question.sizes, base.question.grouping_sets)
+    cells = needed_cells(base.question.sizes, base.question.grouping_sets)
     if cells > LARGEST_TABLE:
         if asked == "auto":
             return []
@@ -172,6 +206,87 @@ def _mwem(request: SyntheticRequest) -> Fit:
     return Fit("mwem", error, note, pool=pool, schedule=schedule, method=method)
 
 
+def _annealed(request: SyntheticRequest) -> list[Fit]:
+    """Rounds as in AIM, where the workload is about marginals and each column is small enough."""
+    base, sizes = request.base, request.base.question.sizes
+    if request.kind not in ("marginals", "sets") or max(sizes) > LARGEST_MODEL or len(sizes) < 2:
+        return []
+    pure = base.price.charge.epsilon is not None
+    amount = base.price.charge.epsilon if base.price.charge.epsilon is not None else base.price.charge.rho
+    found = annealed(sizes, base.question.grouping_sets, pure, amount, base.rows.unit_bound, request.expect_rows)
+    return [found]
+
+
+def annealed(
+    sizes: Sequence[int],
+    workload: Sequence[tuple[int, ...]],
+    pure: bool,
+    amount: Fraction,
+    bound: int,
+    expected: int | None,
+) -> Fit:
+    """The plan of AIM (McKenna et al. 2022): marginals of every order up to the workload's.
+
+    A weight is how often the workload has each of the columns, in the mean. (AIM's weights add that up over columns; on
+    made tables errors were 1 to 5 % larger with them.)
+    """
+    records = expected or RECORDS
+    first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
+    share = _first_share(pure, amount, bound, sizes, records)
+    choice_share = Fraction(1, 4) if pure else Fraction(1, 10)
+    rounds = ROUNDS_BEGUN[pure] * len(sizes)
+    schedule = Schedule(pure, amount, bound, rounds, choice_share, len(first), share, True)
+    noise = mean_absolute(pure, schedule.variance(schedule.parameter(amount)))
+    chosen = candidates(sizes, workload, LARGEST_MODEL, 2 * records / noise)
+    counts = np.bincount([attribute for attributes in workload for attribute in attributes], minlength=len(sizes))
+    means = [float(counts[list(attributes)].mean()) for attributes in chosen]
+    weights = tuple(max(1, min(WEIGHT, int(WEIGHT * mean / max(means)))) for mean in means)
+    families = tuple(Family(attributes, tuple(sizes[a] for a in attributes)) for attributes in chosen)
+    _, least = schedule.of_round(schedule.round_price / 4)
+    _require_drawable(pure, [schedule.parameter(schedule.total_price), schedule.parameter(schedule.first_price), least])
+    shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in workload]
+    return Fit(
+        "aim",
+        annealed_error(schedule, shapes, sizes, records),
+        f"1-way marginals, then annealed rounds among {len(families)} marginals",
+        pool=Pool(tuple(sizes), families, first, True, weights),
+        schedule=schedule,
+        method=Method(expected=expected, anneals=True, largest=LARGEST_MODEL),
+    )
+
+
+def candidates(
+    sizes: Sequence[int], workload: Sequence[tuple[int, ...]], largest: int, loudest: float
+) -> list[tuple[int, ...]]:
+    """All subsets of the workload's marginals but those of more cells than `largest`, or whose noise drowns all.
+
+    loudest: so many cells have noise of twice the records in all, were the price spent on them. Where together they are
+    more than MOST_CELLS, the largest are left out.
+    """
+    found: set[tuple[int, ...]] = {(place,) for place in range(len(sizes))}
+    for attributes in workload:
+        for order in range(2, len(attributes) + 1):
+            found.update(combinations(attributes, order))
+    cells = {attributes: prod(sizes[attribute] for attribute in attributes) for attributes in found}
+    order_of = sorted(found, key=lambda attributes: (len(attributes) > 1, cells[attributes], attributes))
+    kept, total = [], 0
+    for attributes in order_of:
+        total += cells[attributes]
+        if len(attributes) == 1 or (total <= MOST_CELLS and cells[attributes] <= min(largest, loudest)):
+            kept.append(attributes)
+    return sorted(kept)
+
+
+def _first_share(pure: bool, amount: Fraction, bound: int, sizes: Sequence[int], records: int) -> Fraction:
+    """Of the price, for 1-way marginals: the least of some shares that leaves their noise below QUIET."""
+    for share in (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)):
+        tried = Schedule(pure, amount, bound, 1, Fraction(1, 10), len(sizes), share, True)
+        noise = mean_absolute(pure, tried.variance(tried.parameter(tried.first_price)))
+        if noise * sum(sizes) / (len(sizes) * 2 * records) <= QUIET:
+            return share
+    return Fraction(3, 4)
+
+
 def _require_drawable(pure: bool, parameters: list[Fraction]) -> None:
     """Noise that the samplers cannot draw is refused when it is made, here from public numbers."""
     Noise(NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN, max(parameters))
@@ -230,9 +345,11 @@ def pool_of(request: SyntheticRequest) -> Pool:
     else:
         families = [Family(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
     first: tuple[Family, ...] = ()
-    if request.options.first == "marginals":
+    rule = "nothing" if request.options.update == "paper" or request.options.keep == "average" else "marginals"
+    asked_first = request.options.first or rule
+    if asked_first == "marginals":
         first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
-    elif request.options.first == "histogram":
+    elif asked_first == "histogram":
         first = (Family(tuple(range(len(sizes))), tuple(sizes)),)
     return Pool(tuple(sizes), tuple(families), first, ask == "marginals")
 

@@ -18,7 +18,7 @@ from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, fit_tables, largest_table, sampled_codes
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, fit_tables, needed_cells, sampled_codes
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.measure import Model, model_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
@@ -169,7 +169,7 @@ def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> tuple[Columns
         places = tuple(codes[member][chosen] for member in members)
         table.reshape(-1)[np.ravel_multi_index(places, shape) if members else [0]] = answers[chosen]
         observations.append(Observation(members, table, max(release.laws[0][int(number)].variance, 1e-9)))
-    if largest_table(sizes, [one.attributes for one in observations]) > LARGEST_TABLE:
+    if needed_cells(sizes, [one.attributes for one in observations]) > LARGEST_TABLE:
         raise Refusal(f"{name!r} connects more cells than one table holds", accepted=f"at most {LARGEST_TABLE} cells")
     columns = [(key, _type_of(rows, key), distinct) for key, distinct in zip(keys, labels, strict=True)]
     return columns, Model(*fit_tables(sizes, observations))

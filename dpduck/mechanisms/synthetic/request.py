@@ -38,7 +38,9 @@ class SyntheticRequest:
 
     def digest(self) -> str:
         """A name for the distribution that is released; rows are drawn from it free of charge, any number of them."""
-        drawn = replace(self.options, rows=None, weights=False)
+        names = {"": "nothing", "nothing": "nothing at all"}  # what the rule asks first has no say in the name
+        first = names.get(self.options.first, self.options.first)
+        drawn = replace(self.options, rows=None, weights=False, first=first)
         fields = [self.base.digest(), self.kind, [asdict(key) for key in self.predicates], asdict(drawn), "synthetic"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
 

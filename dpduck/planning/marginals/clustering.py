@@ -129,7 +129,7 @@ def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple
 
 
 def _raise(logs: FloatArray, held: FloatArray, weights: FloatArray, log_cells: FloatArray, row: int) -> FloatArray:
-    """By how much the sum grows when cluster `row` merges with each other; n of a union from logarithms."""
+    """Returns how much the sum grows when cluster `row` merges with each other; n of a union from logarithms."""
     union = log_cells + log_cells[row] - held @ (logs * held[row])
     grown: FloatArray = (
         (weights + weights[row]) * np.exp(union) - weights * np.exp(log_cells) - weights[row] * np.exp(log_cells[row])

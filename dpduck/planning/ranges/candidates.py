@@ -102,7 +102,7 @@ class RangeProblem:
 
     @property
     def search_seconds(self) -> float:
-        """What an optimised strategy may take from now."""
+        """The seconds that an optimised strategy may take from now."""
         left = self.begin + self.seconds - monotonic()
         return max(SEARCH_PART * left, LEAST_PART * self.seconds)
 

@@ -126,7 +126,7 @@ def descend(theta: FloatArray, workload: RangeWorkload, deadline: float, steps: 
 
 
 def _widened(theta: FloatArray) -> NDArray[np.bool_]:
-    """Where each row may be positive: its support, a quarter of its width more on either side."""
+    """Widens each row's support by a quarter of its width on either side: there it may be positive."""
     values = np.arange(theta.shape[1])
     first = (theta > 0).argmax(axis=1)
     last = theta.shape[1] - 1 - (theta[:, ::-1] > 0).argmax(axis=1)

@@ -77,7 +77,7 @@ class RangeSetsPlan:
 
     @cached_property
     def variances(self) -> tuple[FloatArray, ...]:
-        """Of every released cell, one array per grouping set, one axis per attribute."""
+        """The variance of every released cell, one array per grouping set, one axis per attribute."""
         return tuple(part.variances if isinstance(part, RangePlan) else part.variances() for part in self.parts)
 
     @property

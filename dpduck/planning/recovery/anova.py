@@ -59,7 +59,7 @@ def gather(
     noise: NoiseKind,
     noisy: Sequence[IntegerArray],
 ) -> list[FloatArray]:
-    """For every set U of the lattice the sum of (1/(n_A v_A)) margin_U(F_A' z_A), not yet centred."""
+    """Sums (1/(n_A v_A)) margin_U(F_A' z_A) for every set U of the lattice, not yet centred."""
     sums: list[FloatArray | None] = [None] * len(lattice)
     later: list[tuple[int, FloatArray]] = []  # adds to one set alone, not to its subsets
     for measurement, answers in zip(measurements, noisy, strict=True):

@@ -147,7 +147,7 @@ def ratio_interval(
 
 
 def _root(outside: Callable[[float], float], inside: float, beyond: float) -> float:
-    """Where a function that is concave from `inside` on, negative there and not at `beyond`, is 0; on the wide side."""
+    """Finds the root of a function that is concave from `inside` on and negative there, not at `beyond`; wide side."""
     for _ in range(100):
         middle = (inside + beyond) / 2
         inside, beyond = (middle, beyond) if outside(middle) < 0 else (inside, middle)
@@ -205,7 +205,7 @@ def covariances_to_text(covariances: Covariances) -> str:
 
 
 def covariances_from_text(text: str) -> Covariances:
-    """What covariances_to_text wrote."""
+    """Reads what covariances_to_text wrote."""
     fields = json.loads(text)
     if "sources" in fields:
         sources = {tuple(asked): (tuple(table), variance) for asked, table, variance in fields["sources"]}

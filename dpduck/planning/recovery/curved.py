@@ -141,7 +141,7 @@ def _with_nulls(found: Curved, answered: NDArray[np.bool_], most: float) -> Curv
 
 
 def rescaled(found: Curved, low: float, width: float, power: int = 1) -> Curved:
-    """From t in [0, 1] to values: low + width t, or width^2 t for a variance."""
+    """Maps t in [0, 1] to values: low + width t, or width^2 t for a variance."""
     scale, shift = width**power, low if power == 1 else 0.0
     return Curved(
         shift + scale * found.estimates, scale * found.stderrs, shift + scale * found.lows, shift + scale * found.highs

@@ -62,7 +62,7 @@ JUMPY = 2.0
 
 
 def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
-    """For cells that combine several noises of one kind."""
+    """Returns the margin of cells that combine several noises of one kind."""
     outside = 1.0 - float(confidence)
     usual = float(-ndtri(outside / 2))
     if noise is NoiseKind.LAPLACE:

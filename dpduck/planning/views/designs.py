@@ -54,7 +54,7 @@ class DesignFamily:
         return f"{flats} of {space}({length},{order})"
 
     def build(self) -> BoolArray:
-        """Which point lies in which block, shape (blocks, points)."""
+        """Marks which point lies in which block, shape (blocks, points)."""
         return _build(self)
 
 

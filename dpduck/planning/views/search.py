@@ -120,7 +120,7 @@ class ViewSearch:
         return settled if settled.error < inf else None
 
     def _starts(self) -> Iterator[FoundViews]:
-        """What every workload has, the asked marginals first, and every subset of what is asked."""
+        """Lists the starts that every workload has: the asked marginals first, and every subset of what is asked."""
         lattice = self.objective.lattice
         starts = workload_starts(self.workload, lattice)
         origin, views, budgets = next(starts)

@@ -81,7 +81,7 @@ SQL_INFO = pa.schema(
 
 
 def sql_info() -> dict[int, str | bool | int]:
-    """By SqlInfo's number: who answers, that it is read-only, without transactions and Substrait."""
+    """Lists, by SqlInfo's number, who answers, that it is read-only, without transactions and Substrait."""
     return {
         0: "dpduck", 1: version("dpduck"), 2: pa.__version__, 3: True, 4: True, 5: False, 8: 0, 9: False, 100: 0,
         101: 0, 500: False, 501: False, 502: False, 503: 1, 504: '"', 505: 1, 506: True, 515: True, 516: True,

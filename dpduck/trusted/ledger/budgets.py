@@ -144,7 +144,7 @@ def _require_sum(measure: str, owner: str, budget: Fraction, spent: Fraction, as
 
 
 def _as_epsilon(budget: Budget, rho: Fraction) -> str:
-    """What was spent as the epsilon that a budget with this delta would need."""
+    """Converts what was spent to the epsilon that a budget with this delta would need."""
     delta = budget.delta - budget.delta_keys
     if budget.epsilon is None or delta <= 0 or rho <= 0:
         return ""

@@ -105,7 +105,7 @@ class OutsideCounters:
             raise StoreError(f"the secrets file is older than the ledger; {_COPY}")
 
     def spent(self, found: Found) -> list[tuple[str, Charge]]:
-        """What each unit had spent, according to the secrets file and then according to the witness."""
+        """Returns what each unit had spent, according to the secrets file and then according to the witness."""
         places = (decoded(found.secrets, "secrets file"), decoded(found.witness, "witness"))
         return [amounts for place in places for amounts in place.spent.items()]
 
@@ -168,7 +168,7 @@ def _require_on_chain(position: ChainEnd, state: LedgerState, where: str) -> Non
 
 
 def state_directory(environment: Mapping[str, str]) -> Path | None:
-    """Where witnesses are kept according to the environment; None where the owner chose to have none.
+    """Returns the folder of witnesses, by the environment; None where the owner chose to have none.
 
     >>> state_directory({"XDG_STATE_HOME": "/var/state"}).as_posix()
     '/var/state/dpduck'
@@ -191,7 +191,7 @@ class Witness:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def read(self) -> bytes | None:
-        """What was last written; None where this machine has not seen the store."""
+        """Reads what was last written; None where this machine has not seen the store."""
         with _own_errors():
             try:
                 return self._path.read_bytes()

@@ -129,13 +129,13 @@ class LedgerEntry:
 
 
 def added(one: Charge, other: Charge) -> Charge:
-    """Both charges together; there is no pure epsilon once one of them has none."""
+    """Adds two charges; there is no pure epsilon once one of them has none."""
     epsilon = None if one.epsilon is None or other.epsilon is None else one.epsilon + other.epsilon
     return Charge(epsilon=epsilon, rho=one.rho + other.rho, delta=one.delta + other.delta)
 
 
 def missing_from(own: Charge, other: Charge) -> Charge:
-    """What has to be added to `own` so that no amount of it is below `other`'s."""
+    """Returns what has to be added to `own` so that no amount of it is below `other`'s."""
     epsilon: Fraction | None = max(ZERO, (other.epsilon or ZERO) - (own.epsilon or ZERO))
     if other.epsilon is None and own.epsilon is not None:
         epsilon = None

@@ -41,7 +41,7 @@ class Secrets(Protocol):
 
 
 def first_values() -> dict[str, bytes]:
-    """What a new store begins with, from the operating system's entropy."""
+    """Draws the secrets that a new store begins with, from the operating system's entropy."""
     return {
         STORE_ID: secrets.token_hex(16).encode(),
         CHAIN_KEY: secrets.token_bytes(32),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 
+from dpduck.frontend.text.names import written_values
 from dpduck.trusted.ledger.copies import Begun, Change, OutsideCounters, Witness
 from dpduck.trusted.ledger.entries import (
     NOTHING,
@@ -276,8 +277,7 @@ class LedgerTable:
 
     def append(self, row: LedgerRow, note: Note | None = None) -> None:
         """Commit one row; it is on disk when this returns (DuckDB syncs its write-ahead log at every commit)."""
-        values = [row.id, datetime_of(row.at), *row[2:]]
-        marks = ", ".join("?" * len(values))
+        marks, values = written_values([row.id, datetime_of(row.at), *row[2:]])
         with _own_errors("written"), closing(self._open_cursor()) as cursor:
             try:
                 cursor.execute("BEGIN")

@@ -48,7 +48,7 @@ def binomial(trials: int, probability: Probability, entropy: Entropy) -> int:
 
 
 def _in_floats(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
-    """What `_inverted` finds, or None where floats leave a doubt.
+    """Finds what `_inverted` finds, in floats; None where they leave a doubt.
 
     Proof, u = 2**-53: the odds are within 2 u relatively (the bounds differ by 2**-80 of p and of 1 - p), N - k and k
     are within 2 u (N below 2**53, or k at most N/2), so that a ratio is within 8 u, a product of MOST_STEPS = 2**16

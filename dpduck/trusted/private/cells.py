@@ -96,12 +96,12 @@ class MixedRadix:
 
 
 def ordering(positions: Positions) -> NDArray[np.intp]:
-    """What sorts positions; equal ones keep their order."""
+    """Sorts positions stably and returns the permutation."""
     return np.argsort(positions[0], kind="stable") if len(positions) == 1 else np.lexsort(positions[::-1])
 
 
 def first_of_each(ordered: Positions) -> NDArray[np.bool_]:
-    """Which of the sorted positions differ from the one before."""
+    """Marks the sorted positions that differ from the one before."""
     first = np.ones(ordered.shape[1], dtype=np.bool_)
     np.not_equal(ordered[0, 1:], ordered[0, :-1], out=first[1:])
     for word in ordered[1:]:
@@ -122,7 +122,7 @@ def merged(positions: Positions, counts: NDArray[np.int64]) -> tuple[Positions, 
 
 
 def at_most(ordered: Positions, wanted: Positions) -> NDArray[np.int64]:
-    """For each wanted position, how many of the ordered ones do not exceed it."""
+    """Counts, for each wanted position, how many of the ordered ones do not exceed it."""
     if len(ordered) == 1:
         found: NDArray[np.int64] = np.searchsorted(ordered[0], wanted[0], side="right").astype(np.int64)
         return found

@@ -94,7 +94,7 @@ def steps(aggregate: Contribution, value: str) -> str:
 
 
 def by_unit(aggregates: Sequence[Contribution]) -> list[str]:
-    """What is added up for each unit in each cell."""
+    """Writes the sums for each unit in each cell."""
     columns = []
     for number, aggregate in enumerate(aggregates):
         if aggregate.per_group:
@@ -133,7 +133,7 @@ def _square(number: int) -> str:
 
 
 def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
-    """What is added up for each cell, over rows, or over units that were added up by `by_unit`."""
+    """Writes the sums for each cell, over rows, or over units that were added up by `by_unit`."""
     columns: list[str] = []
     for number, aggregate in enumerate(aggregates):
         added = units and not aggregate.per_group

@@ -70,7 +70,7 @@ class Contribution:
 
     @property
     def unit(self) -> Fraction:
-        """What one integer of the tables is worth: of counts 1, of sums u, of moments 1/K^d."""
+        """The worth of one integer of the tables: 1 of counts, u of sums, 1/K^d of moments."""
         if self.form == "sum":
             return common_divisor(self.low, self.step)
         return Fraction(1, self.steps**self.degree)
@@ -160,12 +160,12 @@ class Known:
 
     @property
     def columns(self) -> list[str]:
-        """What the rows have besides UNIT and ORDER."""
+        """The columns of the rows besides UNIT and ORDER."""
         return [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
 
 
 def bounded_rows_sql(rows_sql: str, outputs: Sequence[str], max_rows: int, known: Known | None = None) -> str:
-    """At most `max_rows` of each unit's rows from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
+    """Keeps at most `max_rows` of each unit's rows from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
 
     Rows with equal hashes are ordered by their outputs, all that is used of them afterwards: rows that are still
     tied are interchangeable. known: of prepared rows; only those of units with too many are ranked.

@@ -106,7 +106,7 @@ def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
     for number, aggregate in enumerate(job.aggregates):
         if aggregate.condition and not scan.reads(aggregate.condition):
             outputs[flag(number)] = Output("flag", aggregate.condition)
-        if aggregate.value_sql and not scan.reads_number(aggregate.value_sql):
+        if aggregate.value_sql and scan.number(aggregate.value_sql) is None:
             outputs[value(number)] = Output("integer", aggregate.value_sql, steps(aggregate, "{}"))
     return outputs
 
@@ -197,21 +197,28 @@ def _rows(reading: _Reading) -> str:
     job, division = reading.job, reading.division
     words = [word for word in _words(reading) if reading.here[word[0]]]
     cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
-    own = own_aggregates(job, division)
+    own = own_aggregates(job, reading.scan, division)
     conditions = _inside([key for key, here in zip(reading.keys, reading.here, strict=True) if here], True)
     columns = row_columns(own)
     rows = rows_sql(reading.scan, {**cells, **columns}, conditions, division)
     return steps_sql(own, rows, [*cells, *reading.scan.bounding, *division.inputs()])
 
 
-def own_aggregates(job: CountingJob, division: Division) -> list[Contribution]:
-    """The aggregates without what the worker computes of them."""
+def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Contribution]:
+    """The aggregates without what the worker computes of them, with numbers as the database computes them."""
     outputs = division.outputs
     own = [
-        Contribution(aggregate.condition) if value(number) in outputs else aggregate
+        Contribution(aggregate.condition) if value(number) in outputs else _own(aggregate, scan)
         for number, aggregate in enumerate(job.aggregates)
     ]
     return [replace(one, condition="") if flag(number) in outputs else one for number, one in enumerate(own)]
+
+
+def _own(aggregate: Contribution, scan: Scan) -> Contribution:
+    number = scan.number(aggregate.value_sql) if aggregate.value_sql else ""
+    if number is None:
+        raise InternalError("a value that a worker computes")
+    return replace(aggregate, value_sql=number)
 
 
 def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
@@ -224,9 +231,10 @@ def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
         raise InternalError("contributions by group need a privacy unit")
     exactly = prod(reading.slots for reading in readings) > FEW_GROUPS
     groups = {_cell(number): reading.group_sql for number, reading in enumerate(readings)}
-    columns = {**groups, **row_columns(job.aggregates)}
-    rows = rows_sql(scan_of(job), columns, _inside(readings, exactly), Division({}, (), {}))
-    return cells_sql(steps_sql(job.aggregates, rows, list(groups)), list(groups), job.aggregates)
+    scan, nothing = scan_of(job), Division({}, (), {})
+    own = own_aggregates(job, scan, nothing)
+    rows = rows_sql(scan, {**groups, **row_columns(own)}, _inside(readings, exactly), nothing)
+    return cells_sql(steps_sql(own, rows, list(groups)), list(groups), job.aggregates)
 
 
 def _cell(number: int) -> str:
@@ -314,7 +322,7 @@ def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.i
 
 
 def _all_inside(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
-    """Which combinations no column drops; None where none is dropped."""
+    """Marks the combinations that no column drops; None where none is dropped."""
     dropping = [codes < 0 for codes in columns if codes.dtype.kind == "i" and codes.size and codes.min() < 0]
     return ~np.logical_or.reduce(dropping) if dropping else None
 

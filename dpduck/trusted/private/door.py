@@ -109,7 +109,7 @@ class Door(Hidden):
         self._left[id(member)] = self._left.get(id(member), 0) + member.times
 
     def left(self, family: Ask[None]) -> Fraction:
-        """What of a family's price is not yet declared: a function of the asks, not of the answers."""
+        """Returns the part of a family's price that is not yet declared: a function of the asks, not of the answers."""
         return self._limits[id(family)]
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ def opened(
         cursor = stack.enter_context(open_cursor())
         reader.begin(cursor)
         unchanged(cursor)
-        place, prepared = stack.enter_context(counted_over(cursor, twins))
+        place, prepared = stack.enter_context(counted_over(cursor, twins, workers))
         for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
             prepared(job)  # what cannot be counted over twins is found out before it is paid for
         if paid is None:
@@ -194,7 +194,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
 
 
 def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
-    """What the ledger is charged for a statement of this price: of a pure one, no more rho than its asks cost.
+    """Computes what the ledger is charged for a statement of this price: if pure, no more rho than its asks cost.
 
     least: of rho, and no more than the price, so that MIN EPSILON bounds how often a unit is asked about.
     """
@@ -240,7 +240,7 @@ def _require_same_values(job: object, values: int) -> None:
 
 
 def job_bounds(scan: Scan) -> list[int]:
-    """What one unit adds at most to each table of a scan, by the description of what will be counted."""
+    """Bounds what one unit adds to each table of a scan, by the description of what will be counted."""
     job = scan.job
     if isinstance(job, CountingJob):
         by_table = [
@@ -305,6 +305,6 @@ def reopened(
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
-        with counted_over(cursor, twins) as (place, prepared):
+        with counted_over(cursor, twins, workers) as (place, prepared):
             counts = count_keys(place, cast(KeyJob, prepared(scan.job)), ledger.bounding_key, workers)
     return SessionGate(law, thresholds, counts, entropy)

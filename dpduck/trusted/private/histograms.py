@@ -35,12 +35,12 @@ class LazyHistogram(Hidden):
         self._secret, self._high, self._low, self._noisy = secret, high, low, noisy
 
     def to_bytes(self) -> bytes:
-        """For the secrets file alone."""
+        """Serialises the key, for the secrets file alone."""
         return self._secret + self._high.tobytes() + self._low.tobytes() + self._noisy.tobytes()
 
     @classmethod
     def from_bytes(cls, state: bytes) -> LazyHistogram:
-        """What to_bytes wrote."""
+        """Reads what to_bytes wrote."""
         body = np.frombuffer(state, dtype="<u8", offset=SECRET_BYTES)
         if len(body) % 3:
             raise InternalError("the secret of a histogram is damaged")

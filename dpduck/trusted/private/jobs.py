@@ -99,7 +99,7 @@ class CountingJob:
 
     @property
     def unit_bounds(self) -> tuple[int, ...]:
-        """For each aggregate, the most that one unit's kept rows add to all of its tables together (L1)."""
+        """The most that one unit's kept rows add to all tables of each aggregate together (L1)."""
         cells = prod(key.domain.size for key in self.keys)
         return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
 

@@ -154,7 +154,7 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
     named = {group_name(number): text for number, text in enumerate(job.texts, start=len(rows.attributes))}
     texts = {name: _total_text(text, scan) for name, text in named.items() if name not in division.outputs}
     encoded = {name: f"encode({text})" for name, text in texts.items()}
-    flags = row_columns(own_aggregates(rows, division))
+    flags = row_columns(own_aggregates(rows, scan, division))
     short = [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts.values()]
     read = rows_sql(scan, {**codes, **encoded, **flags}, short, division)
     if not rows.attributes:

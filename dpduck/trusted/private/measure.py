@@ -9,7 +9,7 @@ from math import isqrt, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.trusted.ask import Choice, Families
+from dpduck.trusted.ask import WEIGHT, Choice, Families
 from dpduck.trusted.noise.choice import exponential_choice, permute_and_flip
 from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy
@@ -153,7 +153,8 @@ def positions(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
 # * the answer of one query moves by at most m, since its coefficients are 0, 1 or -1;
 # * a marginal as a whole moves by at most m in L1 and in L2 (all rows may fall into one cell);
 # * |answer - estimate| and the L1 distance of a marginal from its estimate move by at most m for the same reason. They
-#   are taken against estimates on the grid of multiples of 1/GRID, so that scores are integers and this is exact.
+#   are taken against estimates on the grid of multiples of 1/GRID, so that scores are integers and this is exact;
+#   a public weight of at most 1, in units of 1/WEIGHT, and a public penalty move them no further.
 
 
 GRID = 256
@@ -175,7 +176,7 @@ class Guess:
 class FamilyAnswers(Hidden):
     """The exact answers of families of queries; hidden."""
 
-    __slots__ = ("_exact", "_families", "_starts")
+    __slots__ = ("_exact", "_families", "_starts", "_weights")
 
     def __init__(self, counts: ExactCounts, families: Families, unit_bound: int) -> None:
         if counts._unit_bounds[0] != unit_bound:
@@ -185,6 +186,7 @@ class FamilyAnswers(Hidden):
         self._exact = np.concatenate(answers)
         self._starts = np.cumsum([0, *(len(answer) for answer in answers)])
         self._families = families
+        self._weights = np.array(families.weights, np.int64) if families.weights else None
 
     def choose(self, choice: Choice, guess: Guess, entropy: Entropy) -> int:
         """A candidate whose distance from its estimate, less its penalty, is nearly the largest."""
@@ -198,10 +200,12 @@ class FamilyAnswers(Hidden):
         scores = np.abs(self._exact * GRID - grid)
         if whole:
             scores = np.add.reduceat(scores, self._starts[:-1])
-        scores -= np.rint(guess.penalties * GRID).astype(np.int64)
-        numbers = np.flatnonzero(guess.allowed)
+        scores -= np.rint(np.clip(guess.penalties, -LARGEST_ESTIMATE, LARGEST_ESTIMATE) * GRID).astype(np.int64)
+        rate, numbers = choice.rate / GRID, np.flatnonzero(guess.allowed)
+        if self._weights is not None:
+            scores, rate = scores * self._weights, rate / WEIGHT
         mechanism = permute_and_flip if choice.pure else exponential_choice
-        return int(numbers[mechanism(scores[numbers], choice.rate / GRID, entropy)])
+        return int(numbers[mechanism(scores[numbers], rate, entropy)])
 
     def answer(self, candidate: int, noise: Noise, entropy: Entropy) -> IntegerArray:
         """The noisy answer of a candidate, shape (queries,): one number, or every cell of a marginal."""

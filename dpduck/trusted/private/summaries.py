@@ -47,7 +47,7 @@ class SummaryPlan:
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise."""
+        """The scale of the noise."""
         return self.layers[0].scale
 
 
@@ -119,7 +119,7 @@ def _whole_table(exact: SparseCounts, scale: Fraction, entropy: Entropy) -> Nois
 
 
 def _in_layer(law: SummaryLaw, noisy: IntegerArray, entropy: Entropy) -> NDArray[np.bool_]:
-    """Which cells are in this layer, given that they are in none before."""
+    """Marks the cells in this layer, given that they are in none before."""
     magnitudes = np.abs(noisy) if law.sides == 2 else noisy
     chosen = magnitudes >= law.theta
     if law.below is not None:

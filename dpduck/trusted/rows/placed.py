@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpduck.frontend.rows.parts import Branch, Join, Lookup, Source, Stored, Union, Units
+from dpduck.frontend.rows.parts import Branch, Coded, Join, Lookup, Source, Stored, Union, Units
 from dpduck.trusted.rows.plain import columns_of, is_plain
 from dpduck.values.errors import Refusal
 
@@ -30,6 +30,7 @@ class Stage:
 
     name: of the table that the answers are put into. extended: columns that are read where an outer join may have
         made the table's row NULL: their answer for a row of NULLs must be no answer, which is all that is read there.
+    where: which rows are asked, "" for all.
     """
 
     table_sql: str
@@ -39,6 +40,7 @@ class Stage:
     values: tuple[tuple[str, Lookup], ...]
     types: tuple[tuple[str, str], ...] = field(repr=False)
     extended: frozenset[str] = frozenset()
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,20 +59,25 @@ def placed(source: Source, filters: Sequence[str], types: Types, *, copied: bool
     copied: whether public tables are cut to so many rows for one key as the price says: where rows are the privacy
     units, what one of them becomes through joins is then bounded by the SQL itself.
     """
-    scope = _Scope(types, [], copied)
+    scope = _Scope(types, [], copied, coded=dict(source.coded))
     parts = _parts(source, scope, True)
-    texts = (*source.filters, *filters)
-    where = tuple(text for text in texts if is_plain(text, types))
-    moved = dict.fromkeys((*scope.moved, *(text for text in texts if text not in where)))
-    return Placed(parts.render(scope), where, tuple(moved), (*scope.stages, *scope.own_stages()))
+    kept = [scope.condition(text, True) for text in (*source.filters, *filters)]
+    where = tuple(text for text in kept if text is not None)
+    return Placed(parts.render(scope), where, tuple(dict.fromkeys(scope.moved)), (*scope.stages, *scope.own_stages()))
+
+
+def outer(source: Source) -> bool:
+    """Whether some join adds rows of NULLs."""
+    return any(join.kind in ("LEFT JOIN", *EXTENDING) for join in source.joins)
 
 
 @dataclass
 class _Asked:
-    """What is asked of one table of a scope."""
+    """What is asked of one table of a scope. where: of which of its rows, "" for all."""
 
     stored: Stored
     name: str
+    where: str = ""
     flags: dict[str, str] = field(default_factory=dict)
     values: dict[Lookup, str] = field(default_factory=dict)
     extended: set[str] = field(default_factory=set)
@@ -86,21 +93,30 @@ class _Scope:
     numbers: list[int] = field(default_factory=lambda: [0])
     moved: list[str] = field(default_factory=list)
     tables: dict[str, Stored] = field(default_factory=dict)
-    asked: dict[str, _Asked] = field(default_factory=dict)
+    asked: dict[tuple[str, str], _Asked] = field(default_factory=dict)
     cut: dict[str, str] = field(default_factory=dict)
     extended: set[str] = field(default_factory=set)
+    coded: Mapping[str, Coded] = field(default_factory=dict)
 
     def inside(self, source: Source) -> _Scope:
-        return _Scope(dict(source.types), self.stages, False, self.numbers)
+        return _Scope(dict(source.types), self.stages, False, self.numbers, coded=dict(source.coded))
 
     def condition(self, text: str, movable: bool) -> str | None:
         """A condition as the database may evaluate it; None where it was moved."""
+        coded = self.coded.get(text)
+        if coded is not None:
+            here = not coded.outside or is_plain(text, self.types)
+            return coded.sql(text if here else self._flag(text, coded.outside))
         if is_plain(text, self.types):
             return text
         if movable:
             self.moved.append(text)
             return None
-        asked = self._about(text)
+        return self._flag(text)
+
+    def _flag(self, text: str, where: str = "") -> str:
+        """The worker's answer to a condition about one table, as a column of it."""
+        asked = self._about(text, where)
         name = asked.flags.setdefault(text, f"{asked.name}_f{len(asked.flags)}")
         self._note_extended(asked, name)
         return f'"{asked.stored.alias}"."{name}"'
@@ -118,8 +134,8 @@ class _Scope:
         if asked.stored.alias in self.extended:
             asked.extended.add(name)
 
-    def _about(self, text: str) -> _Asked:
-        """The one table that an expression is about."""
+    def _about(self, text: str, where: str = "") -> _Asked:
+        """The one table that an expression is about, and which of its rows."""
         aliases = {name.partition(".")[0].strip('"') for name in columns_of(text, self.types)}
         stored = self.tables.get(next(iter(aliases))) if len(aliases) == 1 else None
         if stored is None or not stored.numbered:
@@ -128,21 +144,24 @@ class _Scope:
                 "more than one table",
                 accepted="comparisons of columns there, such as a.day < b.day; or the condition in WHERE",
             )
-        if stored.alias not in self.asked:
+        if (stored.alias, where) not in self.asked:
             self.numbers[0] += 1
-            self.asked[stored.alias] = _Asked(stored, f"dpduck_stage_{self.numbers[0]}")
-        return self.asked[stored.alias]
+            self.asked[stored.alias, where] = _Asked(stored, f"dpduck_stage_{self.numbers[0]}", where)
+        return self.asked[stored.alias, where]
 
     def table_sql(self, stored: Stored) -> str:
         """A table under its alias, with what was asked of it as further columns."""
-        asked = self.asked.get(stored.alias)
+        found = [asked for (alias, _), asked in self.asked.items() if alias == stored.alias]
         cut = self.cut.get(stored.alias, "")
-        if asked is None:
+        if not found:
             rows = f"(SELECT * FROM {stored.sql} AS dpduck_t {cut})" if cut else stored.sql
             return f'{rows} AS "{stored.alias}"'
-        names = [*asked.flags.values(), *asked.values.values()]
-        listed = ", ".join(f'dpduck_s."{name}"' for name in names)
-        joined = f"{stored.sql} AS dpduck_t LEFT JOIN {asked.name} AS dpduck_s ON dpduck_t.rowid = dpduck_s.{ROW}"
+        names = [
+            f'{asked.name}."{name}"' for asked in found for name in (*asked.flags.values(), *asked.values.values())
+        ]
+        listed, joined = ", ".join(names), f"{stored.sql} AS dpduck_t"
+        for asked in found:
+            joined += f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}"
         return f'(SELECT dpduck_t.*, {listed} FROM {joined} {cut}) AS "{stored.alias}"'
 
     def own_stages(self) -> list[Stage]:
@@ -155,6 +174,7 @@ class _Scope:
                 tuple((name, lookup) for lookup, name in asked.values.items()),
                 tuple(self.types.items()),
                 frozenset(asked.extended),
+                asked.where,
             )
             for asked in self.asked.values()
         ]

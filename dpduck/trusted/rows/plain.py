@@ -25,10 +25,10 @@ _AS_TEXT = re.compile(
     r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|DATE|TIMESTAMP(_S|_MS)?|TIME|UUID|DECIMAL\(\d+,\d+\)|ENUM\(.*",
     re.DOTALL,
 )
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)", re.ASCII)
+DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)", re.ASCII)
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")*)|(?P<number>\d+(?:\.\d+)?)"""
-    r"""|(?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)|(?P<sign><=|>=|<>|!=|[=<>(),-]))""",
+    r"""|(?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)|(?P<sign><=|>=|<>|!=|[=<>(),+*-]))""",
     re.ASCII,
 )
 _ANY_TOKEN = re.compile(
@@ -41,8 +41,8 @@ _LONGEST_PATTERN, _LONGEST_NUMBER = 100, 16
 Types = Mapping[str, str]
 
 
-class _NotPlain(Exception):
-    pass
+class NotPlain(Exception):
+    """What was read is not plain."""
 
 
 def is_plain(condition: str, types: Types) -> bool:
@@ -54,10 +54,10 @@ def is_plain(condition: str, types: Types) -> bool:
     False
     """
     try:
-        reader = _Reader(_tokens(condition), types)
+        reader = Reader(tokens_of(condition), types)
         reader.condition()
         reader.end()
-    except (_NotPlain, RecursionError):
+    except (NotPlain, RecursionError):
         return False
     return True
 
@@ -70,7 +70,7 @@ def plain_number(value: str, types: Types) -> bool:
     """
     inside = value.removeprefix("CAST(").removesuffix(" AS DOUBLE)")
     type_name = types.get(inside, "") if value == f"CAST({inside} AS DOUBLE)" else ""
-    return type_name in INTEGERS or type_name in FLOATS or _DECIMAL.fullmatch(type_name) is not None
+    return type_name in INTEGERS or type_name in FLOATS or DECIMAL.fullmatch(type_name) is not None
 
 
 def plain_text(value: str, types: Types) -> str | None:
@@ -95,187 +95,188 @@ def renamed(sql: str, names: Mapping[str, str]) -> str:
     return _ANY_TOKEN.sub(lambda match: names.get(match[0], match[0]), sql)
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
+def tokens_of(text: str) -> list[tuple[str, str]]:
+    """Kinds and texts of tokens."""
     tokens, place = [], 0
     while text[place:].strip():
         match = _TOKEN.match(text, place)
         if match is None or match.lastgroup is None:
-            raise _NotPlain
+            raise NotPlain
         tokens.append((match.lastgroup, match[match.lastgroup]))
         place = match.end()
     return tokens
 
 
-class _Reader:
+class Reader:
     """Reads the tokens of one condition."""
 
     def __init__(self, tokens: Sequence[tuple[str, str]], types: Types) -> None:
-        self._tokens = tokens
-        self._types = types
-        self._place = 0
+        self.tokens = tokens
+        self.types = types
+        self.place = 0
 
     def condition(self) -> None:
         self._conjunction()
-        while self._word("OR"):
+        while self.word("OR"):
             self._conjunction()
 
     def end(self) -> None:
-        if self._place != len(self._tokens):
-            raise _NotPlain
+        if self.place != len(self.tokens):
+            raise NotPlain
 
     def _conjunction(self) -> None:
         self._negation()
-        while self._word("AND"):
+        while self.word("AND"):
             self._negation()
 
     def _negation(self) -> None:
-        while self._word("NOT"):
+        while self.word("NOT"):
             pass
         self._predicate()
 
     def _predicate(self) -> None:
-        if self._word("TRUE") or self._word("FALSE") or self._word("NULL"):
+        if self.word("TRUE") or self.word("FALSE") or self.word("NULL"):
             return
-        column = self._column()
+        column = self.column()
         if column is not None:
             self._compared(column)
             return
-        if self._word("TRY") and self._peek()[1] != "(":
-            raise _NotPlain
-        if self._sign("("):
+        if self.word("TRY") and self.peek()[1] != "(":
+            raise NotPlain
+        if self.sign("("):
             self.condition()
-            self._expect(")")
+            self.expect(")")
             return
         literal = self._literal()
-        sign = self._peek()
+        sign = self.peek()
         if sign[1] not in _COMPARES:
-            raise _NotPlain
-        self._place += 1
-        column = self._column()
-        if column is None or not _alike(literal, self._types[column]):
-            raise _NotPlain
+            raise NotPlain
+        self.place += 1
+        column = self.column()
+        if column is None or not _alike(literal, self.types[column]):
+            raise NotPlain
 
     def _compared(self, column: str) -> None:
         """What follows a column: nothing after a BOOLEAN, else one comparison."""
-        type_name = self._types[column]
-        if self._word("IS"):
+        type_name = self.types[column]
+        if self.word("IS"):
             self._after_is(type_name)
             return
-        negated = self._word("NOT")
-        if self._word("BETWEEN"):
+        negated = self.word("NOT")
+        if self.word("BETWEEN"):
             self._operand(type_name)
-            if not self._word("AND"):
-                raise _NotPlain
+            if not self.word("AND"):
+                raise NotPlain
             self._operand(type_name)
             return
-        if self._word("IN"):
-            self._expect("(")
+        if self.word("IN"):
+            self.expect("(")
             self._operand(type_name)
-            while self._sign(","):
+            while self.sign(","):
                 self._operand(type_name)
-            self._expect(")")
+            self.expect(")")
             return
-        if self._word("LIKE"):
+        if self.word("LIKE"):
             self._pattern(type_name)
             return
         if negated:
-            raise _NotPlain
-        if self._peek()[1] in _COMPARES:
-            self._place += 1
+            raise NotPlain
+        if self.peek()[1] in _COMPARES:
+            self.place += 1
             self._operand(type_name)
         elif type_name != "BOOLEAN":
-            raise _NotPlain
+            raise NotPlain
 
     def _pattern(self, type_name: str) -> None:
         """A short pattern for a text, without the wildcard _ that would be tried at every place."""
-        kind, text = self._next()
+        kind, text = self.next()
         if type_name != "VARCHAR" or kind != "text" or "_" in text or len(text) > _LONGEST_PATTERN:
-            raise _NotPlain
+            raise NotPlain
 
     def _after_is(self, type_name: str) -> None:
-        self._word("NOT")
-        if self._word("NULL"):
+        self.word("NOT")
+        if self.word("NULL"):
             return
-        if self._word("DISTINCT"):
-            if not self._word("FROM"):
-                raise _NotPlain
+        if self.word("DISTINCT"):
+            if not self.word("FROM"):
+                raise NotPlain
             self._operand(type_name)
             return
-        if type_name != "BOOLEAN" or not (self._word("TRUE") or self._word("FALSE")):
-            raise _NotPlain
+        if type_name != "BOOLEAN" or not (self.word("TRUE") or self.word("FALSE")):
+            raise NotPlain
 
     def _operand(self, type_name: str) -> None:
         """A literal of the column's kind, or a column of its type."""
-        other = self._column()
+        other = self.column()
         if other is not None:
-            both = {type_name, self._types[other]}
+            both = {type_name, self.types[other]}
             if not both <= INTEGERS and (len(both) > 1 or not _comparable(type_name)):
-                raise _NotPlain
+                raise NotPlain
         elif not _alike(self._literal(), type_name):
-            raise _NotPlain
+            raise NotPlain
 
     def _literal(self) -> tuple[str, str]:
         """Kind and text of a literal: text, number, boolean, DATE or TIMESTAMP."""
-        kind, text = self._next()
+        kind, text = self.next()
         if kind == "text":
             return "text", text[1:-1].replace("''", "'")
         if text == "-":
-            kind, text = self._next()
+            kind, text = self.next()
         if kind == "number":
             return "number", text
         if kind == "word" and text.upper() in ("TRUE", "FALSE"):
             return "boolean", text
         if kind == "word" and text.upper() == "CAST":
             return self._cast()
-        raise _NotPlain
+        raise NotPlain
 
     def _cast(self) -> tuple[str, str]:
-        self._expect("(")
-        kind, text = self._next()
-        if kind != "text" or not self._word("AS"):
-            raise _NotPlain
-        _, named = self._next()
-        self._expect(")")
+        self.expect("(")
+        kind, text = self.next()
+        if kind != "text" or not self.word("AS"):
+            raise NotPlain
+        _, named = self.next()
+        self.expect(")")
         if named not in MOMENTS or not _is_moment(text[1:-1], named):
-            raise _NotPlain
+            raise NotPlain
         return named, text[1:-1]
 
-    def _column(self) -> str | None:
+    def column(self) -> str | None:
         """A column, in brackets or not; nothing is read where there is none."""
         depth = 0
-        while self._peek(depth)[1] == "(":
+        while self.peek(depth)[1] == "(":
             depth += 1
-        name = self._peek(depth)[1]
-        if name not in self._types:
+        name = self.peek(depth)[1]
+        if name not in self.types:
             return None
-        if any(self._peek(depth + 1 + closing)[1] != ")" for closing in range(depth)):
+        if any(self.peek(depth + 1 + closing)[1] != ")" for closing in range(depth)):
             return None
-        self._place += 2 * depth + 1
+        self.place += 2 * depth + 1
         return name
 
-    def _peek(self, ahead: int = 0) -> tuple[str, str]:
-        place = self._place + ahead
-        return self._tokens[place] if place < len(self._tokens) else ("", "")
+    def peek(self, ahead: int = 0) -> tuple[str, str]:
+        place = self.place + ahead
+        return self.tokens[place] if place < len(self.tokens) else ("", "")
 
-    def _next(self) -> tuple[str, str]:
-        token = self._peek()
-        self._place += 1
+    def next(self) -> tuple[str, str]:
+        token = self.peek()
+        self.place += 1
         return token
 
-    def _word(self, word: str) -> bool:
-        kind, text = self._peek()
+    def word(self, word: str) -> bool:
+        kind, text = self.peek()
         found = kind == "word" and text.upper() == word
-        self._place += found
+        self.place += found
         return found
 
-    def _sign(self, sign: str) -> bool:
-        found = self._peek() == ("sign", sign)
-        self._place += found
+    def sign(self, sign: str) -> bool:
+        found = self.peek() == ("sign", sign)
+        self.place += found
         return found
 
-    def _expect(self, sign: str) -> None:
-        if not self._sign(sign):
-            raise _NotPlain
+    def expect(self, sign: str) -> None:
+        if not self.sign(sign):
+            raise NotPlain
 
 
 def _comparable(type_name: str) -> bool:
@@ -300,7 +301,7 @@ def _alike(literal: tuple[str, str], type_name: str) -> bool:
 
 
 def _fits_decimal(number: str, type_name: str) -> bool:
-    places = _DECIMAL.fullmatch(type_name)
+    places = DECIMAL.fullmatch(type_name)
     if places is None:
         return False
     whole, _, part = number.partition(".")

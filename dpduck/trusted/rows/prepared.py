@@ -6,16 +6,21 @@ What is counted stays what it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import duckdb
 
 from dpduck.frontend.rows.parts import Join, Source, Stored, Union, Units
+from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import CountingJob, KeyColumn, KeyedJob, KeyJob, Prepared, row_copies
-from dpduck.trusted.rows.plain import renamed
+from dpduck.trusted.rows.labels import Ask, Declared, asked_of_labels, coded_source, tells
+from dpduck.trusted.rows.placed import outer
+from dpduck.trusted.rows.plain import is_plain, renamed
 from dpduck.trusted.rows.twin_writer import NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_name, code_type, quoted
+from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
 
@@ -48,39 +53,53 @@ class Twins:
     """The twins that a statement is counted over, by the names in SQL of the tables that they stand for.
 
     beside: a cursor that reads them, in a transaction, and names of copies of public tables as the given one sees them.
-    doubt: says that something could not be counted.
+    doubt: says that something could not be counted. moment: of the rows, equal for twins that were written together.
     """
 
     tables: Mapping[str, Twin]
     beside: Beside = field(repr=False)
     doubt: Callable[[], None] = field(repr=False)
+    moment: str = ""
 
 
 @contextmanager
 def counted_over(
-    cursor: duckdb.DuckDBPyConnection, twins: Twins | None
+    cursor: duckdb.DuckDBPyConnection, twins: Twins | None, workers: Workers
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[object], object]]]:
     """Where to count, and what becomes of each job: the tables themselves, where nothing was prepared."""
     if twins is None:
         yield cursor, lambda job: job
         return
+    known: dict[int, tuple[object, object]] = {}
     with twins.beside(cursor) as (second, public):
-        yield second, lambda job: over_twins(job, twins.tables, public)
+
+        def prepared(job: object) -> object:
+            if id(job) not in known:
+                ask = partial(asked_of_labels, second, workers)
+                known[id(job)] = job, over_twins(job, twins.tables, public, ask)
+            return known[id(job)][1]
+
+        yield second, prepared
 
 
-def over_twins(job: object, twins: Mapping[str, Twin], public: Mapping[str, str]) -> object:
-    """The job over twins of its private tables, and over copies of its public ones, by their names in SQL."""
+def over_twins(job: object, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> object:
+    """The job over twins of its private tables, and over copies of its public ones, by their names in SQL.
+
+    ask: of labels, in place of rows.
+    """
     if isinstance(job, KeyedJob):
         # fewer groups than rows are chosen by a hash of the unit itself
-        return replace(job, rows=_over_twins(job.rows, twins, public, job.groups >= job.rows.max_rows))
+        return replace(job, rows=_over_twins(job.rows, twins, public, job.groups >= job.rows.max_rows, ask))
     if isinstance(job, KeyJob):
-        return replace(job, rows=_over_twins(job.rows, twins, public, True))
+        return replace(job, rows=_over_twins(job.rows, twins, public, True, ask))
     if isinstance(job, CountingJob):
-        return _over_twins(job, twins, public, True)
+        return _over_twins(job, twins, public, True, ask)
     raise InternalError("nobody can count this")
 
 
-def _over_twins(job: CountingJob, twins: Mapping[str, Twin], public: Mapping[str, str], numbered: bool) -> CountingJob:
+def _over_twins(
+    job: CountingJob, twins: Mapping[str, Twin], public: Mapping[str, str], numbered: bool, ask: Ask
+) -> CountingJob:
     if job.source is None:
         raise InternalError("rows of no known table")
     known = _tables(job.source, twins)
@@ -88,7 +107,11 @@ def _over_twins(job: CountingJob, twins: Mapping[str, Twin], public: Mapping[str
         unit_sql, source = _own_unit(job.unit_sql, job.source, twins)
     else:
         unit_sql, source = _unit_of(job.lookup.reference_sql.partition(".")[0], known), job.source
-    source = _renamed(_typed(source, known), twins, public)
+    keys = tuple(_coded(key, known, source) for key in job.keys)
+    inside = frozenset() if outer(source) else frozenset(key.sql for key in keys)
+    conditions = [*job.filters, *(one.condition for one in job.aggregates if one.condition)]
+    source = _of_codes(_typed(source, known), conditions, known, inside, ask)
+    source = _renamed(source, twins, public, ask)
     first = f'"{source.first.alias}"'
     prepared, unit_type = None, job.unit_type
     if unit_sql is not None and first in known and unit_sql == _unit_of(first, known) and _once(source):
@@ -99,12 +122,21 @@ def _over_twins(job: CountingJob, twins: Mapping[str, Twin], public: Mapping[str
     return replace(
         job,
         source=source,
-        keys=tuple(_coded(key, known) for key in job.keys),
+        keys=keys,
+        aggregates=tuple(_of_label(one, source) for one in job.aggregates),
         unit_sql=unit_sql,
         unit_type=unit_type,
         lookup=None,
         prepared=prepared,
     )
+
+
+def _of_label(aggregate: Contribution, source: Source) -> Contribution:
+    """What a row adds, with its condition over codes, where the database reads it for rows outside."""
+    coded = dict(source.coded).get(aggregate.condition)
+    if coded is None or (coded.outside and not is_plain(aggregate.condition, dict(source.types))):
+        return aggregate
+    return replace(aggregate, condition=coded.sql(aggregate.condition))
 
 
 def _once(source: Source) -> bool:
@@ -160,9 +192,14 @@ def _columns(sql: str) -> list[str]:
     return re.findall(r'"(?:[^"]|"")*"\."(?:[^"]|"")*"', sql)
 
 
-def _coded(key: KeyColumn, known: Mapping[str, Twin]) -> KeyColumn:
-    """The key as the codes of its domain, where it is a column of a twin that has them."""
+def _coded(key: KeyColumn, known: Mapping[str, Twin], source: Source) -> KeyColumn:
+    """The key as the codes of its domain, where it is a column of a twin that has them.
+
+    Where an outer join adds rows of NULLs, these have no code, and a value that may be in the domain.
+    """
     alias, _, column = key.sql.partition(".")
+    if outer(source):
+        return key
     for number, (name, domain) in enumerate(known[alias].codes if alias in known else ()):
         if column == quoted(name) and domain == key.domain:
             return KeyColumn(f"{alias}.{code_name(number)}", _codes_of(domain))
@@ -174,29 +211,52 @@ def _codes_of(domain: Domain) -> ValueDomain:
     return ValueDomain(code_type(domain), tuple(map(str, range(domain.size))))
 
 
-def _renamed(source: Source, twins: Mapping[str, Twin], public: Mapping[str, str]) -> Source:
+def _of_codes(
+    source: Source, filters: Sequence[str], known: Mapping[str, Twin], inside: frozenset[str], ask: Ask
+) -> Source:
+    """The source whose conditions over declared columns are over their codes."""
+    types = dict(source.types)
+    declared = {
+        f"{alias}.{quoted(name)}": Declared(f"{alias}.{code_name(number)}", domain)
+        for alias, twin in known.items()
+        for number, (name, domain) in enumerate(twin.codes)
+        if isinstance(domain, ValueDomain) and tells(domain, types.get(f"{alias}.{quoted(name)}", ""))
+    }
+    return coded_source(source, filters, declared, inside, ask)
+
+
+def _renamed(source: Source, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> Source:
     """The source over other tables."""
     return replace(
         source,
-        first=_first(source.first, twins, public),
-        joins=tuple(replace(join, right=_renamed(join.right, twins, public)) for join in source.joins),
+        first=_first(source.first, twins, public, ask),
+        joins=tuple(replace(join, right=_renamed(join.right, twins, public, ask)) for join in source.joins),
     )
 
 
-def _first(first: First, twins: Mapping[str, Twin], public: Mapping[str, str]) -> First:
+def _level(
+    source: Source, more: Sequence[str], twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask
+) -> Source:
+    """A source inside another one, over other tables. more: conditions of its rows that are not among its own."""
+    known = _tables(source, twins)
+    return _renamed(_of_codes(_typed(source, known), more, known, frozenset(), ask), twins, public, ask)
+
+
+def _first(first: First, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> First:
     """Rows of a twin; of a union or of units, each part with the units that its twins hold."""
     if isinstance(first, Stored):
-        return replace(first, sql=renamed(first.sql, {**{name: twin.sql for name, twin in twins.items()}, **public}))
+        names = {**{name: twin.sql for name, twin in twins.items()}, **public}
+        return replace(first, sql=renamed(first.sql, names), numbered=first.numbered or first.sql in twins)
     if isinstance(first, Units):
         unit_sql, source = _own_unit(first.unit_sql, first.source, twins)
-        inner = _renamed(_typed(source, _tables(source, twins)), twins, public)
+        inner = _level(source, [condition for condition, _ in first.counts if condition], twins, public, ask)
         return replace(
             first, source=inner, unit_sql=str(unit_sql), outputs=_outputs(first.outputs, first.source, twins)
         )
     branches = []
     for branch in first.branches:
         _, source = _own_unit("", branch.source, twins)
-        inner = _renamed(_typed(source, _tables(source, twins)), twins, public)
+        inner = _level(source, (), twins, public, ask)
         branches.append(replace(branch, source=inner, outputs=_outputs(branch.outputs, branch.source, twins)))
     return replace(first, branches=tuple(branches))
 

@@ -211,7 +211,7 @@ def staged(cursor: duckdb.DuckDBPyConnection, stages: Sequence[Stage], workers: 
         alias = f'"{stage.alias}"'
         columns = {ROW: f"{alias}.rowid", **division.inputs()}
         listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-        where = " AND ".join(f"({guard})" for guard in division.guards())
+        where = " AND ".join(f"({guard})" for guard in (*division.guards(), *filter(None, [stage.where])))
         sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias}{f' WHERE {where}' if where else ''}"
         sql += "" if rows else " LIMIT 0"
         with workers.runner(division.program()) as runner:

@@ -13,7 +13,8 @@ from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Kno
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
-from dpduck.trusted.rows.plain import is_plain, plain_number
+from dpduck.trusted.rows.plain import is_plain
+from dpduck.trusted.rows.plain_numbers import number_sql
 from dpduck.trusted.rows.program import KEEP, LONGEST_TEXT, RELATION, Division, answered_rows, of_fixed_size, staged
 from dpduck.trusted.rows.workers import Workers
 
@@ -25,7 +26,7 @@ class Scan:
     """The rows of a job, divided: FROM and WHERE that the database reads, conditions that a worker decides.
 
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
-    prepared: of prepared rows. joined: whether there are joins.
+    prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
     """
 
     from_sql: str
@@ -39,6 +40,7 @@ class Scan:
     types: Types | None = field(repr=False)
     prepared: Prepared | None = None
     joined: bool = False
+    coded: frozenset[str] = frozenset()
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
@@ -64,11 +66,11 @@ class Scan:
 
     def reads(self, condition: str) -> bool:
         """Whether the database reads a condition itself."""
-        return self.types is None or is_plain(condition, self.types)
+        return self.types is None or condition in self.coded or is_plain(condition, self.types)
 
-    def reads_number(self, value_sql: str) -> bool:
-        """Whether it reads a number itself."""
-        return self.types is None or plain_number(value_sql, self.types)
+    def number(self, value_sql: str) -> str | None:
+        """SQL by which it computes a number itself; None where it does not."""
+        return value_sql if self.types is None else number_sql(value_sql, self.types)
 
 
 def scan_of(job: CountingJob) -> Scan:
@@ -84,6 +86,7 @@ def scan_of(job: CountingJob) -> Scan:
     return Scan(
         rows, found.where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins),
+        frozenset(one.sql(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1))
 -- title: a policy on a table with generated columns
 -- before: sql CREATE TABLE made (a INTEGER, b INTEGER AS (1 // a))
 CREATE PRIVACY POLICY ON made (PRIVACY UNIT ROW, BUDGET (epsilon = 1))
--- refused: line 1, column 26: memory.main.made has generated columns, which could raise on private rows; accepted: a table of stored columns
+-- refused: line 1, column 26: memory.main.made is a table with generated columns, or a COLLATION other than NOCASE and NOACCENT: private rows could make it raise, or take hours; accepted: a table of stored columns, without such a COLLATE
 
 -- title: a policy without ON
 CREATE PRIVACY POLICY visits (PRIVACY UNIT ROW)
@@ -405,7 +405,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN
 -- before: sql ALTER TABLE trial RENAME TO kept
 -- before: sql CREATE VIEW trial AS SELECT * FROM kept UNION ALL SELECT * FROM kept
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM trial
--- refused: memory.main.trial was replaced by a view, or by a table with generated columns; accepted: a table of stored columns
+-- refused: memory.main.trial was replaced by a view, or by a table with generated columns, or a COLLATION other than NOCASE and NOACCENT; accepted: a table of stored columns, without such a COLLATE
 
 -- title: a macro that hides a built-in function
 -- before: sql CREATE MACRO UPPER(x) AS x

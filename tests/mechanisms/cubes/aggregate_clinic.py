@@ -14,7 +14,8 @@ from dpduck.database.policies import PolicyStore
 from dpduck.frontend.select.analyse import analyse
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.mechanisms.cubes.plan import CubePlan, planned, scans_of
+from dpduck.mechanisms.cubes.measure import scans_of
+from dpduck.mechanisms.cubes.plan import CubePlan, planned
 from dpduck.trusted.private.answers import _present
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.hidden import ExactCounts

@@ -9,12 +9,12 @@ import pytest
 
 from tests.support.clinics import Clinic
 
-CELLS, OCCUPIED, ROWS, REPEATS = 2_000, 20, 25, 40
+CELLS, OCCUPIED, ROWS, REPEATS = 10_000, 100, 25, 8
 
 
 @pytest.fixture
 def sparse(open_clinic: Callable[..., Clinic]) -> Clinic:
-    """A table of 2,000 cells, 20 of them with 25 rows each and the others empty."""
+    """A table of 10,000 cells, 100 of them with 25 rows each and the others empty."""
     clinic = open_clinic()
     clinic.rows(f"CREATE TABLE trips AS SELECT 100 * (range % {OCCUPIED}) AS g FROM range({OCCUPIED * ROWS})")
     clinic.dp(

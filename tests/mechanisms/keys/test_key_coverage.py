@@ -15,7 +15,9 @@ import dpduck
 from tests.mechanisms.cubes.coverage_designs import FALSE_ALARM, PRICES, Tally
 from tests.support.clinics import Clinic
 
-RUNS = 6
+RUNS, FEW = 12, 3
+"""Releases of each kind, in the audit and in the default suite."""
+MANY = pytest.mark.parametrize("runs", [FEW, pytest.param(RUNS, marks=pytest.mark.audit)])
 KEYS, RARE = 600, 100
 DELTA = "1e-9"
 UNITS = (60, 90, 150, 400)
@@ -51,18 +53,19 @@ def statement(noise: str, epsilon: float, tag: int, answer: str) -> str:
     )
 
 
+@MANY
 @NOISES
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("epsilon", [3, 20])
-def test_published_keys_and_the_others_cover(calls: Clinic, noise: str, epsilon: float, answer: str) -> None:
+def test_published_keys_and_the_others_cover(calls: Clinic, noise: str, epsilon: float, answer: str, runs: int) -> None:
     """Keys of many units, which are published whatever their noise is, and the row for all others: 95 % hold.
 
-    600 keys in six runs; a false alarm has a chance of 1e-9 where just 94 % hold. The row of the others is one in each
-    run: it is no further off than ten widths, whose chance is below 1e-20.
+    600 keys in three runs, and in twelve in the audit; a false alarm has a chance of 1e-9 where just 94 % hold. The row
+    of the others is one in each run: it is no further off than ten widths, whose chance is below 1e-20.
     """
     exact = dict(calls.rows(f"SELECT key, {answer} FROM calls GROUP BY key"))
     least, tally, others = calls_above(calls, noise, epsilon, answer), Tally(), Tally()
-    for run in range(RUNS):
+    for run in range(runs):
         seen = 0
         for key, low, high, _, other in calls.dp(statement(noise, epsilon, run, answer)):
             if other:
@@ -72,9 +75,9 @@ def test_published_keys_and_the_others_cover(calls: Clinic, noise: str, epsilon:
             seen += exact[key]
             if units_of(key) >= least:
                 tally.add(low <= exact[key] <= high)
-    assert tally.looked >= RUNS * KEYS // 4, "the keys of most units are always published"
+    assert tally.looked >= runs * KEYS // 4, "the keys of most units are always published"
     assert not tally.too_few, f"{tally.share:.4f} of {tally.looked}"
-    assert others.looked == others.held == (0 if "who" in answer else RUNS)
+    assert others.looked == others.held == (0 if "who" in answer else runs)
 
 
 def units_of(key: str) -> int:
@@ -132,12 +135,13 @@ def test_keys_near_the_threshold(noise: str) -> None:
         assert alone.too_few, f"{alone.share:.4f} of {alone.looked}"
 
 
+@MANY
 @pytest.mark.parametrize("price", PRICES["Laplace"])
 @pytest.mark.parametrize("method", ["geometric", "threshold", "priority"])
-def test_sums_over_summaries_cover(method: str, price: str) -> None:
+def test_sums_over_summaries_cover(method: str, price: str, runs: int) -> None:
     """Sums over blocks of cells of summaries without a filter, within two of their standard errors: at least 94 %.
 
-    200 blocks in six runs, whose errors are sums of many; a false alarm has a chance of 1e-9.
+    200 blocks in three runs, twelve in the audit, whose errors are sums of many; a false alarm has a chance of 1e-9.
     """
     with dpduck.connect(":memory:") as connection:
         clinic = Clinic(connection)
@@ -148,7 +152,7 @@ def test_sums_over_summaries_cover(method: str, price: str) -> None:
         )
         exact = dict(clinic.rows("SELECT g // 100, count(*) FROM trips GROUP BY ALL"))
         tally = Tally()
-        for run in range(RUNS):
+        for run in range(runs):
             size = "" if method == "geometric" else ", summary_size = 5000"
             clinic.dp(
                 f"CREATE PRIVATE VIEW v{run} OPTIONS ({price}, summary = '{method}'{size}, refresh = '{run}') AS "
@@ -157,5 +161,5 @@ def test_sums_over_summaries_cover(method: str, price: str) -> None:
             rows = clinic.rows(f"SELECT g // 100, sum(n), dp_sum_stderr(n_variance) FROM private.v{run} GROUP BY ALL")
             for block, found, error in rows:
                 tally.add(abs(found - exact[block]) <= 2 * error)
-        assert tally.looked > RUNS * 150
+        assert tally.looked > runs * 150
         assert not tally.too_few, f"{tally.share:.4f} of {tally.looked}"

@@ -10,6 +10,7 @@ import pytest
 
 from dpduck.mechanisms.synthetic import fit as fits
 from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.junction import junction_tree
 
 SHAPE = (2, 3)
 SEEN = (Observation((0,), np.array([30.0, 60.0]), 2.0), Observation((1,), np.array([20.0, 30.0, 40.0]), 2.0))
@@ -26,15 +27,14 @@ def fitted_along(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> float:
         value = next(script, None)
         if value is None:
             return None
-        table = np.full(SHAPE, 1.0) + np.arange(6.0).reshape(SHAPE) * value
-        table /= table.sum()
-        points[table.tobytes()] = value
-        return replace(problem.point(table, np.log(table)), value=value), step
+        after = replace(problem.point(point.parameters + value), value=value)
+        points[after.parameters.tobytes()] = value
+        return after, step
 
     monkeypatch.setattr(fits, "_line_search", scripted)
-    start = np.full(SHAPE, 1 / 6)
-    table, _ = fits.fit((0, 1), start, SEEN, 90.0, steps=100, prior=start, strength=1.0, tolerance=1e-3)
-    return points[table.tobytes()]
+    tree = junction_tree(((0, 1),))
+    found = fits.fit(tree, SHAPE, SEEN, 90.0, steps=100, start={}, prior={}, strength=1.0, tolerance=1e-3)
+    return points[np.concatenate([found.parameters[one.attributes] for one in SEEN]).tobytes()]
 
 
 def test_steps_that_rise_end_no_fit(monkeypatch: pytest.MonkeyPatch) -> None:

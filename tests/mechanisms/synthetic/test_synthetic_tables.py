@@ -252,14 +252,14 @@ def test_forty_columns_are_synthesised(open_clinic: Callable[..., Clinic]) -> No
 
 
 def test_explain_compares_mechanisms(made: Clinic) -> None:
-    """dp_explain lists every mechanism that could serve, the smallest predicted error first, and spends nothing."""
+    """dp_explain lists every mechanism that could serve, the chosen one first, then by error, and spends nothing."""
     before = made.value("SELECT count(*) FROM dp_ledger()")
     rows = made.con.execute(
         "SELECT strategy, chosen, predicted_error, note FROM dp_explain(?)", [create("s", "epsilon = 1")]
     ).fetchall()
-    assert sorted(row[0] for row in rows) == ["barak", "cube", "mwem"]
-    assert [row[1] for row in rows] == [True, False, False]
-    assert list(np.argsort([row[2] for row in rows], kind="stable")) == [0, 1, 2]
+    assert sorted(row[0] for row in rows) == ["aim", "barak", "cube", "mwem"]
+    assert [row[1] for row in rows] == [True, False, False, False]
+    assert list(np.argsort([row[2] for row in rows[1:]], kind="stable")) == [0, 1, 2]
     assert "predicted to be better" in rows[0][3]
     single = made.con.execute("SELECT strategy FROM dp_explain(?)", [create("s", "epsilon = 1, mechanism = 'mwem'")])
     assert single.fetchall() == [("mwem",)]
@@ -286,9 +286,9 @@ def test_explain_knows_where_asking_everything_wins(open_clinic: Callable[..., C
         "FROM bits WORKLOAD MARGINALS (2)"
     )
     rows = clinic.con.execute("SELECT strategy, predicted_error, note FROM dp_explain(?)", [statement]).fetchall()
-    assert [row[0] for row in rows] == ["cube", "barak", "mwem"]
-    assert rows[1][1] < rows[2][1]
-    assert "cube is predicted to be better than barak" in rows[0][2]
+    assert [row[0] for row in rows] == ["cube", "aim", "barak", "mwem"]
+    assert rows[2][1] < rows[3][1]
+    assert "cube is predicted to be better than aim" in rows[0][2]
 
 
 @pytest.mark.parametrize("pure", [True, False], ids=["Laplace", "Gaussian"])

@@ -18,7 +18,7 @@ from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.budgets import root_below
-from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Total, Within, price
+from dpduck.trusted.ask import WEIGHT, Ask, Candidate, Choice, Families, Total, Within, price
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import Family
@@ -277,3 +277,63 @@ def test_audit_of_whole_runs(pure: bool, amount: Fraction, dearer: int, whole: b
         for price in (amount, dearer * amount)
     )
     assert stated <= float(amount) < unstated
+
+
+WEIGHTED = Pool(POOL.sizes, POOL.workload, (), True, (WEIGHT, 64, 1))
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_weighted_scores_of_neighbours(pure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However candidates are weighted and penalised, the rate times the score of each, as it reaches the choice, moves
+    by at most the price's rate for each row of a unit, on the grid exactly; a weight above 1 is refused."""
+    seen: list[np.ndarray] = []
+
+    def remembered(scores: np.ndarray, rate: Fraction, entropy: object) -> int:
+        seen.append(np.array([int(score) * rate for score in scores]))
+        return 0
+
+    for name in ("permute_and_flip", "exponential_choice"):
+        monkeypatch.setattr(module, name, remembered)
+    draws, rate, rows = np.random.default_rng(3), Fraction(2, 7), 3
+    families = Families(WEIGHTED.families, True, WEIGHTED.all_weights)
+    for _ in range(40):
+        table = draws.integers(0, 9, (2, 3))
+        near = table.copy()
+        for _row in range(rows):
+            near[tuple(draws.integers(0, n) for n in (2, 3))] += 1
+        guess = Guess(draws.uniform(-5, 20, 12), draws.uniform(0, 1e15, 4), np.array([True, True, True, False]))
+        for one in (table, near):
+            FamilyAnswers(counts_of(one, rows), families, rows).choose(Choice(families, rate, pure), guess, ENTROPY)
+        assert max(np.abs(seen[-1] - seen[-2])) <= rate * rows
+    unweighted = Choice(Families(POOL.families, True), rate, pure)
+    assert price_of(Choice(families, rate, pure), None) == price_of(unweighted, None)
+    for weights in ((WEIGHT + 1, 1, 1, 1), (0, 1, 1, 1), (1, 1)):
+        with pytest.raises(InternalError, match="weight"):
+            Families(WEIGHTED.families, True, weights)
+
+
+def annealed_outcomes(table: np.ndarray, amount: Fraction, runs: int) -> np.ndarray:
+    """What the first round of annealed ones chose, how many followed, and the sign of the last answer's first cell."""
+    families = (Family((0,), (2,)), Family((1,), (2,)), Family((0, 1), (2, 2)))
+    pool = Pool((2, 2), families, families[:2], True, (WEIGHT, WEIGHT, WEIGHT // 2))
+    schedule = Schedule(False, amount, 1, 2, Fraction(1, 2), 2, Fraction(1, 10), True)
+    found = []
+    for _ in range(runs):
+        meter = oracle(counts_of(table), pool, schedule)
+        listener = Listener(meter)
+        result = synthesise(pool, schedule, Method(anneals=True, expected=4), listener)
+        assert meter.left >= 0
+        found.append(6 * min(len(result.chosen), 9) + 2 * result.chosen[0] + (listener.said[0] > 0))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("runs", [150, pytest.param(6_000, marks=pytest.mark.audit)])
+def test_annealed_rounds_tell_no_more_than_charged(runs: int) -> None:
+    """Audit of annealed rounds on neighbours, whose choices, prices and number follow what was answered: no event
+    betrays more rho than was charged; with many runs, 200 times the price without saying so is seen."""
+    table, near = np.array([[2, 0], [0, 0]]), np.array([[1, 0], [0, 0]])
+    amount = Fraction(1, 8)
+    assert lower_bound_on_rho(*(annealed_outcomes(one, amount, runs) for one in (table, near))) <= float(amount)
+    if runs > 1_000:
+        dearer = (annealed_outcomes(one, 200 * amount, runs // 4) for one in (table, near))
+        assert lower_bound_on_rho(*dearer) > float(amount)

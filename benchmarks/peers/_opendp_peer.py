@@ -1,0 +1,49 @@
+"""AIM and MST of OpenDP 0.16 (`opendp[mbi]`), run by the python of an environment of its own.
+
+usage: python _opendp_peer.py table.npz AIM|MST rho kept.npz
+
+table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, and the model's margins.
+Prints one line of JSON with wall and processor seconds of the mechanism, without those of asking for margins. All keys
+are public, so that the whole rho goes to the mechanism, at its own settings.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from time import perf_counter, process_time
+
+import numpy as np
+import opendp.prelude as dp
+import polars as pl
+
+
+def main():
+    path, mechanism, rho, kept = sys.argv[1:]
+    given = np.load(path)
+    codes, sizes, wanted = given["codes"], given["sizes"], given["wanted"]
+    names = [f"a{column:02d}" for column in range(len(sizes))]
+    dp.enable_features("contrib")
+    data = pl.DataFrame({name: codes[column] for column, name in enumerate(names)})
+    context = dp.Context.compositor(
+        data=data.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=float(rho))
+    )
+    wall, busy = perf_counter(), process_time()
+    algorithm = dp.mbi.AIM() if mechanism == "AIM" else dp.mbi.MST()
+    query = context.query(rho=float(rho)).select(*names)
+    keys = {name: list(range(size)) for name, size in zip(names, sizes.tolist(), strict=True)}
+    table = query.contingency_table(keys=keys, algorithm=algorithm).release()
+    made = table.synthesize(rows=codes.shape[1])
+    told = {"wall": perf_counter() - wall, "busy": process_time() - busy}
+    rows = np.array([made[name].fill_null(0).to_numpy() for name in names], np.int64)
+    margins = []
+    for members in wanted:
+        values = np.asarray(table.project([names[member] for member in members]), float)
+        shape = tuple(slice(0, int(sizes[member])) for member in members)  # a null key may follow the others
+        margins.append(values[shape].reshape(-1) / values.sum())
+    np.savez(kept, rows=rows, margins=np.concatenate(margins))
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

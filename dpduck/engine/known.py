@@ -1,0 +1,124 @@
+"""dp_known: the answers that mechanisms/known works out as a table, under the SELECT that was asked; free of charge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil, log10, prod
+
+import numpy as np
+import pyarrow as pa
+
+from dpduck.database.cursors import Caller, ReleaseCopies
+from dpduck.database.measured import Kept, MeasuredStore
+from dpduck.database.sandbox import Sandbox, SandboxAnswers
+from dpduck.frontend.select.known import KnownQuestion
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.text.names import KNOWN_FROM, high_column, low_column
+from dpduck.mechanisms.cubes.plan import CubePlan, planned
+from dpduck.mechanisms.known.answer import Answer, answers_of
+from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import Refusal
+
+LARGEST_ROUNDED = 1e12
+MOST_CELLS = 5_000_000
+"""Cells of a known answer."""
+
+
+def known_sql(
+    question: KnownQuestion,
+    measured: MeasuredStore,
+    caller: Caller,
+    copies: ReleaseCopies,
+    remembered: SandboxAnswers,
+    box: Sandbox,
+    text: str,
+) -> str:
+    """SQL with a known answer; a Refusal with a statement that would pay, where no release determines it."""
+    request = question.analysis.request
+    caller.require_tables(request.asked_tables)
+    cells = sum(
+        prod(request.question.released_sizes[key] for key in chosen) for chosen in request.question.grouping_sets
+    )
+    if cells > MOST_CELLS:
+        raise Refusal(f"the answer would have {cells} cells", accepted=f"at most {MOST_CELLS}: fewer columns")
+    kept = measured.of(request.rows.table.sql, None if caller.owner else caller.name)
+    answers = answers_of(question, kept, remembered)
+    found = [one for one in answers if one is not None]
+    if len(found) < len(answers):
+        unknown = next(number for number, one in enumerate(answers) if one is None)
+        raise _unknown(request, unknown, kept, text)
+    columns, rows = _table(request, found, box)
+    return question.analysis.outer.over(copies.put(columns, rows))
+
+
+def _table(request: Request, answers: Sequence[Answer], box: Sandbox) -> tuple[list[tuple[str, str]], pa.Table]:
+    """The columns and rows of a released table, with the ends of intervals and what the answers rest on."""
+    whole = [False] * len(answers)
+    columns = [(name, kind) for name, kind in released_columns(request, whole) if kind != "DOUBLE[]"]
+    rows = released_rows(request, [AnswerColumn(_plain(one.estimates), one.stderrs) for one in answers], whole, box)
+    for number, one in enumerate(answers):
+        for name, ends in ((low_column(number), one.low), (high_column(number), one.high)):
+            columns.append((name, "DOUBLE"))
+            rows = rows.append_column(name, pa.array(ends, from_pandas=True))
+    columns.append((KNOWN_FROM, "VARCHAR"))
+    said = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([_said(answers)]))
+    return columns, rows.append_column(KNOWN_FROM, said)
+
+
+def _plain(estimates: FloatArray) -> FloatArray:
+    """Twelve digits of the largest: 6632 for 6632.000000000002."""
+    largest = float(np.nanmax(np.abs(estimates), initial=1.0))
+    return np.round(estimates, max(0, 12 - ceil(log10(largest)))) if largest < LARGEST_ROUNDED else estimates
+
+
+def _said(answers: Sequence[Answer]) -> str:
+    """What answers rest on, and which rows are not in them."""
+    names = list(dict.fromkeys(name for one in answers for name in one.releases))
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    told = [shown]
+    alone = next((one.alone for one in answers if one.alone), "")
+    if alone:
+        told.append(f"of {alone[:19]}, about the rows of then")
+    left = sorted(set().union(*(one.left_out for one in answers)))
+    if left:
+        columns = [column.split(".")[-1].strip('"') for column in left]
+        shown = " or ".join(columns[:8]) + (f" or one of {len(columns) - 8} more" if len(columns) > 8 else "")
+        told.append(f"without rows whose {shown} is outside of its domain")
+    return "; ".join(told)
+
+
+def _unknown(request: Request, number: int, kept: Sequence[Kept], text: str) -> Refusal:
+    """One line that says that it is not known, and what would determine it."""
+    aggregate = request.question.aggregates[number]
+    what = f"no release that you may read determines {aggregate.text[:60]}"
+    if not kept:
+        what = "nothing was measured of this table that you may read"
+    try:
+        plan = planned(request)
+    except Refusal as refused:
+        return Refusal(
+            what, accepted=f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..): {refused.accepted or refused.what}"
+        )
+    return Refusal(what, accepted=f"FROM dp($$ {_paying(text, _price(plan))} $$), {_error(plan, number)}")
+
+
+def _price(plan: CubePlan) -> str:
+    charge = plan.request.price.charge
+    name, amount = ("epsilon", charge.epsilon) if charge.epsilon is not None else ("rho", charge.rho)
+    return f"{name} = {float(amount or Fraction(0)):.6g}"
+
+
+def _error(plan: CubePlan, number: int) -> str:
+    use = plan.uses[number]
+    worst = plan.measures[use.measure].plan.worst_stderr * float(sum(weight * weight for weight in use.weights)) ** 0.5
+    return f"which is charged for; its standard error would be {worst:.3g}" if worst else "which is charged for"
+
+
+def _paying(text: str, price: str) -> str:
+    """The statement with the clause that pays, where it begins with SELECT; else what to write."""
+    start = text.strip().rstrip(";").rstrip()
+    if start[:6].upper() == "SELECT" and start.upper().count("SELECT") == 1 and len(start) <= 300 and "\n" not in start:
+        return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}){start[6:]}"
+    return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}) .."

@@ -1,0 +1,225 @@
+"""A plain SELECT over a private table as a question to what was released: nothing of it runs over rows, and it is free.
+
+Its conditions, and those of the releases, are read as sets of codes of declared columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.rows.facts import PublicFacts, SourceColumn
+from dpduck.frontend.rows.tree import RowSource
+from dpduck.frontend.select.analyse import Analysis, read_analysis
+from dpduck.frontend.select.answers import has_aggregate
+from dpduck.frontend.select.excluded_cells import met_outside
+from dpduck.frontend.select.keys import KeyBuilder
+from dpduck.frontend.statements.kinds import AskStatement
+from dpduck.frontend.statements.parse import parse_expression, parse_options, parse_plain
+from dpduck.frontend.text.dialect import DifferentialPrivacy
+from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.positions import refusal
+from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.errors import Refusal
+
+MOST_CODES = 1 << 20
+"""Combinations of codes that a condition is read over."""
+
+_FLOATS = ("FLOAT", "DOUBLE")
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """Which codes of some declared columns meet a condition; shape: the sizes of their domains.
+
+    outside: whether rows may meet it that are in none of these codes.
+    """
+
+    columns: tuple[str, ...]
+    met: NDArray[np.bool_]
+    outside: bool
+
+
+@dataclass(frozen=True, eq=False)
+class KnownQuestion:
+    """What is asked of released tables, and what else may be asked of public facts about the same rows."""
+
+    analysis: Analysis
+    source: RowSource
+    facts: PublicFacts
+    collated: bool
+    _columns: dict[str, SourceColumn | None] = field(default_factory=dict)
+    _conditions: dict[str, Condition | None] = field(default_factory=dict)
+
+    def column(self, sql: str) -> SourceColumn | None:
+        """A column of the rows with its public domain; None where it has none."""
+        if sql not in self._columns:
+            builder = KeyBuilder(self.source, self.facts)
+            try:
+                builder.build(sql, parse_expression(sql))
+            except Refusal:
+                self._columns[sql] = None
+            else:
+                (self._columns[sql],) = builder.sources
+        return self._columns[sql]
+
+    def partial(self, sql: str) -> bool:
+        """Whether rows may have a value of this column that is in no code of its domain."""
+        column = self.column(sql)
+        node = parse_expression(sql)
+        public = isinstance(node, exp.Column) and self.source.relation(node.table) is None
+        return column is None or (not public and is_partial(column.domain))
+
+    def condition(self, text: str) -> Condition | None:
+        """A condition, as `conjuncts` gives it, over codes; None where it asks for more than declared columns."""
+        if text not in self._conditions:
+            try:
+                self._conditions[text] = self._read(text)
+            except Refusal:
+                self._conditions[text] = None
+        return self._conditions[text]
+
+    def _read(self, text: str) -> Condition | None:
+        builder, node = KeyBuilder(self.source, self.facts), parse_expression(text)
+        if isinstance(node, exp.Column):
+            node = exp.EQ(this=node, expression=exp.Boolean(this=True))
+        key = builder.build(sql_of(node), node)
+        sizes = [column.domain.size for column in builder.sources]
+        if "true" not in key.labels and not {"false", None} >= set(key.labels):
+            return None
+        met = np.array(key.codes, np.int64).reshape([sizes[source] for source in key.sources])
+        true = key.labels.index("true") if "true" in key.labels else len(key.labels)
+        columns = tuple(builder.sources[source].sql for source in key.sources)
+        held = [column for column in columns if self.partial(column)]
+        outside = bool(held) and (len(columns) > 1 or met_outside(node, builder.sources[0].domain, self.collated))
+        return Condition(columns, met == true, outside)
+
+
+def is_partial(domain: Domain) -> bool:
+    """Whether a private column may have values in no code of its domain; NULL is one, and so is a DOUBLE's NaN."""
+    if isinstance(domain, RangeDomain):
+        return not (domain.with_null and domain.with_edges) or domain.type_name in _FLOATS
+    whole = domain.other is not None or (domain.type_name == "BOOLEAN" and len(domain.values) == 2)
+    return not (domain.with_null and whole)
+
+
+def conjuncts(text: str) -> Iterator[str]:
+    """The conditions that one joins by AND, without TRY: rows for which it is NULL do not meet it either way."""
+    if not text:
+        return
+    pending = [parse_expression(text)]
+    while pending:
+        node = pending.pop().unnest()
+        if isinstance(node, exp.Try) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "try"):
+            pending.append(node.this if isinstance(node, exp.Try) else node.expressions[0])
+        elif isinstance(node, exp.And):
+            pending += [node.left, node.right]
+        elif not (isinstance(node, exp.Boolean) and node.this):
+            yield sql_of(node)
+
+
+@dataclass(frozen=True)
+class KnownArguments:
+    """What dp_known takes. target: a standard error, by which what is not known is priced."""
+
+    text: str
+    confidence: Fraction
+    target: Fraction | None
+
+
+def known_arguments(argument: str) -> KnownArguments:
+    """The arguments of dp_known from JSON."""
+    text, confidence, target = json.loads(argument)
+    if not isinstance(text, str):
+        raise Refusal("the statement is missing", accepted="dp_known('SELECT .. FROM ..')")
+    if not isinstance(confidence, (int, float)) or not 0.5 <= confidence <= 0.999999:
+        raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
+    if target is not None and (not isinstance(target, (int, float)) or not 0 < target <= 1e12):
+        raise Refusal("target_stderr is out of range", accepted="a number above 0, at most 1e12")
+    return KnownArguments(text, Fraction(str(confidence)), None if target is None else Fraction(str(target)))
+
+
+def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
+    """The question of a plain SELECT; whatever dp() would refuse of it is refused here too."""
+    query, text, target = parse_plain(asked.text), asked.text, asked.target
+    select, policy_table = _private_select(query, facts)
+    policy = facts.policy(policy_table)
+    least = Fraction(1) if policy is None else max(policy.min_epsilon or Fraction(0), Fraction(1))
+    price = least if policy is None or policy.max_epsilon is None else min(policy.max_epsilon, least)
+    words = f"epsilon = {float(price):.12g}" if target is None else f"target_stderr = {float(target):.12g}"
+    select.set("hint", parse_options(f"{words}, confidence = {float(asked.confidence)!r}"))
+    try:
+        analysis, source = read_analysis(AskStatement(query, text, 0, None, False, ()), facts, (), known=True)
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+    request = analysis.request
+    if request.question.intervals:
+        question = replace(request.question, sources=(), intervals=())
+        analysis = replace(analysis, request=replace(request, question=question))
+    collated = any(facts.has_collations(table) for table in source.every_table)
+    return KnownQuestion(analysis, source, facts, collated)
+
+
+def _private_select(query: exp.Query, facts: PublicFacts) -> tuple[exp.Select, TableName]:
+    """The one SELECT with aggregates over private rows, and a private table that it reads."""
+    if query.find(DifferentialPrivacy) is not None:
+        raise Refusal(
+            "dp_known takes a plain SELECT", accepted="the same without WITH DIFFERENTIAL_PRIVACY OPTIONS (..)"
+        )
+    private = _private_tables(query, facts)
+    found = [select for select in query.find_all(exp.Select) if _counts(select) and _reads(select, private)]
+    inner = [one for one in found if not any(other is not one and _inside(other, one) for other in found)]
+    if not private:
+        raise Refusal("no table with a privacy policy is read", accepted="FROM a table of dp_policies()")
+    if len(inner) != 1:
+        what = "no aggregate over private rows" if not inner else f"{len(inner)} SELECTs over private rows"
+        raise refusal(query, what, "one SELECT .. count(*) .. FROM a table with a privacy policy")
+    return inner[0], next(iter(private.values()))
+
+
+def _private_tables(query: exp.Query, facts: PublicFacts) -> dict[str, TableName]:
+    found = {}
+    for table in query.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier):
+            resolved = facts.resolve(TableName(tuple(part.name for part in table.parts)))
+            if resolved is not None and facts.policy(resolved) is not None:
+                found[table.name] = resolved
+    return found
+
+
+def _counts(select: exp.Select) -> bool:
+    return select.args.get("group") is not None or any(has_aggregate(item) for item in select.expressions)
+
+
+def _reads(select: exp.Select, private: dict[str, TableName]) -> bool:
+    """Whether it reads a private table, also by the name of a CTE."""
+    parts = [part for name in ("from_", "joins", "with_") for part in _listed(select.args.get(name))]
+    named = {table.name for part in parts for table in part.find_all(exp.Table)}
+    around: exp.Expr | None = select
+    common: dict[str, exp.Expr] = {}
+    while around is not None:
+        with_ = around.args.get("with_")
+        common |= {} if with_ is None else {cte.alias: cte.this for cte in with_.expressions}
+        around = around.parent
+    for _ in range(len(common)):
+        named |= {table.name for name in named & common.keys() for table in common[name].find_all(exp.Table)}
+    return bool(named & private.keys())
+
+
+def _listed(value: object) -> list[exp.Expr]:
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, exp.Expr)]
+
+
+def _inside(node: exp.Expr, other: exp.Expr) -> bool:
+    """Whether a node is a part of another, or of a CTE that both may read."""
+    parent = node.parent
+    while parent is not None and parent is not other:
+        parent = parent.parent
+    return parent is other

@@ -1,0 +1,195 @@
+"""Known answers: of each aggregate the best estimate that released tables give, its error, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpduck.database.measured import Kept
+from dpduck.frontend.select.known import KnownQuestion
+from dpduck.frontend.select.request import Aggregate
+from dpduck.mechanisms.known.axes import LARGEST_JOINT, Asked, Axes, asked, axes_of, seen_by
+from dpduck.mechanisms.known.tables import Match, Same, Usable, Wanted, match, usable, wanted
+from dpduck.planning.recovery.curved import LEVELS, Curved, average, rescaled
+from dpduck.planning.recovery.intervals import sum_margin
+from dpduck.planning.recovery.known import LARGEST_BLOCK, Knowledge
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import InternalError
+
+
+class Remembered(Protocol):
+    """What was worked out before."""
+
+    def get(self, question: Hashable) -> Any:
+        """It, None where it was not."""
+
+    def put(self, question: Hashable, answer: object) -> None:
+        """Remembers it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One aggregate over all cells of all grouping sets, in order. low, high: ends of its intervals.
+
+    releases: names of those that it rests on. alone: the moment of the one release, where its rows may have changed
+    since. left_out: columns whose rows outside of their domains are not in it.
+    """
+
+    estimates: FloatArray
+    stderrs: FloatArray
+    low: FloatArray
+    high: FloatArray
+    releases: tuple[str, ...]
+    alone: str
+    left_out: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    """A sum over rows in all cells. smallest: the least standard deviation of a measurement that it may rest on."""
+
+    estimates: FloatArray
+    variances: FloatArray
+    smallest: float
+    noise: NoiseKind
+    uses: tuple[Usable, ...]
+
+
+def answers_of(question: KnownQuestion, kept: Sequence[Kept], remembered: Remembered) -> list[Answer | None]:
+    """The answer of each aggregate; None where no release determines it in all cells."""
+    request, tables = question.analysis.request, usable(question, kept)
+    found = []
+    for aggregate in request.question.aggregates:
+        need = wanted(aggregate, request.rows.filters)
+        found.append(None if need is None else _best(question, aggregate, need, tables, remembered))
+    return found
+
+
+def _best(
+    question: KnownQuestion,
+    aggregate: Aggregate,
+    need: Wanted,
+    tables: dict[Same, list[Usable]],
+    remembered: Remembered,
+) -> Answer | None:
+    """The answer of least error among those from tables that may be combined; of equal ones, that of most rows."""
+    best: tuple[tuple[float, int], Answer] | None = None
+    for same in [same for same in tables if same.quantity == need.quantities[0]]:
+        how = match(question, same, need.conditions)
+        others = [replace(same, quantity=quantity) for quantity in need.quantities]
+        if how is None or not all(other in tables for other in others):
+            continue
+        sums = [_summed(question, how, tables[other], remembered) for other in others]
+        if any(one is None for one in sums):
+            continue
+        parts = [one for one in sums if one is not None]
+        total = sum(float(one.variances.sum()) for one in parts)
+        rank = (float(f"{total:.9e}"), len(how.left_out))  # nine digits: below them errors are equal
+        if best is None or rank < best[0]:
+            best = rank, _answered(question, aggregate, parts, same, how)
+    return None if best is None else best[1]
+
+
+def _summed(question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered) -> _Sum | None:
+    """One sum over rows from tables that may be combined, in all cells; None where they do not determine it."""
+    axes = _axes(question, how, uses)
+    if max(axes.lengths, default=1) > LARGEST_JOINT and any(len(columns) > 1 for columns in axes.columns):
+        return None
+    request = question.analysis.request.question
+    sets = [asked(axes, request, grouping_set, how.seen) for grouping_set in request.grouping_sets]
+    for chosen in _affordable(axes, uses, remembered):
+        knowledge, smallest = _knowledge(axes, chosen, remembered)
+        found = [_cells(knowledge, one) for one in sets]
+        if all(one is not None for one in found):
+            parts = [one for one in found if one is not None]
+            laplace = any(use.kept.measured.noise is NoiseKind.LAPLACE for use in chosen)
+            return _Sum(
+                np.concatenate([estimates for estimates, _ in parts]),
+                np.concatenate([variances for _, variances in parts]),
+                smallest,
+                NoiseKind.LAPLACE if laplace else NoiseKind.GAUSSIAN,
+                tuple(chosen),
+            )
+    return None
+
+
+def _axes(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
+    """An axis for each column that a table or the question tells apart."""
+    sources = question.analysis.request.question.sources
+    sizes = {source.sql: source.domain.size for source in sources}
+    together = [[sources[place].sql for place in key.sources] for key in question.analysis.request.question.keys]
+    conditions = [*how.seen, *(one for use in uses for one in use.seen)]
+    for one in conditions:
+        sizes |= dict(zip(one.columns, one.met.shape, strict=True))
+        together.append(list(one.columns))
+    for measured in {id(use.kept.measured): use.kept.measured for use in uses}.values():
+        sizes |= {column.sql: column.size for column in measured.columns}
+        together += [[measured.columns[place].sql for place in key.columns] for key in measured.keys]
+    return axes_of(sizes, [columns for columns in together if len(columns) > 1])
+
+
+def _affordable(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> Iterator[Sequence[Usable]]:
+    """All tables; where their blocks are too large, as many as fit from the oldest on, then each by itself."""
+    if _knowledge(axes, uses, remembered)[0].largest_block <= LARGEST_BLOCK:
+        yield uses
+        return
+    fitting: list[Usable] = []
+    for use in uses:
+        if _knowledge(axes, [*fitting, use], remembered)[0].largest_block <= LARGEST_BLOCK:
+            fitting.append(use)
+    if fitting:
+        yield fitting
+    for use in uses:
+        if _knowledge(axes, [use], remembered)[0].largest_block <= LARGEST_BLOCK:
+            yield [use]
+
+
+def _knowledge(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> tuple[Knowledge, float]:
+    """Everything that these tables measured, and the least standard deviation of their noises."""
+    names = tuple((use.kept.name, use.table, use.weights) for use in uses)
+    known: tuple[Knowledge, float] | None = remembered.get((axes, names))
+    if known is None:
+        seen = [one for use in uses for one in seen_by(axes, use)]
+        known = Knowledge(axes.lengths, seen), float(min(one.variance for one in seen) ** 0.5)
+        remembered.put((axes, names), known)
+    return known
+
+
+def _cells(knowledge: Knowledge, of_set: Asked) -> tuple[FloatArray, FloatArray] | None:
+    found = knowledge.answer(of_set.along)
+    if not found.known.all():
+        return None
+    return of_set.cells(found.estimates), of_set.cells(found.variances)
+
+
+def _answered(question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum], same: Same, how: Match) -> Answer:
+    names = tuple(dict.fromkeys(use.kept.name for one in sums for use in one.uses))
+    moments = [use.kept.released_at for one in sums for use in one.uses]
+    alone = moments[0] if same.moment == names[0] else ""
+    confidence = question.analysis.confidence
+    if len(sums) == 1:
+        stderrs = np.sqrt(sums[0].variances)
+        margins = sum_margin(sums[0].noise, confidence)
+        half = np.array([margins.of(stderr, stderr / sums[0].smallest) for stderr in stderrs.tolist()])
+        estimates = sums[0].estimates
+        return Answer(estimates, stderrs, estimates - half, estimates + half, names, alone, how.left_out)
+    curved = _average(aggregate, sums)
+    level = next((place for place, one in enumerate(LEVELS) if one >= confidence), len(LEVELS) - 1)
+    return Answer(curved.estimates, curved.stderrs, curved.lows[level], curved.highs[level], names, alone, how.left_out)
+
+
+def _average(aggregate: Aggregate, sums: Sequence[_Sum]) -> Curved:
+    """The average from the two sums of distances from the bounds, which were measured alike."""
+    operand = aggregate.operand
+    if operand is None:
+        raise InternalError("an average of nothing")
+    width = float(operand.high - operand.low)
+    steps = float((operand.high - operand.low) / operand.step)
+    moments = [one.estimates / steps for one in sums]
+    largest = float(np.sqrt(sums[0].variances).max() / sums[0].smallest) / steps
+    found = average(moments, sums[0].variances / steps**2, sums[0].noise, largest)
+    return rescaled(found, float(operand.low), width)

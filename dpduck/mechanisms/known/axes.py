@@ -1,0 +1,241 @@
+"""Measured tables and questions along common axes: a column is one, and columns that are only told apart together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
+from dpduck.frontend.select.known import Condition
+from dpduck.frontend.select.request import Key, Question
+from dpduck.mechanisms.known.tables import Usable
+from dpduck.planning.recovery.atoms import Along, Seen
+from dpduck.trusted.noise.law import noise_variance
+from dpduck.trusted.operators import Factor, IdentityFactor, MatrixFactor
+from dpduck.values.arrays import FloatArray, IntegerArray
+
+LARGEST_JOINT = 4096
+"""Codes of an axis that is made of several columns."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Columns of each axis, and how many codes each column has."""
+
+    columns: tuple[tuple[str, ...], ...]
+    sizes: tuple[tuple[int, ...], ...]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Codes of each axis."""
+        return [prod(sizes) for sizes in self.sizes]
+
+    def of(self, column: str) -> int:
+        """The axis of a column."""
+        return next(number for number, columns in enumerate(self.columns) if column in columns)
+
+    def spread(self, columns: Sequence[str], table: NDArray[np.int64] | NDArray[np.bool_]) -> NDArray[np.int64]:
+        """A table over some columns of one axis, repeated over the others, as one list over its codes."""
+        axis = self.of(columns[0])
+        order = [columns.index(column) for column in self.columns[axis] if column in columns]
+        shape = [
+            size if column in columns else 1 for column, size in zip(self.columns[axis], self.sizes[axis], strict=True)
+        ]
+        return np.broadcast_to(table.transpose(order).reshape(shape), self.sizes[axis]).ravel().astype(np.int64)
+
+
+def axes_of(sizes: dict[str, int], together: Iterable[Sequence[str]]) -> Axes:
+    """One axis for each column, or for columns that something tells apart together."""
+    groups = [{column} for column in sizes]
+    for columns in together:
+        met = [group for group in groups if group & set(columns)]
+        groups = [group for group in groups if not group & set(columns)] + [set().union(*met)]
+    ordered = sorted(tuple(sorted(group)) for group in groups)
+    return Axes(tuple(ordered), tuple(tuple(sizes[column] for column in group) for group in ordered))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What one key asks along its axis: rows over the key's labels. codes: the label of each code of the axis."""
+
+    factor: Factor | sparse.csr_array
+    codes: NDArray[np.int64]
+
+    @property
+    def rows(self) -> sparse.csr_array:
+        """Rows over the codes of the axis."""
+        held = np.flatnonzero(self.codes >= 0)
+        labels = _matrix(self.factor)
+        entries = (np.ones(len(held)), (self.codes[held], held))
+        return sparse.csr_array(labels @ sparse.csr_array(entries, shape=(labels.shape[1], len(self.codes))))
+
+    @property
+    def whole(self) -> bool:
+        """Whether labels are the codes themselves."""
+        return np.array_equal(self.codes, np.arange(len(self.codes)))
+
+
+def _matrix(factor: Factor | sparse.csr_array) -> sparse.csr_array:
+    if isinstance(factor, sparse.csr_array):
+        return factor
+    if isinstance(factor, MatrixFactor):
+        return sparse.csr_array(factor.entries).astype(np.float64)
+    if isinstance(factor, IdentityFactor):
+        return sparse.csr_array(sparse.eye_array(factor.size))
+    columns = factor.apply(np.eye(factor.size, dtype=np.int64), 0)
+    return sparse.csr_array(columns.astype(np.float64))
+
+
+def _along(parts: Sequence[_Part], kept: NDArray[np.bool_] | None) -> Along:
+    """All that is asked along one axis, of the codes that are seen."""
+    if len(parts) == 1 and parts[0].whole and not isinstance(parts[0].factor, (MatrixFactor, sparse.csr_array)):
+        factor = parts[0].factor
+        if kept is None or isinstance(factor, IdentityFactor):
+            return Along(factor, kept)
+    size = len(parts[0].codes) if parts else len(kept if kept is not None else ())
+    rows = sparse.csr_array(np.ones((1, size)))
+    for part in parts:  # a row of each, and of all their products: what is asked of both at once
+        own = part.rows
+        rows = sparse.csr_array(
+            sparse.vstack([own.multiply(rows[[number]]) for number in range(rows.shape[0])], format="csr")
+        )
+    if kept is not None:
+        rows = sparse.csr_array(rows.multiply(kept.astype(np.float64)[None, :]))
+    rows.eliminate_zeros()
+    rows.sort_indices()
+    return Along(rows=rows)
+
+
+def _seen(axes: Axes, conditions: Sequence[Condition]) -> dict[int, NDArray[np.bool_]]:
+    """The codes that meet all conditions, by axis."""
+    found: dict[int, NDArray[np.bool_]] = {}
+    for one in conditions:
+        axis, met = axes.of(one.columns[0]), axes.spread(one.columns, one.met).astype(np.bool_)
+        found[axis] = found[axis] & met if axis in found else met
+    return found
+
+
+def seen_by(axes: Axes, use: Usable) -> list[Seen]:
+    """What a release measured of one quantity, along the axes; factors that ask the same are one object."""
+    measured = use.kept.measured
+    table, names = measured.tables[use.table], [column.sql for column in measured.columns]
+    masks = _seen(axes, use.seen)
+    codes = [
+        axes.spread(
+            [names[place] for place in key.columns],
+            np.array(key.codes, np.int64).reshape([measured.columns[place].size for place in key.columns]),
+        )
+        for key in measured.keys
+    ]
+    places = [axes.of(names[key.columns[0]]) for key in measured.keys]
+    built: dict[tuple[object, ...], Along] = {}
+    size = float(np.square(use.weights).sum())
+    found = []
+    for query, values in zip(measured.queries[table.group], measured.values[use.table], strict=True):
+        summed = _weighted(use.weights, values)
+        outside = [number for number in range(len(codes)) if number not in query.keys and (codes[number] < 0).any()]
+        order = sorted(range(len(query.keys)), key=lambda place: places[query.keys[place]])
+        along = {}
+        for axis in sorted({places[number] for number in (*query.keys, *outside)} | masks.keys()):
+            mine = [place for place in order if places[query.keys[place]] == axis]
+            name = (
+                axis,
+                *(
+                    (
+                        query.keys[place],
+                        id(query.factors[place])
+                        if isinstance(query.factors[place], MatrixFactor)
+                        else query.factors[place],
+                    )
+                    for place in mine
+                ),
+            )
+            if name not in built:
+                kept = masks.get(axis)
+                for number in outside:
+                    if places[number] == axis:
+                        kept = (codes[number] >= 0) if kept is None else kept & (codes[number] >= 0)
+                built[name] = _along([_Part(query.factors[place], codes[query.keys[place]]) for place in mine], kept)
+            along[axis] = built[name]
+        shape = [
+            prod(summed.shape[place] for place in order if places[query.keys[place]] == axis) for axis in sorted(along)
+        ]
+        variance = size * noise_variance(measured.noise, query.parameter)
+        found.append(Seen(along, variance, summed.transpose(order).reshape(shape)))
+    return found
+
+
+def _weighted(weights: Sequence[float], parts: Sequence[IntegerArray]) -> FloatArray:
+    """The sum of a table's parts."""
+    used = [weight * part for weight, part in zip(weights, parts, strict=True) if weight]
+    return np.asarray(np.sum(used, axis=0), np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a question asks of one grouping set along the axes.
+
+    shape: of its keys in the order of the axes. order: of these keys, as they are released.
+    """
+
+    along: dict[int, sparse.csr_array]
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def cells(self, table: FloatArray) -> FloatArray:
+        """A table over the asked axes as one list of cells."""
+        return table.reshape(self.shape).transpose(self.order).ravel()
+
+
+def asked(axes: Axes, question: Question, grouping_set: Sequence[int], conditions: Sequence[Condition]) -> Asked:
+    """The cells of a grouping set, of the codes that meet the conditions."""
+    masks, names = _seen(axes, conditions), [source.sql for source in question.sources]
+    sizes = question.sources
+    places = {number: axes.of(names[question.keys[number].sources[0]]) for number in range(len(question.keys))}
+    codes = {
+        number: axes.spread(
+            [names[source] for source in key.sources],
+            np.array(key.codes, np.int64).reshape([sizes[source].domain.size for source in key.sources]),
+        )
+        for number, key in enumerate(question.keys)
+    }
+    for number, of_key in codes.items():  # rows without a label are in no grouping set
+        if number not in grouping_set and (of_key < 0).any():
+            held = of_key >= 0
+            masks[places[number]] = masks[places[number]] & held if places[number] in masks else held
+    order = sorted(range(len(grouping_set)), key=lambda place: places[grouping_set[place]])
+    along = {}
+    for axis in sorted({places[number] for number in grouping_set} | masks.keys()):
+        parts = [
+            _Part(_labels(question.keys[grouping_set[place]]), codes[grouping_set[place]])
+            for place in order
+            if places[grouping_set[place]] == axis
+        ]
+        one = _along(parts, masks.get(axis))
+        along[axis] = one.rows if one.rows is not None else _kept(one)
+    lengths = [question.keys[grouping_set[place]].released_size for place in order]
+    return Asked(along, tuple(lengths), tuple(int(place) for place in np.argsort(order)) if order else ())
+
+
+def _kept(one: Along) -> sparse.csr_array:
+    size = 0 if one.plain is None else one.plain.size
+    held = np.ones(size) if one.kept is None else one.kept.astype(np.float64)
+    return sparse.csr_array(sparse.diags_array(held))
+
+
+def _labels(key: Key) -> Factor | sparse.csr_array:
+    """The released cells of a key: its labels, or intervals of them."""
+    size = len(key.labels)
+    if not key.shape:
+        return IdentityFactor(size)
+    makers: dict[str, Callable[[int], RangeWorkload]] = {"prefixes": prefixes, "ranges": all_ranges}
+    workload = makers[key.shape](size)
+    lengths = workload.stops - workload.starts
+    columns = np.concatenate([np.arange(a, b) for a, b in zip(workload.starts, workload.stops, strict=True)])
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(lengths), size))

@@ -1,0 +1,210 @@
+"""Which measured tables answer one question: those that are about the same rows, and how they see these.
+
+Two tables may be combined if they were measured over the same rows at one moment, dropped the same rows, and count
+those that meet the same conditions. A condition over declared columns is no difference: it is a set of codes, and the
+table sees those alone. Where rows may be in no code of a column's domain, a table that has this column sees other rows
+than one that sums over it: along that axis the one knows of the codes, the other of all rows, and what is in no code is
+known to neither. So they are kept apart (docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpduck.database.measured import Kept, MeasuredKey, MeasuredTable, domain_digest, rows_digest
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.select.known import Condition, KnownQuestion, conjuncts
+from dpduck.frontend.select.request import Aggregate, Operand
+from dpduck.frontend.statements.parse import parse_expression
+
+Quantity = tuple[str | Fraction | int, ...]
+"""What is added up over rows: ('count',), ('sum', value and bounds), ('moment', the same and which of the two)."""
+
+
+@dataclass(frozen=True)
+class Same:
+    """What tables have in common that may be combined.
+
+    moment: of the rows; of rows that may change, the release. filters, dropped: what left rows out before a unit's
+    rows were cut to MAX ROWS. conditions: those that are no sets of codes. inside: columns whose other rows are unseen.
+    """
+
+    moment: str
+    rows: str
+    filters: frozenset[str]
+    dropped: frozenset[str]
+    conditions: frozenset[str]
+    inside: frozenset[str]
+    quantity: Quantity
+
+
+@dataclass(frozen=True, eq=False)
+class Usable:
+    """One quantity that a release measured. table: its number there. weights: of its parts, whose sum is the quantity.
+
+    seen: codes that it sees alone, beside those that its keys leave out.
+    """
+
+    kept: Kept
+    table: int
+    weights: tuple[float, ...]
+    seen: tuple[Condition, ...]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """All that it tells apart."""
+        measured = self.kept.measured
+        keyed = (measured.columns[place].sql for key in measured.keys for place in key.columns)
+        return frozenset((*keyed, *(column for one in self.seen for column in one.columns)))
+
+
+def usable(question: KnownQuestion, kept: Sequence[Kept]) -> dict[Same, list[Usable]]:
+    """Every quantity that was measured about the rows of a question, by what may be combined."""
+    found: dict[Same, list[Usable]] = {}
+    rows = rows_digest(question.analysis.request.rows)
+    for one in kept:
+        if one.measured.rows == rows and _columns_are_known(question, one):
+            for number, table in enumerate(one.measured.tables):
+                for same, part in _of_table(question, one, number, table):
+                    found.setdefault(same, []).append(part)
+    return found
+
+
+def _columns_are_known(question: KnownQuestion, one: Kept) -> bool:
+    """Whether the columns of a release have the domains that they had."""
+    known = [question.column(column.sql) for column in one.measured.columns]
+    pairs = zip(known, one.measured.columns, strict=True)
+    return all(column is not None and domain_digest(column.domain) == then.domain for column, then in pairs)
+
+
+def _of_table(question: KnownQuestion, one: Kept, number: int, table: MeasuredTable) -> Iterator[tuple[Same, Usable]]:
+    measured = one.measured
+    filters, conditions, seen = set[str](), set[str](), list[Condition]()
+    keyed = frozenset(measured.columns[place].sql for key in measured.keys for place in key.columns)
+    inside = {column for column in keyed if question.partial(column)}
+    dropped = {f"{column} outside" for column in inside} | {_dropped(one, key) for key in measured.keys} - {""}
+    for text in (part for written in measured.filters for part in conjuncts(written)):
+        if measured.bounded:
+            filters.add(text)
+        else:
+            _see(question, text, conditions, seen, inside)
+    for text in conjuncts(table.condition):
+        _see(question, text, conditions, seen, inside)
+    for quantity, value, weights in _quantities(table):
+        added, more, within = set(conditions), list(seen), set(inside)
+        for text in value:
+            _see(question, text, added, more, within)
+        same = Same(
+            one.moment or one.name,
+            measured.rows,
+            frozenset(filters),
+            frozenset(dropped if measured.bounded else ()),
+            frozenset(added),
+            frozenset(within),
+            quantity,
+        )
+        yield same, Usable(one, number, weights, tuple(more))
+
+
+def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[Condition], inside: set[str]) -> None:
+    """Enters a condition as codes that are seen alone; as itself where it is none, or may hold outside of all codes."""
+    condition = question.condition(text)
+    if condition is None or condition.outside:
+        conditions.add(text)
+    else:
+        seen.append(condition)
+        inside |= {column for column in condition.columns if question.partial(column)}
+
+
+def _dropped(one: Kept, key: MeasuredKey) -> str:
+    """The codes that a key leaves out, which leaves their rows out of everything."""
+    without = [place for place, code in enumerate(key.codes) if code < 0]
+    return f"{[one.measured.columns[place].sql for place in key.columns]} {without}" if without else ""
+
+
+def _quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...], tuple[float, ...]]]:
+    """What a table measures: the quantity, conditions that this adds, and weights of the table's parts."""
+    if table.form == "count":
+        yield ("count",), (), (1.0,)
+        return
+    of = (table.value, table.low, table.high, table.step)
+    if table.form == "sum":
+        yield ("sum", *of), (), (float(table.step),)
+        return
+    degree, rest = table.degree, (0.0,) * table.rest
+    whole = Fraction(1, table.steps**degree)
+    present = present_text(table.value)
+    yield ("count",), (present,), ((float(whole),) * (degree + 1)) + rest
+    if table.rest:
+        yield ("count",), (), (float(whole),) * (degree + 2)
+    if (table.high - table.low) / table.step == table.steps:
+        width = table.high - table.low
+        parts = [whole * (table.low + width * Fraction(part, degree)) for part in range(degree + 1)]
+        yield ("sum", *of), (), tuple(map(float, parts)) + rest
+    if degree == 1:
+        for which in range(2):
+            yield ("moment", *of, which), (), tuple(float(place == which) for place in range(2)) + rest
+
+
+def present_text(value: str) -> str:
+    """That a row has a value, as `conjuncts` writes it."""
+    return sql_of(parse_expression(f"{value} IS NOT NULL").unnest())
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What an aggregate needs: quantities, each over the rows that meet all of these conditions."""
+
+    quantities: tuple[Quantity, ...]
+    conditions: tuple[str, ...]
+
+
+def wanted(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
+    """What an aggregate needs; None for one that nothing is known of but its own release."""
+    conditions = [part for text in (*filters, aggregate.condition) for part in conjuncts(text)]
+    operand = aggregate.operand
+    if operand is not None and operand.per_group:
+        return None
+    if aggregate.function == "count":
+        conditions += [] if operand is None else [present_text(operand.sql)]
+        return Wanted((("count",),), tuple(dict.fromkeys(conditions)))
+    if operand is None or aggregate.function not in ("sum", "avg"):
+        return None
+    return Wanted(_of_values(aggregate.function, operand), tuple(dict.fromkeys(conditions)))
+
+
+def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
+    of = (operand.sql, operand.low, operand.high, operand.step)
+    return (("sum", *of),) if function == "sum" else (("moment", *of, 0), ("moment", *of, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """How tables answer a question. seen: codes that are asked alone. left_out: columns whose other rows are not in it.
+
+    exact: whether that is what the question itself leaves out.
+    """
+
+    seen: tuple[Condition, ...]
+    left_out: frozenset[str]
+
+
+def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Match | None:
+    """How a question over rows with these conditions is asked of such tables; None where it cannot be."""
+    asked = {column.sql for column in question.analysis.request.question.sources}
+    if not same.filters | same.conditions <= set(conditions):
+        return None
+    left = [text for text in conditions if text not in same.filters | same.conditions]
+    read = [question.condition(text) for text in left]
+    seen = [one for one in read if one is not None]
+    if len(seen) < len(read):
+        return None
+    own = {column for column in asked if question.partial(column)}
+    needed = own | {column for one in seen for column in one.columns if question.partial(column)}
+    own |= {column for one in seen if not one.outside for column in one.columns}
+    if not needed <= same.inside:
+        return None
+    dropped = {text.removesuffix(" outside") for text in same.dropped if text.endswith(" outside")}
+    return Match(tuple(seen), (same.inside | dropped) - own)

@@ -1,0 +1,257 @@
+"""Generalised least squares from everything that was measured about the same rows, whatever its shapes and noises.
+
+All that was ever measured is one strategy: z = S x + noise with x the table over all axes, and each measurement m a
+Kronecker product of factors F_mi, with the row of ones along the axes that it sums over (DESIGN 4.1 and 4.3). Along
+axis i the codes fall into atoms: codes whose columns are the same in every factor but the identity and its kin. With
+U_i the normalised indicators of the k_i atoms, every F_mi'F_mi maps the span of U_i to itself, as the k_i x k_i matrix
+L_mi, and acts on the contrasts inside of atom j as one number a_mij. So S'V^-1 S decouples: for each set B of axes
+and an atom j_i along each of them one block
+
+    M_BJ = sum over m of (1/v_m) prod_{i in B} a_mij  kron_{i not in B} L_mi,
+
+of size prod_{i not in B} k_i. An axis that has only been measured cell by cell has one atom, and the blocks are the
+ANOVA components of DESIGN 4.3. Nothing of the size of x is built. The best linear unbiased estimate of w'x and its
+variance are sums over blocks of w_B' M^+ r_B and w_B' M^+ w_B, r_B = the part of S'V^-1 z; w'x is determined if and
+only if each part of w is in the range of its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import eigh
+
+from dpduck.planning.recovery.atoms import NOTHING, Kinds, Seen, atoms_of_axis
+from dpduck.values.arrays import FloatArray
+
+LARGEST_BLOCK = 2048
+"""Atoms of a block that is solved: more would take seconds and more than a hundred megabytes."""
+
+NULL = 1e-11
+"""Eigenvalues below this part of the largest count as 0, in a block whose diagonal is 1."""
+
+MISSED = 1e-7
+"""A query whose part outside of the range is longer than this, relative to it, is not determined."""
+
+Scalar = TypeVar("Scalar", np.float64, np.bool_)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Answers, an axis for each asked one: estimates, their variances, and which of them are determined at all."""
+
+    estimates: FloatArray
+    variances: FloatArray
+    known: NDArray[np.bool_]
+
+
+class Knowledge:
+    """Everything that was measured about some rows; blocks are solved when they are first needed, and kept."""
+
+    def __init__(self, sizes: Sequence[int], seen: Sequence[Seen]) -> None:
+        self._seen = tuple(seen)
+        self._axes = [
+            atoms_of_axis(size, [one.along[i] for one in seen if i in one.along]) for i, size in enumerate(sizes)
+        ]
+        self._precisions = np.array([1 / one.variance for one in seen])
+        self._kinds = [Kinds.of(axis, [one.along.get(i) for one in seen]) for i, axis in enumerate(self._axes)]
+        self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], _Block] = {}
+
+    @property
+    def largest_block(self) -> int:
+        """How many atoms the largest block has, over all axes."""
+        return prod(len(axis.sizes) for axis in self._axes)
+
+    def answer(self, asked: Mapping[int, sparse.csr_array]) -> Found:
+        """The best estimates of weighted sums: along each asked axis rows of weights, ones along the others."""
+        members = tuple(sorted(asked))
+        rows = {i: axis.atoms_of(asked[i]) if i in asked else axis.ones[None, :] for i, axis in enumerate(self._axes)}
+        parts = {i: self._axes[i].contrast_norms(asked[i]) for i in members}
+        shape = tuple(asked[i].shape[0] for i in members)
+        estimates, variances, known = np.zeros(shape), np.zeros(shape), np.ones(shape, np.bool_)
+        sums = self._sums(members)
+        for inside in _subsets(members):
+            data = self._part(inside, members, sums) if all(parts[i].any() for i in inside) else None
+            for chosen in product(*(np.flatnonzero(parts[i].any(axis=0)).tolist() for i in inside)):
+                block = self._block(inside, chosen)
+                codes = [self._axes[i].codes(atom) for i, atom in zip(inside, chosen, strict=True)]
+                size = [parts[i][:, atom] for i, atom in zip(inside, chosen, strict=True)]
+                outside = [rows[i] for i in range(len(self._axes)) if i not in inside]
+                variance, held = block.errors(outside)
+                size_of_all = _outer(size)
+                variances += self._placed(np.multiply.outer(size_of_all, variance), inside, members)
+                known &= self._placed(np.logical_or.outer(size_of_all <= NOTHING, held), inside, members)
+                if data is not None:
+                    solved = block.solve(data[np.ix_(*codes)] if codes else data, len(inside))
+                    for place, i in enumerate(inside):
+                        solved = _contracted(asked[i][:, codes[place]], solved, place)
+                    for place, row in enumerate(outside, len(inside)):
+                        solved = _contracted(row, solved, place)
+                    estimates += self._placed(solved, inside, members)
+        return Found(estimates, variances, known)
+
+    def _sums(self, members: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
+        """S'V^-1 z, added up over all that have the same of the asked axes.
+
+        An array has codes along these, then atoms along each other axis of several; those of one are no axes of it.
+        """
+        others = [i for i in range(len(self._axes)) if i not in members]
+        alone = {i for i in others if len(self._axes[i].sizes) == 1}
+        whole = prod(float(self._axes[i].ones[0]) for i in alone)
+        sums: dict[tuple[int, ...], FloatArray] = {}
+        for one, precision in zip(self._seen, self._precisions.tolist(), strict=True):
+            names, scale, summed = sorted(one.along), precision * whole, []
+            values: FloatArray = np.asarray(one.values, np.float64)
+            for place, i in enumerate(names):
+                values = one.along[i].back(values, place)
+                if i in alone:
+                    summed.append(place)
+                    scale /= len(self._axes[i].atom)
+                elif i not in members:
+                    values = self._axes[i].lumped(values, place)
+            values = np.multiply(values.sum(axis=tuple(summed)) if summed else values, scale)
+            left = [i for i in names if i not in alone]
+            present = tuple(i for i in left if i in members)
+            order = [*present, *(i for i in left if i not in members)]
+            for i in others:
+                if i not in alone and i not in one.along:
+                    values, left, order = np.multiply.outer(values, self._axes[i].ones), [*left, i], [*order, i]
+            order = [*present, *sorted(order[len(present) :])]
+            if order != left:
+                values = values.transpose([left.index(i) for i in order])
+            sums[present] = sums[present] + values if present in sums else values
+        return sums
+
+    def _part(
+        self, inside: tuple[int, ...], members: tuple[int, ...], sums: Mapping[tuple[int, ...], FloatArray]
+    ) -> FloatArray:
+        """The part of S'V^-1 z in one set of axes: contrasts of codes along these, then atoms along the others."""
+        outside = [i for i in range(len(self._axes)) if i not in inside]
+        shape = [*(len(self._axes[i].atom) for i in inside), *(len(self._axes[i].sizes) for i in outside)]
+        total = np.zeros(shape)
+        for present, table in sums.items():
+            if not set(inside) <= set(present):
+                continue
+            values = table
+            for place, i in enumerate(present):
+                axis = self._axes[i]
+                values = axis.contrasts(values, place) if i in inside else axis.lumped(values, place)
+            missing = [i for i in members if i not in present]
+            for i in missing:
+                values = np.multiply.outer(values, self._axes[i].ones)
+            several = [i for i in outside if i not in members and len(self._axes[i].sizes) > 1]
+            names = [*present, *several, *missing]
+            order = [*inside, *sorted(set(names) - set(inside))]
+            total += values.transpose([names.index(i) for i in order]).reshape(shape)
+        return total
+
+    def _block(self, inside: tuple[int, ...], chosen: tuple[int, ...]) -> _Block:
+        """M of one set of axes and an atom along each of them."""
+        if (inside, chosen) not in self._solved:
+            weights = self._precisions.copy()
+            for i, atom in zip(inside, chosen, strict=True):
+                weights *= self._kinds[i].contrasts[self._kinds[i].which, atom]
+            outside = [kinds for i, kinds in enumerate(self._kinds) if i not in inside]
+            several = [kinds for kinds in outside if kinds.blocks.shape[1] > 1]
+            for kinds in outside:
+                if kinds.blocks.shape[1] == 1:
+                    weights *= kinds.blocks[kinds.which, 0, 0]
+            used = np.flatnonzero(weights)
+            which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
+            alike, groups = np.unique(which, axis=1, return_inverse=True)
+            totals = np.bincount(groups.ravel(), weights[used], alike.shape[1])
+            size = prod(kinds.blocks.shape[1] for kinds in several)
+            matrix = np.zeros((size, size))
+            for group, total in enumerate(totals.tolist()):
+                one = np.full((1, 1), total)
+                for kinds, kind in zip(several, alike[:, group], strict=True):
+                    one = np.kron(one, kinds.blocks[kind])
+                matrix += one
+            self._solved[inside, chosen] = _Block.of(matrix)
+        return self._solved[inside, chosen]
+
+    def _placed(self, table: NDArray[Scalar], inside: tuple[int, ...], members: tuple[int, ...]) -> NDArray[Scalar]:
+        """A table over the axes inside, then over all others, as one over the asked axes alone."""
+        names = [*inside, *(i for i in range(len(self._axes)) if i not in inside)]
+        kept = [i for i in names if i in members]
+        summed = table.reshape([length for i, length in zip(names, table.shape, strict=True) if i in members])
+        return summed.transpose([kept.index(i) for i in members])
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A block with a generalised inverse: scale M scale has a diagonal of ones, or of 0 where nothing was measured.
+
+    inverse: G with M G M = M. null: the projector on what is not determined, in these scales; None where there is none.
+    """
+
+    inverse: FloatArray
+    scale: FloatArray
+    null: FloatArray | None
+
+    @classmethod
+    def of(cls, matrix: FloatArray) -> _Block:
+        diagonal = np.diag(matrix)
+        scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+        values, vectors = eigh(matrix * scale * scale[:, None])
+        held = values > NULL * max(values[-1], 1.0)
+        scaled = vectors[:, held] * scale[:, None]
+        inverse = (scaled / values[held]) @ scaled.T
+        missed = vectors[:, ~held] * scale[:, None]
+        return cls(inverse, scale, None if held.all() else missed @ missed.T)
+
+    def solve(self, data: FloatArray, leading: int) -> FloatArray:
+        """The inverse along all but the leading axes."""
+        flat = data.reshape(prod(data.shape[:leading]), -1)
+        solved: FloatArray = (flat @ self.inverse).reshape(data.shape)
+        return solved
+
+    def errors(self, rows: Sequence[FloatArray]) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """u'Gu of every product of rows, one from each list, and whether u is determined."""
+        variances = _quadratic(self.inverse, rows)
+        if self.null is None:
+            return variances, np.ones(variances.shape, np.bool_)
+        lengths = _quadratic(np.diag(self.scale**2), rows)
+        return variances, _quadratic(self.null, rows) <= MISSED**2 * lengths
+
+
+def _quadratic(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
+    """u'Mu for every u that is the product of one row from each list, an axis for each list."""
+    sizes = [row.shape[1] for row in rows]
+    order = sorted(range(len(rows)), key=lambda place: len(rows[place]) / sizes[place])
+    found = matrix.reshape([*sizes, *sizes]).transpose([*order, *(place + len(sizes) for place in order)])
+    for done, place in enumerate(order):  # of each axis that is left there are two, after those that are done
+        distinct, which = np.unique(rows[place], axis=0, return_inverse=True)
+        left = len(order) - done
+        found = np.moveaxis(found, [done, done + left], [0, 1])
+        half = np.tensordot(distinct, found, axes=([1], [0]))
+        summed = np.einsum("gb...,gb->g...", half, distinct)
+        found = np.moveaxis(summed[which.ravel()], 0, done)
+    return np.maximum(found.transpose(np.argsort(order)) if order else found, 0.0)
+
+
+def _outer(parts: Sequence[FloatArray]) -> FloatArray:
+    """The product of one number from each list."""
+    found: FloatArray = np.ones(())
+    for part in parts:
+        found = np.multiply.outer(found, part)
+    return found
+
+
+def _contracted(rows: FloatArray | sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:
+    """Rows times a table along one of its axes."""
+    moved = np.moveaxis(table, axis, 0)
+    summed = np.asarray(rows @ moved.reshape(len(moved), -1))
+    return np.moveaxis(summed.reshape(rows.shape[0], *moved.shape[1:]), 0, axis)
+
+
+def _subsets(members: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    for count in range(len(members) + 1):
+        yield from combinations(members, count)

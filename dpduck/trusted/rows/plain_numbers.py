@@ -1,0 +1,205 @@
+"""Which numbers the database's own process may compute: sums, differences and products that fit their types.
+
+A number is plain where it is made of +, -, *, CASE over plain conditions and brackets over stored DECIMAL and integer
+columns and literals, if its decimal digits, counted as for any operands of these types, are at most 38. It is not the
+analyst's text that runs, but SQL that is written here, in which every operand is cast to a DECIMAL that is wide enough:
+so no addition or multiplication can overflow, whatever a row holds. A sum has the digits of its wider operand and one
+more, a product those of both. A column that is cut to public bounds has the digits of these bounds; the cast to them is
+TRY_CAST, so that nothing rests on the bounds. What overflows in the types of the analyst's text, and was left out of
+answers for that, has its value here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dpduck.trusted.rows.plain import DECIMAL, FLOATS, INTEGERS, NotPlain, Reader, Types, tokens_of
+
+MOST_DIGITS, FAST_DIGITS = 38, 18
+"""Of DuckDB's DECIMAL, and of one that it keeps in 64 bits: beyond these it multiplies with a check that can raise,
+unless an operand is wider itself."""
+
+_LONGEST_LITERAL = 16
+_DIGITS: Mapping[str, int] = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}
+"""Integers without a sign are left to a worker: DuckDB wraps what is below 0."""
+
+_OUTER = re.compile(r"(?:try\()?CAST\((?P<inside>.*) AS DOUBLE\)(?P<closed>\))?", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """SQL of type DECIMAL(digits, scale). column: where it is a stored column as such; literal: the text of one."""
+
+    sql: str
+    digits: int
+    scale: int
+    column: str = ""
+    literal: str = ""
+
+    def __post_init__(self) -> None:
+        if self.digits > MOST_DIGITS:
+            raise NotPlain
+
+    @property
+    def whole(self) -> int:
+        return self.digits - self.scale
+
+    def widened(self, digits: int, scale: int) -> str:
+        """The same number with more digits on either side."""
+        return (
+            self.sql if (digits, scale) == (self.digits, self.scale) else f"CAST({self.sql} AS {_type(digits, scale)})"
+        )
+
+
+def number_sql(value: str, types: Types) -> str | None:
+    """SQL by which the database computes a DOUBLE that an analyst wrote; None where it is left to a worker.
+
+    >>> number_sql('CAST("r0"."age" AS DOUBLE)', {'"r0"."age"': "INTEGER"})
+    'CAST("r0"."age" AS DOUBLE)'
+    >>> number_sql('CAST("r0"."age" * 2 AS DOUBLE)', {'"r0"."age"': "TINYINT"})
+    'CAST((CAST("r0"."age" AS DECIMAL(3,0)) * CAST(2 AS DECIMAL(1,0))) AS DOUBLE)'
+    """
+    found = _OUTER.fullmatch(value)
+    if found is None or (found["closed"] is not None) != value.lower().startswith("try("):
+        return None
+    inside = found["inside"]
+    if types.get(inside, "") in FLOATS | INTEGERS:
+        return f"CAST({inside} AS DOUBLE)"
+    try:
+        reader = _Numbers(tokens_of(inside), types)
+        number = reader.number()
+        reader.end()
+    except (NotPlain, RecursionError):
+        return None
+    return f"CAST({number.column or number.sql} AS DOUBLE)"
+
+
+class _Numbers(Reader):
+    """Reads the tokens of one number."""
+
+    def number(self) -> _Number:
+        found = self._product()
+        while True:
+            sign = next((sign for sign in "+-" if self.sign(sign)), None)
+            if sign is None:
+                return found
+            if sign == self.peek()[1] == "-":
+                raise NotPlain
+            found = _sum(found, sign, self._product())
+
+    def _product(self) -> _Number:
+        found = self._factor()
+        while self.sign("*"):
+            found = _times(found, self._factor())
+        return found
+
+    def _factor(self) -> _Number:
+        if self.sign("-"):
+            if self.peek()[1] == "-":  # of a comment
+                raise NotPlain
+            number = self._factor()
+            return replace(
+                number, sql=f"(- {number.sql})", column="", literal=f"-{number.literal}" if number.literal else ""
+            )
+        if self.sign("("):
+            number = self.number()
+            self.expect(")")
+            return number
+        if self.word("CASE"):
+            return self._case()
+        name = self.column()
+        if name is not None:
+            return _stored(name, self.types[name])
+        kind, text = self.next()
+        if kind != "number":
+            raise NotPlain
+        return _literal(text)
+
+    def _case(self) -> _Number:
+        """CASE with conditions; NULL where none of them holds and there is no ELSE."""
+        conditions, values = [], []
+        while self.word("WHEN"):
+            start = self.place
+            self.condition()
+            conditions.append(self.tokens[start : self.place])
+            if not self.word("THEN"):
+                raise NotPlain
+            values.append(self.number())
+        if not conditions:
+            raise NotPlain
+        if self.word("ELSE"):
+            values.append(self.number())
+        if not self.word("END"):
+            raise NotPlain
+        scale = max(value.scale for value in values)
+        digits = max(value.whole for value in values) + scale
+        branches = [f"WHEN {' '.join(text for _, text in condition)} THEN" for condition in conditions]
+        branches += ["ELSE"] if len(values) > len(conditions) else []
+        pairs = zip(branches, values, strict=True)
+        sql = " ".join(f"{branch} {value.widened(digits, scale)}" for branch, value in pairs)
+        made = _Number(f"CASE {sql} END", digits, scale)
+        bounds = _bounds(conditions, values)
+        return made if bounds is None else _cut(made, bounds)
+
+
+def _stored(name: str, type_name: str) -> _Number:
+    """A stored column, of a type whose every value has so many digits."""
+    if type_name in _DIGITS:
+        return _Number(f"CAST({name} AS {_type(_DIGITS[type_name], 0)})", _DIGITS[type_name], 0, column=name)
+    places = DECIMAL.fullmatch(type_name)
+    if places is None:
+        raise NotPlain
+    return _Number(name, int(places[1]), int(places[2]), column=name)
+
+
+def _literal(text: str) -> _Number:
+    whole, _, part = text.partition(".")
+    if len(text) > _LONGEST_LITERAL:
+        raise NotPlain
+    digits, scale = len(whole) + len(part), len(part)
+    return _Number(f"CAST({text} AS {_type(digits, scale)})", digits, scale, literal=text)
+
+
+def _sum(left: _Number, sign: str, right: _Number) -> _Number:
+    """Both operands have room for one more digit than either needs, so that DuckDB's own type has room for the sum."""
+    scale = max(left.scale, right.scale)
+    digits = max(left.whole, right.whole) + scale + 1
+    operands = f"{left.widened(digits, scale)} {sign} {right.widened(digits, scale)}"
+    return _Number(f"CAST(({operands}) AS {_type(digits, scale)})", digits, scale)
+
+
+def _times(left: _Number, right: _Number) -> _Number:
+    """Where the product does not fit 64 bits, the left operand is one that DuckDB keeps in 128."""
+    digits, scale = left.digits + right.digits, left.scale + right.scale
+    if digits > FAST_DIGITS and max(left.digits, right.digits) <= FAST_DIGITS:
+        wide = FAST_DIGITS + 1
+        return _Number(f"({left.widened(wide, left.scale)} * {right.sql})", wide + right.digits, scale)
+    return _Number(f"({left.sql} * {right.sql})", digits, scale)
+
+
+def _bounds(
+    conditions: Sequence[Sequence[tuple[str, str]]], values: Sequence[_Number]
+) -> tuple[_Number, _Number] | None:
+    """The literals of CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END: a column cut to its bounds."""
+    if len(conditions) != 2 or len(values) != 3:
+        return None
+    low, high, column = values
+    if not (low.literal and high.literal and column.column):
+        return None
+    written = ["".join(text for _, text in condition) for condition in conditions]
+    wanted = [f"{column.column}<={low.literal}", f"{column.column}>={high.literal}"]
+    return (low, high) if written == wanted else None
+
+
+def _cut(made: _Number, bounds: tuple[_Number, _Number]) -> _Number:
+    """A column between two literals has no more digits before the point than the longer of them."""
+    digits = max(bound.whole for bound in bounds) + made.scale
+    if digits >= made.digits:
+        return made
+    return _Number(f"TRY_CAST({made.sql} AS {_type(digits, made.scale)})", digits, made.scale)
+
+
+def _type(digits: int, scale: int) -> str:
+    return f"DECIMAL({digits},{scale})"

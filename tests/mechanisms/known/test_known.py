@@ -1,0 +1,132 @@
+"""Known answers: least squares over what all releases about the same rows measured, through SQL, for nothing."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpduck.values.arrays import FloatArray
+from tests.mechanisms.known.known import SHAPES, cells, dense_rows, known, make_visits, measured, release
+from tests.support.clinics import Clinic, one_line
+
+QUESTIONS: dict[str, tuple[str, list[int], dict[str, tuple[int, ...]]]] = {
+    "SELECT sex, count(*) AS n FROM visits GROUP BY sex ORDER BY sex NULLS LAST": ("sex", [0, 1, 3, 2], {}),
+    "SELECT ward, count(*) AS n FROM visits WHERE age >= 20 GROUP BY ward ORDER BY ward NULLS LAST": (
+        "ward", [0, 3, 1, 2], {"age": (2, 3)},
+    ),
+    "SELECT age, count(*) AS n FROM visits WHERE sex = 'F' GROUP BY age ORDER BY age NULLS LAST": (
+        "age", [0, 1, 2, 3, 4], {"sex": (0,)},
+    ),
+}  # fmt: skip
+"""Questions with their column, its codes in the order of the answer, and the codes that they are about."""
+
+
+def weights_of(column: str, codes: list[int], about: dict[str, tuple[int, ...]]) -> FloatArray:
+    """A question's rows over all cells."""
+    inside = [all(cell[name] in held for name, held in about.items()) for cell in cells()]
+    return np.array(
+        [[float(cell[column] == code and held) for cell, held in zip(cells(), inside, strict=True)] for code in codes]
+    )
+
+
+@pytest.mark.parametrize("releases", [2, 5, 20])
+def test_answers_are_those_of_dense_least_squares(clinic: Clinic, releases: int) -> None:
+    """Releases of random shapes, both noises, random prices: estimates and errors to 1e-9, and what is determined."""
+    make_visits(clinic)
+    draw, determined = np.random.default_rng(releases), 0
+    for number in range(releases):
+        shape = SHAPES[0] if number == 1 else SHAPES[int(draw.integers(len(SHAPES)))]
+        price = f"{'epsilon' if draw.random() < 0.5 else 'rho'} = {draw.uniform(0.1, 2):.3f}"
+        release(clinic, shape, f"{price}, refresh = 'r{number}'")
+    rows, variances, noisy = map(np.concatenate, zip(*map(dense_rows, measured(clinic)), strict=True))
+    gram = (rows.T / variances) @ rows
+    inverse = np.linalg.pinv(gram, rcond=1e-11)
+    for statement, question in QUESTIONS.items():
+        weights = weights_of(*question)
+        assert np.abs(weights - weights @ inverse @ gram).max() < 1e-6
+        found = np.array([row[1:3] for row in known(clinic, statement)], np.float64)
+        errors = np.sqrt(np.einsum("ij,jk,ik->i", weights, inverse, weights))
+        np.testing.assert_allclose(found[:, 1], errors, rtol=1e-9)
+        np.testing.assert_allclose(found[:, 0], weights @ inverse @ (rows.T / variances) @ noisy, atol=1e-6)
+        determined += len(found)
+    assert determined == 13
+
+
+def test_a_known_answer_costs_nothing_and_names_its_columns(clinic: Clinic) -> None:
+    """After one cube a dozen tiles of a dashboard are free, whatever SQL stands around; several answers have names."""
+    make_visits(clinic, "patient MAX ROWS 4")
+    release(clinic, SHAPES[0], "epsilon = 1")
+    spent = clinic.charges()
+    tiles = [
+        f"SELECT {key}, count(*) AS n FROM visits WHERE {where} GROUP BY {key} ORDER BY n DESC LIMIT 3"
+        for key in ("sex", "age", "ward", "sex, ward")
+        for where in ("true", "age >= 20 AND sex = 'F'", "ward IN ('north', 'south')")
+    ]
+    for tile in tiles:
+        assert len(clinic.con.execute("FROM dp_known(?)", [tile]).fetchall()) >= 1
+    assert clinic.charges() == spent
+    found = clinic.con.execute(
+        "FROM dp_known($$ SELECT sex, count(*) AS n, count(*) FILTER (WHERE age < 20) AS young, dp_stderr(n) AS error "
+        "FROM visits GROUP BY ROLLUP (sex) HAVING n > 0 $$)"
+    )
+    assert [column[0] for column in found.description] == [
+        "sex", "n", "young", "error", "n_stderr", "n_interval_low", "n_interval_high", "young_stderr",
+        "young_interval_low", "young_interval_high", "known_from",
+    ]  # fmt: skip
+    for row in found.fetchall():
+        assert row[3] == row[4] and row[5] < row[1] < row[6] and row[-1] == "release_2"
+    around = "SELECT max(n) AS most FROM (SELECT ward, count(*) AS n FROM visits GROUP BY ward) WHERE stderr < 100"
+    assert clinic.con.execute("FROM dp_known(?)", [around]).fetchall()[0][0] > 100
+    wide = clinic.value("SELECT interval_high FROM dp_known('SELECT count(*) FROM visits', confidence := 0.999)")
+    assert wide > clinic.value("SELECT interval_high FROM dp_known('SELECT count(*) FROM visits')")
+
+
+def test_sums_and_averages(clinic: Clinic) -> None:
+    """Sums of clamped columns from what measured them, averages with Fieller's interval from their two tables."""
+    make_visits(clinic)
+    for number in range(3):
+        release(clinic, "sex, ward, avg(charge) AS a, count(*) AS n FROM visits GROUP BY sex, ward",
+                f"epsilon = 50, refresh = '{number}'")  # fmt: skip
+    release(clinic, "ward, sum(charge) AS s FROM visits GROUP BY ward", "rho = 90")
+    statement = (
+        "SELECT ward, sum(charge) AS s, avg(charge) AS a, count(charge) AS c FROM visits GROUP BY ward ORDER BY 1"
+    )
+    exact = clinic.rows(
+        "SELECT CASE WHEN ward = 'east' THEN 'other' ELSE ward END AS w, sum(charge), avg(charge), count(charge) "
+        "FROM visits GROUP BY w ORDER BY 1"
+    )
+    for row, true in zip(known(clinic, statement), exact, strict=True):
+        ward, answers, errors = row[0], row[1:4], row[4:]
+        assert ward == true[0]
+        for number, answer in enumerate(answers):
+            stderr, low, high = errors[3 * number : 3 * number + 3]
+            assert low < answer < high  # type: ignore[operator]
+            assert abs(answer - float(true[number + 1])) < 8 * stderr  # type: ignore[operator]
+
+
+def test_what_is_not_known_is_refused_with_a_price(clinic: Clinic) -> None:
+    """One line, and a statement that would determine it, at the price of a target where one is given."""
+    make_visits(clinic)
+    release(clinic, SHAPES[3], "epsilon = 1")
+    told = []
+    for extra in ("", ", target_stderr := 5"):
+        with pytest.raises(duckdb.Error) as caught:
+            clinic.con.execute(f"FROM dp_known('SELECT sex, count(*) AS n FROM visits GROUP BY sex'{extra})")
+        told.append(one_line(caught.value))
+    said = "no release that you may read determines count(*); accepted: FROM dp($$ SELECT WITH DIFFERENTIAL_PRIVACY "
+    said += "OPTIONS "
+    assert told[0].startswith(f"{said}(epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex $$)")
+    assert told[1].startswith(f"{said}(rho = 0.0200001) sex") and told[1].endswith("its standard error would be 5")
+    refused = {
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits": "takes a plain SELECT",
+        "SELECT sex FROM visits": "no aggregate over private rows",
+        "SELECT count(*) FROM range(3)": "no table with a privacy policy",
+        "SELECT median(charge) FROM visits": "no release",
+        "SELECT charge, count(*) FROM visits GROUP BY charge": "has no public domain",
+        "SELECT ward, count(*) FROM visits WHERE charge > 5 GROUP BY ward": "no release",
+    }
+    for statement, why in refused.items():
+        with pytest.raises(duckdb.Error) as caught:
+            clinic.con.execute("FROM dp_known(?)", [statement])
+        assert why in one_line(caught.value)

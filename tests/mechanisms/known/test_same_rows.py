@@ -1,0 +1,184 @@
+"""Only what is about the same rows is combined, only by whom it may be read, and nothing here reaches a row."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpduck
+from dpduck.engine.functions import engine_of
+from tests.mechanisms.known.known import make_visits, release
+from tests.support.clinics import Clinic, by, one_line
+
+PACKAGE = Path(dpduck.__file__).resolve().parent
+BY_SEX = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+SEX, CUBE = (
+    "sex, count(*) AS n FROM visits GROUP BY sex",
+    "sex, ward, count(*) AS n FROM visits GROUP BY CUBE (sex, ward)",
+)
+
+
+def resting_on(clinic: Clinic, statement: str = BY_SEX) -> str:
+    """What a known answer says that it is known from."""
+    return str(clinic.con.execute("SELECT any_value(known_from) FROM dp_known(?)", [statement]).fetchall()[0][0])
+
+
+def stderr(clinic: Clinic, statement: str = BY_SEX) -> float:
+    """Its largest standard error."""
+    return float(clinic.con.execute("SELECT max(stderr) FROM dp_known(?)", [statement]).fetchall()[0][0])
+
+
+def test_rows_of_one_moment_alone_are_combined(clinic: Clinic) -> None:
+    """A live table's releases stand alone; a prepared one's are combined until it is prepared anew; epochs end all."""
+    make_visits(clinic)
+    clinic.dp("ALTER PRIVACY POLICY ON visits UNPREPARE")
+    release(clinic, SEX, "epsilon = 1")
+    alone = stderr(clinic)
+    release(clinic, CUBE, "epsilon = 0.5")
+    assert stderr(clinic) == alone and resting_on(clinic).startswith("release_2; of 20")
+    clinic.dp("ALTER PRIVACY POLICY ON visits PREPARE")
+    for number in range(2):
+        release(clinic, SEX, f"epsilon = 1, refresh = '{number}'")
+    assert resting_on(clinic) == "release_4, release_5"
+    assert stderr(clinic) == pytest.approx(alone / 2**0.5, rel=1e-9)
+    clinic.dp("ALTER PRIVACY POLICY ON visits UNPREPARE")
+    clinic.dp("ALTER PRIVACY POLICY ON visits PREPARE")
+    release(clinic, SEX, "epsilon = 1, refresh = 'other rows'")
+    assert resting_on(clinic) == "release_4, release_5"
+    clinic.dp("ALTER PRIVACY POLICY ON visits NEW EPOCH")
+    with pytest.raises(duckdb.Error, match="no release that you may read determines"):
+        resting_on(clinic)
+
+
+def test_a_database_that_is_opened_for_reading_cannot_change(
+    open_clinic: Callable[..., Clinic], tmp_path: Path
+) -> None:
+    """Its releases are combined, and those of another session are not: it may have been written between them."""
+    path = tmp_path / "clinic.duckdb"
+    made = open_clinic(path)
+    made.fill()
+    made.protect()
+    made.con.close()
+    answers = []
+    for session in range(2):
+        read = open_clinic(path, read_only=True)
+        for number in range(2):
+            read.dp(by("sex", more=f"refresh = '{session} {number}'"))
+        answers.append((resting_on(read), stderr(read)))
+        read.con.close()
+    assert answers[0][0] == "release_2, release_3" and answers[1] == answers[0]
+    assert answers[0][1] == pytest.approx(answers[0][1])
+
+
+def test_what_domains_leave_out_is_not_added_up(clinic: Clinic) -> None:
+    """Rows that one release drops and another counts are no noise; the answer says whose rows it lacks."""
+    clinic.con.execute("CREATE TABLE visits AS SELECT range // 2 AS patient, range % 2 AS sex, range % 3 AS ward "
+                       "FROM range(100)")  # fmt: skip
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 2, BUDGET (epsilon = 1000), "
+        "DOMAIN sex IN (0, 1), DOMAIN ward IN (0, 1))"
+    )
+    clinic.dp("ALTER PRIVACY POLICY ON visits PREPARE")
+    release(clinic, CUBE, "epsilon = 90")
+    assert resting_on(clinic) == "release_2; without rows whose ward is outside of its domain"
+    assert clinic.value(f"SELECT sum(n) FROM dp_known('{BY_SEX}')") == pytest.approx(67, abs=4)
+    release(clinic, SEX, "epsilon = 95")
+    assert resting_on(clinic) == "release_3"
+    assert clinic.value(f"SELECT sum(n) FROM dp_known('{BY_SEX}')") == pytest.approx(100, abs=4)
+    inside = "SELECT sex, count(*) AS n FROM visits WHERE ward IN (0, 1) GROUP BY sex"
+    assert resting_on(clinic, inside) == "release_2"
+    open_ended = "SELECT sex, count(*) AS n FROM visits WHERE ward >= 1 GROUP BY sex"
+    assert resting_on(clinic, open_ended) == "release_2; without rows whose ward is outside of its domain"
+
+
+def test_a_condition_before_max_rows_is_another_set_of_rows(clinic: Clinic) -> None:
+    """WHERE comes before MAX ROWS, FILTER after it: the two are not combined, and each answers what it counted."""
+    make_visits(clinic, "patient MAX ROWS 1")
+    filtered = "ward, count(*) AS n FROM visits WHERE sex = 'F' GROUP BY ward"
+    release(clinic, filtered, "epsilon = 2")
+    assert resting_on(clinic, f"SELECT {filtered}") == "release_2"
+    release(clinic, CUBE, "epsilon = 2")
+    assert resting_on(clinic, f"SELECT {filtered}") == "release_2"
+    release(clinic, "ward, count(*) FILTER (WHERE sex = 'F') AS n FROM visits GROUP BY ward", "epsilon = 2")
+    assert resting_on(clinic, "SELECT ward, count(*) FILTER (WHERE sex = 'F') AS n FROM visits GROUP BY ward") == (
+        "release_3, release_4"
+    )
+
+
+def test_what_was_measured_counts_not_what_was_shown(clinic: Clinic) -> None:
+    """Options that move answers after the noise bias no known answer: it is that of the release without them."""
+    make_visits(clinic)
+    release(clinic, CUBE, "epsilon = 0.01, nonnegative = TRUE, integer = TRUE")
+    shown = clinic.rows("SELECT min(answer_1), sum(answer_1) FROM private.release_2 WHERE grouping_id = 0")
+    assert shown[0][0] >= 0
+    cells = "SELECT sex, ward, count(*) AS n FROM visits GROUP BY sex, ward"
+    assert clinic.value(f"SELECT min(n) FROM dp_known('{cells}')") < 0
+    plain = stderr(clinic, cells)
+    release(clinic, CUBE, "epsilon = 0.01, refresh = 'plain'")
+    assert stderr(clinic, cells) == pytest.approx(plain / 2**0.5, rel=1e-9)
+
+
+def test_a_store_of_the_version_before(clinic_path: Path, open_clinic: Callable[..., Clinic]) -> None:
+    """It opens and answers; what it released before is not known, what it releases now is."""
+    old = open_clinic(clinic_path)
+    old.fill()
+    old.protect()
+    old.dp(by("sex"))
+    old.con.execute("DROP TABLE private.dpduck.measured")
+    old.con.close()
+    opened = open_clinic(clinic_path)
+    with pytest.raises(duckdb.Error) as caught:
+        resting_on(opened)
+    assert "nothing was measured of this table" in one_line(caught.value)
+    assert opened.dp(by("sex")) and opened.charges() == 1
+    opened.dp(by("sex", "2"))
+    assert resting_on(opened).startswith("release_3; of 20")
+
+
+@pytest.fixture
+def clinic_path(tmp_path: Path) -> Path:
+    """Where a clinic lies."""
+    return tmp_path / "clinic.duckdb"
+
+
+def reached(module: str, seen: set[str]) -> set[str]:
+    """Every module of dpduck that one imports, and those that these import."""
+    path = PACKAGE.parent / (module.replace(".", "/") + ".py")
+    if module in seen or not path.is_file():
+        return seen
+    seen.add(module)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpduck"):
+            for name in (node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)):
+                reached(name, seen)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                reached(alias.name, seen)
+    return seen
+
+
+def test_known_answers_cannot_reach_rows() -> None:
+    """What works them out imports neither reader nor door nor anything that reads rows, and nothing that does."""
+    modules = [f"dpduck.mechanisms.known.{name}" for name in ("answer", "axes", "tables")]
+    found = set[str]().union(*(reached(module, set()) for module in modules))
+    assert {"dpduck.planning.recovery.known", "dpduck.database.measured"} <= found
+    rows = {name for name in found if name.startswith(("dpduck.trusted.rows", "dpduck.trusted.private"))}
+    assert rows == set()
+    assert "dpduck.trusted.private.door" in reached("dpduck.mechanisms.release", set()), "imports are followed"
+    assert "dpduck.trusted.rows.reader" in reached("dpduck.database.prepared", set())
+    engine = (PACKAGE / "engine" / "known.py").read_text(encoding="utf-8")
+    assert "trusted" not in engine and "Catalog" not in engine
+
+
+def test_nothing_is_read_where_a_table_is_gone(clinic: Clinic) -> None:
+    """A known answer is the same whatever happens to the rows: it is a function of released tables alone."""
+    make_visits(clinic)
+    release(clinic, CUBE, "epsilon = 1")
+    before = clinic.con.execute("FROM dp_known(?)", [BY_SEX]).fetchall()
+    clinic.con.execute("DELETE FROM visits")
+    assert engine_of(clinic.con) is not None
+    assert clinic.con.execute("FROM dp_known(?)", [BY_SEX]).fetchall() == before
