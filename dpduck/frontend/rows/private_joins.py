@@ -10,7 +10,7 @@ from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.rows.relation import PrivateRelation, comparable
 from dpduck.frontend.rows.scope import Scope, resolve
-from dpduck.frontend.rows.tree import PrivateJoin, RowSource
+from dpduck.frontend.rows.tree import PrivateJoin, RowSource, require_few_copies
 from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal
@@ -37,7 +37,9 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
     merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
     units, scope = _units(kind, left, right, join), _scope(kind, left, right, merged)
     private = PrivateJoin(kind, replace(right, filters=()), (*conditions, *on))
-    return replace(left, joins=(*left.joins, private), scope=scope, filters=(*kept, *moved), units=units)
+    found = replace(left, joins=(*left.joins, private), scope=scope, filters=(*kept, *moved), units=units)
+    require_few_copies(found, join.this)
+    return found
 
 
 def _kind(join: exp.Join) -> str:
@@ -99,14 +101,10 @@ def _proves_one_unit(condition: exp.Expr, left: RowSource, right: RowSource) -> 
         if relation is None or partner is None:
             continue
         link = relation.link(one.name)
-        types = [_type(relation, one.name), _type(partner, other.name)]
+        types = [relation.type_of(one.name), partner.type_of(other.name)]
         if link is not None and link == partner.link(other.name) and comparable(*types):
             return True
     return False
-
-
-def _type(relation: PrivateRelation, column: str) -> str:
-    return next(item.type_name for item in relation.columns if fold(item.name) == fold(column))
 
 
 def _links_of(left: RowSource, right: RowSource) -> str:

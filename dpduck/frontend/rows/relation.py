@@ -90,6 +90,15 @@ class PrivateRelation:
         """The name under which equal values of a column prove one unit."""
         return next((link for name, link in self.links if name == fold(column)), None)
 
+    def type_of(self, column: str) -> str:
+        """DuckDB's type of a column, "" where there is none."""
+        return next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
+
+    def is_key(self, column: str) -> bool:
+        """Whether DuckDB keeps the values of a stored table's column apart."""
+        own = (key for read in self.reads if read.table == self.table and not read.hidden for key in read.unique)
+        return self.nested is None and fold(column) in map(fold, own)
+
     @property
     def unit_columns(self) -> tuple[str, ...]:
         """Columns that a statement may name as its privacy_unit_column: those of the policies."""
@@ -99,7 +108,7 @@ class PrivateRelation:
     def domain(self, column: str) -> Domain | None:
         """The public domain of a column; refused where the column is since of a type whose values may not convert."""
         domain = self.policy.domain(column)
-        now = next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
+        now = self.type_of(column)
         if domain is not None and now != domain.type_name and not _CONVERTING.fullmatch(now):
             raise Refusal(
                 f"{column!r} is {now.partition('(')[0] or 'gone'}, and its DOMAIN is of {domain.type_name}",

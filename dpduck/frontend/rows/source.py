@@ -17,7 +17,7 @@ from dpduck.frontend.rows.relation import PrivateRelation, Reading, read_private
 from dpduck.frontend.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.frontend.rows.sql import base, column_types, from_sql, source_of, stored_sql, unit_sql
 from dpduck.frontend.rows.subqueries import CommonTables, alias_columns, as_join, read_public_table, tables_of
-from dpduck.frontend.rows.tree import RowSource, of_relation
+from dpduck.frontend.rows.tree import RowSource, of_relation, require_few_copies
 from dpduck.frontend.rows.unions import read_union
 from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.frontend.text.positions import refusal
@@ -187,7 +187,9 @@ def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: boo
     if any(reading.facts.has_collations(name) for name in (*source.tables, table.table)):
         raise refusal(join, "a COLLATION makes keys equal that are different texts", "a join of tables without COLLATE")
     scope, joined = read_join(join, table, source.scope, next(reading.public), turned, reading.facts)
-    return replace(source, joins=(*source.joins, joined), scope=scope)
+    found = replace(source, joins=(*source.joins, joined), scope=scope)
+    require_few_copies(found, join.this if isinstance(join.this, exp.Expr) else join)
+    return found
 
 
 def _add_where(source: RowSource, select: exp.Select, reading: Reading) -> RowSource:

@@ -10,10 +10,17 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.facts import Column, Policy, PrivateTable
 from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
-from dpduck.frontend.rows.relation import PrivateRelation
+from dpduck.frontend.rows.relation import PrivateRelation, comparable
 from dpduck.frontend.rows.scope import Relation, Scope, base_column
 from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain
+
+MOST_COPIES = 1000
+"""Rows that joins with public tables may make of one: with 2 for a key, forty such joins made 2^40 of one person's."""
+
+MOST_POWER = 2
+"""Tables whose rows of a unit may be joined each with each: with thirty of them two rows became 2^30."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,33 @@ class RowSource:
         return prod(join.multiplicity for join in self.public_joins)
 
     @property
+    def copies(self) -> int:
+        """The most rows that joins with public tables make of one row, those inside of branches included."""
+        inside = max((branch.copies for branch in self.branches), default=1)
+        joined = (join.multiplicity if isinstance(join, PublicJoin) else join.source.copies for join in self.joins)
+        return inside * prod(joined)
+
+    @property
+    def repeated(self) -> tuple[int, frozenset[str]]:
+        """How the number of a unit's rows grows with that of its tables, as a power; relations each row of which is
+        there once at most. A join by a key of one side repeats no row of the other side."""
+        inside = [branch.repeated[0] for branch in self.branches]
+        power, once = max([1, *inside]), frozenset([self.first.alias])
+        for join in self.joins:
+            if isinstance(join, PublicJoin):
+                once = once if join.kind in (SEMI, ANTI) or join.multiplicity == 1 else frozenset()
+                continue
+            other, others = join.source.repeated
+            if join.kind in (SEMI, ANTI):
+                power = max(power, other)
+                continue
+            keys = {alias for condition in join.conditions for alias in _keyed(condition, self, join.source)}
+            ours, theirs = bool(keys & once), bool(keys & others)
+            power = max(power, other) if ours or theirs else power + other
+            once = (once if theirs else frozenset()) | (others if ours else frozenset())
+        return power, once
+
+    @property
     def usual_rows(self) -> int:
         """m where the statement does not say: the largest MAX ROWS of the relations."""
         return max(self._row_bounds())
@@ -153,6 +187,35 @@ class RowSource:
             yield from ((relation.alias, column) for column in relation.columns)
         for join in self.public_joins:
             yield from ((join.alias, column) for column in join.columns)
+
+
+def _keyed(condition: exp.Expr, source: RowSource, right: RowSource) -> Iterator[str]:
+    """Aliases of the relations whose key stands in a plain equality with a stored column of the join's other side."""
+    node = condition.unnest()
+    sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else []
+    columns = [side for side in sides if isinstance(side, exp.Column)]
+    pair = [(found, one.name) for one in columns if (found := source.relation(one.table)) is not None]
+    across = len(pair) == 2 and len([one for one, _ in pair if right.relation(one.alias) is not None]) == 1
+    if across and comparable(*(one.type_of(name) for one, name in pair)):
+        yield from (one.alias for one, name in pair if one.is_key(name))
+
+
+def require_few_copies(source: RowSource, place: exp.Expr) -> None:
+    """Refuses joins that could make so many rows of one unit's few, or of one row, that it decides what fails."""
+    if source.copies > MOST_COPIES:
+        raise refusal(
+            place,
+            f"one row may be multiplied {source.copies} times by the joins",
+            f"joins on keys that repeat less, {MOST_COPIES} times in all",
+        )
+    power, _ = source.repeated
+    if power > MOST_POWER:
+        raise refusal(
+            place,
+            f"each row of a unit would be joined with each, {power} tables at a time",
+            f"at most {MOST_POWER} such tables; joins by a PRIMARY KEY or UNIQUE column of one side, and SEMI JOIN, "
+            "repeat nothing",
+        )
 
 
 def of_relation(relation: PrivateRelation) -> RowSource:

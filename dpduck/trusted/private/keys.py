@@ -140,7 +140,7 @@ def read_groups(
     with read_rows(cursor, scan, sql, parameters | hashed, division, workers, texts=True) as (found, second, given):
         again = ordered if m is not None and job.groups < m else {}
         stage = stage_sql(found, cells, rows.aggregates, m, job.groups, scan.known(None, division.needed))
-        yield reader.batches(second, stage, {**given, **again}, BATCH_TEXTS)
+        yield reader.text_batches(second, stage, {**given, **again}, BATCH_TEXTS)
 
 
 def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str, object]]:

@@ -110,10 +110,13 @@ class Division:
     def _expressions(self) -> Iterator[str]:
         return chain(self.conditions, (output.value_sql for output in self.outputs.values()))
 
+    def reads_texts(self, other_texts: bool) -> bool:
+        """Whether texts are read of a row. other_texts: whether there are any, or bytes, besides the inputs."""
+        return other_texts or not all(of_fixed_size(self.types[name]) for name in self.columns)
+
     def batch_rows(self, other_texts: bool) -> int:
-        """How many rows go at a time. other_texts: whether texts or bytes are read of a row besides the inputs."""
-        texts = other_texts or not all(of_fixed_size(self.types[name]) for name in self.columns)
-        return BATCH_TEXTS if texts else BATCH_ROWS
+        """How many rows go at a time."""
+        return BATCH_TEXTS if self.reads_texts(other_texts) else BATCH_ROWS
 
     def program(self) -> Program:
         """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
@@ -283,7 +286,8 @@ def _answered(
     texts: bool,
 ) -> Iterator[pa.Table]:
     """Tables of the other columns and the worker's, at least one; the worker computes while the database reads on."""
-    batches = reader.batches(cursor, sql, parameters, division.batch_rows(texts))
+    read = reader.text_batches if division.reads_texts(texts) else reader.batches
+    batches = read(cursor, sql, parameters, division.batch_rows(texts))
     empty = next(batches)
     inputs = list(division.inputs())
     others = [name for name in empty.column_names if name not in inputs]

@@ -23,6 +23,9 @@ BUILT_IN_ONLY = "SET search_path = 'system.main'"
 
 FAILED = "counting failed"
 
+VECTOR, MOST_BYTES = 2048, 64 << 20
+"""Rows that DuckDB computes at a time, and bytes of rows with texts that are put together."""
+
 
 LAZY = duckdb.__version__.startswith("1.")
 """DuckDB 1.5 materialises what sql() has parameters for, and raises for values without a text; 2.0 does not."""
@@ -68,6 +71,27 @@ def batches(
         if batch is None:
             return
         yield pa.Table.from_batches([batch])
+
+
+def text_batches(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
+) -> Iterator[pa.Table]:
+    """Rows with texts, as `batches` gives them: at most so many and about MOST_BYTES at a time.
+
+    The texts of many rows of one person would fill the memory, whatever all others have, if only rows were counted.
+    """
+    pieces = batches(cursor, sql, parameters, VECTOR)
+    empty = next(pieces)
+    yield empty
+    gathered, size = [empty], 0
+    for piece in pieces:
+        size += piece.nbytes
+        gathered.append(piece)
+        if size >= MOST_BYTES or sum(one.num_rows for one in gathered) > rows - VECTOR:
+            yield pa.concat_tables(gathered).combine_chunks()
+            gathered, size = [empty], 0
+    if len(gathered) > 1:
+        yield pa.concat_tables(gathered).combine_chunks()
 
 
 def record_batches(

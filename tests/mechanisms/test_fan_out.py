@@ -1,0 +1,93 @@
+"""Joins never make so many rows of one person's few that these decide what fails, or fill the memory."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+import dpduck
+
+JOINED = {
+    "public": "JOIN pub AS p{n} ON v0.g = p{n}.k",
+    "private": "JOIN visits AS v{n} ON v0.patient = v{n}.patient",
+    "private, by halves": "JOIN (SELECT a.patient FROM visits AS a JOIN visits AS b ON a.patient = b.patient) AS s{n} "
+    "ON v0.patient = s{n}.patient",
+}
+ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1e-9, max_rows_contributed = 100) count(*) FROM "
+
+
+def opened(hers: int) -> duckdb.DuckDBPyConnection:
+    """A thousand people with one visit each, and person 5000 with some; little memory, and no disk."""
+    connection = dpduck.connect(config={"memory_limit": "100MB", "temp_directory": ""})
+    connection.execute("CREATE TABLE visits AS SELECT range AS patient, 0 AS g FROM range(1000)")
+    connection.execute("INSERT INTO visits SELECT 5000, 0 FROM range(?)", [hers])
+    connection.execute("CREATE TABLE pub AS FROM (VALUES (0, 1), (0, 2)) AS p(k, v)")
+    connection.execute("CREATE TABLE people (id BIGINT PRIMARY KEY, parent BIGINT)")
+    connection.execute("CREATE TABLE calls (call BIGINT PRIMARY KEY, who BIGINT)")
+    unit = "MAX ROWS 100"
+    for statement in (
+        "DECLARE PUBLIC TABLE pub",
+        f"CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient {unit}, BUDGET (epsilon = 10))",
+        f"CREATE PRIVACY POLICY ON people (PRIVACY UNIT id REFERENCES visits.patient {unit})",
+        f"CREATE PRIVACY POLICY ON calls (PRIVACY UNIT who REFERENCES visits.patient {unit})",
+    ):
+        connection.execute("FROM dp(?)", [statement]).fetchall()
+    return connection
+
+
+def outcome(connection: duckdb.DuckDBPyConnection, rows: str) -> str:
+    try:
+        connection.execute("FROM dp(?)", [ASKED + rows]).fetchall()
+    except duckdb.Error as refused:
+        return str(refused).partition("\n")[0]
+    return "answered"
+
+
+INSIDE = "(SELECT v0.patient, v0.g FROM {rows} UNION ALL SELECT patient, g FROM visits) AS v0"
+
+
+def test_copies_inside_of_a_union_count() -> None:
+    """Rows that are multiplied inside are multiplied again outside."""
+    joins = " ".join(JOINED["public"].format(n=number) for number in range(6))
+    inside = INSIDE.format(rows=f"visits AS v0 {joins}")
+    with opened(1) as connection:
+        assert outcome(connection, f"{inside} WHERE v0.patient = 5000") == "answered"
+        assert "one row may be multiplied 1024 times" in outcome(connection, f"{inside} {joins}")
+
+
+@pytest.mark.parametrize("kind", JOINED)
+def test_no_row_is_multiplied_until_the_memory_is_full(kind: str) -> None:
+    """2^23 rows of one visit, or of two, failed after the charge: a bit about anybody for an epsilon of 1e-9."""
+    joins = " ".join(JOINED[kind].format(n=number) for number in range(1, 24))
+    said = []
+    for hers in (0, 1, 2):
+        with opened(hers) as connection:
+            said.append(outcome(connection, f"visits AS v0 {joins} WHERE v0.patient = 5000"))
+            assert connection.execute("SELECT count(*) FROM dp_ledger() WHERE epsilon > 0").fetchall() == [(0,)]
+    assert len(set(said)) == 1
+    assert "one row may be multiplied 1024 times" in said[0] or "joined with each" in said[0]
+
+
+ALLOWED = (
+    "visits AS v0 " + " ".join(JOINED["public"].format(n=number) for number in range(9)),
+    "visits AS v0 JOIN visits AS v1 ON v0.patient = v1.patient",
+    "visits AS v0 " + " ".join(f"SEMI JOIN visits AS v{n} ON v0.patient = v{n}.patient" for n in range(1, 6)),
+    "people JOIN calls ON people.id = calls.who JOIN visits ON visits.patient = people.id",
+    "calls JOIN people ON people.id = calls.who JOIN calls AS c ON c.call = calls.call JOIN visits ON patient = id",
+    "visits JOIN (SELECT patient, count(*) AS n FROM visits GROUP BY patient) AS u ON u.patient = visits.patient",
+)
+REFUSED = (
+    "people JOIN calls ON people.id = calls.who JOIN visits ON visits.patient = people.id "
+    "LEFT JOIN visits AS v ON v.patient = people.id",
+    "visits AS v0 JOIN calls ON who = patient FULL JOIN visits AS v ON v.patient = calls.who",
+    "calls JOIN (SELECT p.id FROM people AS p JOIN pub ON pub.k = p.parent) AS s ON s.id = who JOIN visits "
+    "ON patient = who JOIN visits AS v ON v.patient = s.id",
+)
+
+
+def test_joins_by_keys_repeat_nothing() -> None:
+    """What a PRIMARY KEY of one side finds is no more than the other side's rows: such joins may be many."""
+    with opened(1) as connection:
+        assert [(rows, outcome(connection, rows)) for rows in ALLOWED] == [(rows, "answered") for rows in ALLOWED]
+        for rows in REFUSED:
+            assert "each row of a unit would be joined with each" in outcome(connection, rows)
