@@ -17,9 +17,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 218,
-    "lines": 46_520,
+    "lines": 46_620,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 554,
+    "functions of a plain count": 555,
     "modules of a plain count": 90,
     "functions of a stored answer": 76,
     "modules of a stored answer": 17,
