@@ -51,8 +51,8 @@ class Lookup:
 class Join:
     """kind: JOIN, or LEFT, RIGHT, FULL, SEMI or ANTI before it. on: all of its conditions.
 
-    copies: of a public table that rows are repeated by, the most rows that it has for one key; else 0.
-    keys: its columns that rows are joined by.
+    copies: of a table that rows are repeated by, the most rows that are joined for one key; else 0.
+    keys: its columns that rows are joined by. content: of a private table, by whose keyed order its rows are chosen.
     """
 
     kind: str
@@ -60,6 +60,7 @@ class Join:
     on: tuple[str | Lookup, ...]
     copies: int = 0
     keys: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

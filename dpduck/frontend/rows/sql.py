@@ -11,7 +11,7 @@ from dpduck.frontend.rows.facts import Column, PublicFacts, Rows
 from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.frontend.rows.parts import REFERENCE, ROWS, Join, Lookup, Source, Stored, Union, UnitLookup, Units
 from dpduck.frontend.rows.relation import PrivateRelation, comparable
-from dpduck.frontend.rows.tree import PrivateJoin, RowSource
+from dpduck.frontend.rows.tree import PrivateJoin, RowSource, equal_columns
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.frontend.text.positions import refusal
 
@@ -142,7 +142,7 @@ def _numbered(columns: tuple[Column, ...]) -> bool:
 
 def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
     joins = []
-    for join in source.joins:
+    for number, join in enumerate(source.joins):
         if isinstance(join, PublicJoin):
             stored = Stored(join.sql, join.alias, not join.names and _numbered(join.columns))
             pairs = (_pair(private, base(join.alias, public), types) for private, public in join.pairs)
@@ -152,8 +152,18 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
         else:
             right = Source(_first(join.source), _joined(join.source, types))
             on = tuple(_condition_sql(condition, types) for condition in join.conditions)
-            joins.append(Join(join.kind, right, on))
+            many = source.multiplies(number) and not isinstance(join.source.first.nested, Units)
+            bound = (source.rows_for_a_key, *_cut_by(source, join)) if many else ()
+            joins.append(Join(join.kind, right, on, *bound))
     return tuple(joins)
+
+
+def _cut_by(source: RowSource, join: PrivateJoin) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a joined private table that rows are joined by, and those that tell its rows apart."""
+    pairs = [pair for condition in join.conditions for pair in equal_columns(condition, source, join.source)]
+    alias = join.source.first.alias
+    keys = (base(alias, name) for relation, name in pairs if relation.alias == alias)
+    return tuple(dict.fromkeys(keys)), tuple(base(alias, column) for column in join.source.first.row_key)
 
 
 def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Lookup:

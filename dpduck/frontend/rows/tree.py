@@ -19,8 +19,12 @@ from dpduck.values.domain import Domain
 MOST_COPIES = 1000
 """Rows that joins with public tables may make of one: with 2 for a key, forty such joins made 2^40 of one person's."""
 
-MOST_POWER = 2
-"""Tables whose rows of a unit may be joined each with each: with thirty of them two rows became 2^30."""
+MOST_ROWS, MOST_OF_ALL = 128, 1 << 10
+"""Rows for a key that one join may find of a unit, where it is by a key of neither side, and all such joins together:
+what is beyond is not read. With thirty such joins two rows of one person became 2^30."""
+
+MOST_POWER = 11
+"""Tables whose rows of a unit may be joined each with each, so that each join finds two at least."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,17 @@ class RowSource:
             once = (once if theirs else frozenset()) | (others if ours else frozenset())
         return power, once
 
+    def multiplies(self, number: int) -> bool:
+        """Whether that join of private rows is by a key of neither side, so that each row is joined with many."""
+        before, after = (replace(self, joins=self.joins[:end]).repeated[0] for end in (number, number + 1))
+        return after > before
+
+    @property
+    def rows_for_a_key(self) -> int:
+        """The most rows that such a join finds: all of them together MOST_OF_ALL."""
+        joins = self.repeated[0] - 1
+        return next(most for most in range(MOST_ROWS, 0, -1) if most**joins <= MOST_OF_ALL or most == 1)
+
     @property
     def usual_rows(self) -> int:
         """m where the statement does not say: the largest MAX ROWS of the relations."""
@@ -191,13 +206,17 @@ class RowSource:
 
 def _keyed(condition: exp.Expr, source: RowSource, right: RowSource) -> Iterator[str]:
     """Aliases of the relations whose key stands in a plain equality with a stored column of the join's other side."""
+    yield from (one.alias for one, name in equal_columns(condition, source, right) if one.is_key(name))
+
+
+def equal_columns(condition: exp.Expr, source: RowSource, right: RowSource) -> list[tuple[PrivateRelation, str]]:
+    """Both sides of a plain equality of stored columns, one of which is of the right source; none for others."""
     node = condition.unnest()
     sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else []
     columns = [side for side in sides if isinstance(side, exp.Column)]
     pair = [(found, one.name) for one in columns if (found := source.relation(one.table)) is not None]
     across = len(pair) == 2 and len([one for one, _ in pair if right.relation(one.alias) is not None]) == 1
-    if across and comparable(*(one.type_of(name) for one, name in pair)):
-        yield from (one.alias for one, name in pair if one.is_key(name))
+    return pair if across and comparable(*(one.type_of(name) for one, name in pair)) else []
 
 
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:
@@ -207,6 +226,14 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
             place,
             f"one row may be multiplied {source.copies} times by the joins",
             f"joins on keys that repeat less, {MOST_COPIES} times in all",
+        )
+    last = source.joins[-1]
+    private = isinstance(last, PrivateJoin) and any(isinstance(join, PrivateJoin) for join in last.source.joins)
+    if private and source.multiplies(len(source.joins) - 1):
+        raise refusal(
+            place,
+            "rows of a unit would be joined each with each row of a join",
+            "its tables one after the other, JOIN a ON .. JOIN b ON ..; or a join by a PRIMARY KEY or UNIQUE column",
         )
     power, _ = source.repeated
     if power > MOST_POWER:

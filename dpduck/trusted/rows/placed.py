@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpduck.frontend.rows.parts import Branch, Coded, Join, Lookup, Source, Stored, Union, Units
+from dpduck.trusted.private.contributions import order_sql
 from dpduck.trusted.rows.plain import columns_of, is_plain
 from dpduck.values.errors import Refusal
 
@@ -202,8 +203,8 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
     for number, join in enumerate(source.joins):
         later = {other.kind for other in source.joins[number + 1 :]}
         free = movable and join.kind == INNER and not later & EXTENDING
-        if scope.copied and join.copies and isinstance(join.right.first, Stored):
-            scope.cut[join.right.first.alias] = _cut_sql(join.right.first, join)
+        if join.copies and (join.content or (scope.copied and isinstance(join.right.first, Stored))):
+            scope.cut[join.right.first.alias] = _cut_sql(join.right.first.alias, join)
         left = _aliases(source.first, source.joins[:number])
         right = _parts(join.right, scope, free)
         conditions = [scope.equality(one) if isinstance(one, Lookup) else scope.condition(one, free) for one in join.on]
@@ -223,12 +224,18 @@ def _aliases(first: Stored | Union | Units, joins: Sequence[Join]) -> set[str]:
     return found
 
 
-def _cut_sql(stored: Stored, join: Join) -> str:
-    """At most so many rows of a public table for each value of the columns that rows are joined by."""
-    columns = join.keys
-    before = f'"{stored.alias}".'
-    keys = ", ".join(f"dpduck_t.{column.removeprefix(before)}" for column in columns)
-    return f"QUALIFY row_number() OVER (PARTITION BY {keys}) <= {int(join.copies)}"
+def _cut_sql(alias: str, join: Join) -> str:
+    """At most so many rows of a table for each value of the columns that rows are joined by.
+
+    Of a private table, whose rows of one key are of one unit, the first in keyed order of their own content, so that
+    no other unit, nor chance, has a say in which. Of a public one it does not matter which.
+    """
+    before = f'"{alias}".'
+    keys, content = (
+        [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
+    )
+    ordered = f" ORDER BY {', '.join([order_sql(content), *content])}" if content else ""
+    return f"QUALIFY row_number() OVER (PARTITION BY {', '.join(keys)}{ordered}) <= {int(join.copies)}"
 
 
 def _note_tables(source: Source, scope: _Scope) -> None:
@@ -240,7 +247,8 @@ def _note_tables(source: Source, scope: _Scope) -> None:
 def _nested_sql(relation: Union | Units, outer: _Scope) -> str:
     if isinstance(relation, Union):
         branches = " UNION ALL ".join(_branch_sql(branch, outer) for branch in relation.branches)
-        return f'({branches}) AS "{relation.alias}"'
+        cut = outer.cut.get(relation.alias, "")
+        return f'({f"SELECT * FROM ({branches}) AS dpduck_t {cut}" if cut else branches}) AS "{relation.alias}"'
     scope = outer.inside(relation.source)
     parts, where = _level(relation.source, scope)
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
