@@ -19,7 +19,7 @@ from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
-from dpduck.engine.known import known_sql
+from dpduck.engine.known import cells_sql, known_sql
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import from_sql, unit_sql
 from dpduck.frontend.rows.tree import of_relation
@@ -294,9 +294,12 @@ class Engine:
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
+        errors = errors_of(analysis, release)
+        if analysis.cells:
+            select_sql, errors = cells_sql(analysis, self._measured.kept(release.name), self._copies), ""
         scoped = replace(
             release,
-            scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release)))),
+            scope="; ".join(filter(None, (scope_of(analysis.request), errors))),
             notes=notes_of(analysis, release),
         )
         ready = self._views.put(statement, text, caller, scoped, select_sql)
