@@ -15,10 +15,10 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 208,
-    "lines": 43_900,
+    "modules": 210,
+    "lines": 44_200,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 592,
+    "functions of a plain count": 593,
     "modules of a plain count": 91,
     "functions of a stored answer": 73,
     "modules of a stored answer": 17,
