@@ -19,7 +19,7 @@ from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
-from dpduck.engine.known import known_sql
+from dpduck.engine.known import cells_sql, known_sql
 from dpduck.engine.progress import Progress
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
@@ -286,9 +286,12 @@ class Engine:
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
+        errors = errors_of(analysis, release)
+        if analysis.cells:
+            select_sql, errors = cells_sql(analysis, self._measured.kept(release.name), self._copies), ""
         scoped = replace(
             release,
-            scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release)))),
+            scope="; ".join(filter(None, (scope_of(analysis.request), errors))),
             notes=notes_of(analysis, release),
         )
         ready = self._views.put(statement, text, caller, scoped, select_sql)
