@@ -15,6 +15,7 @@ from dpduck.database.store import STORE_NAME, StoreFiles, attach_store, database
 from dpduck.database.twin_files import TwinFiles
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of, install_macros, require_free_names, serve
+from dpduck.engine.progress import progress_here, with_notes
 from dpduck.trusted.ledger.copies import state_directory
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import Steps, no_step
@@ -58,11 +59,13 @@ def load(
 def _begin(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Steps) -> None:
     connections = Connections()
     connections.add(connection)
+    progress = progress_here() if steps is no_step else None  # who is told of steps shows them
+    steps = with_notes(progress, steps)
     ledger = _open_ledger(connections.cursor, files, steps)
     # in memory for a database in memory, whose rows are in no file
     beside = files.store if database_file(connection) is not None else None
     twins = TwinFiles(connections.cursor, beside, lambda: ledger.bounding_key)
-    serve(connection, Engine(connections, STORE_NAME, ledger, steps, twins))
+    serve(connection, Engine(connections, STORE_NAME, ledger, steps, twins, progress))
 
 
 def connect(

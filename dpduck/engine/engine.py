@@ -19,7 +19,8 @@ from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
-from dpduck.engine.known import known_sql
+from dpduck.engine.known import cells_sql, known_sql
+from dpduck.engine.progress import Progress
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
 from dpduck.frontend.select.request import Request
@@ -28,7 +29,7 @@ from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, scope_of
-from dpduck.mechanisms.batch import Step, planned, separated
+from dpduck.mechanisms.batch import planned
 from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.matrix import with_matrix
 from dpduck.mechanisms.mechanism import Tools
@@ -70,8 +71,13 @@ class Analysed:
 class Engine:
     """Everything behind the functions of one database: policies, ledger, releases."""
 
-    def __init__(self, connections: Connections, store: str, ledger: Ledger, steps: Steps, files: TwinFiles) -> None:
+    def __init__(
+        self, connections: Connections, store: str, ledger: Ledger, steps: Steps, files: TwinFiles,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
+        """progress: shown to whoever sits at a terminal or notebook; None where nobody does."""
         self.connections = connections
+        self.progress = progress
         self._open_cursor = connections.cursor
         self._store = store
         self._steps = steps
@@ -96,7 +102,7 @@ class Engine:
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared)
         self._views = PrivateViews(self._releases, store)
-        self._about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared)
+        self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
@@ -203,41 +209,14 @@ class Engine:
         """SQL that lists released tables."""
         return listings.releases(self._releases.all(), None if caller.owner else caller.name)
 
-    def check(self, text: str, caller: Caller) -> str:
-        """SQL with exact facts about a table, for its owner's eyes only."""
-        return self._about.check(text, caller)
-
-    def draft(self, text: str, caller: Caller) -> str:
-        """SQL with a policy to begin with, for the table's owner."""
-        return self._about.draft(text, caller)
-
-    def twin(self, argument: str, caller: Caller) -> str:
-        """SQL with made-up rows in place of a table's."""
-        return self._about.twin(argument, caller)
-
     def plan(self, text: str, caller: Caller) -> str:
         """SQL with what statements would cost, one after the other and in all; nothing is charged."""
-        steps = []
-        for number, statement in enumerate(separated(text), 1):
-            try:
-                parsed = parse_statement(statement)
-                question, request = self._question(parsed, statement, caller)
-                caller.require_tables(request.asked_tables)
-                sql, found, asks = explained(question)
-                if found is None:
-                    raise Refusal("no price meets this target", accepted="a larger target_stderr")
-            except Refusal as error:
-                raise Refusal(f"statement {number}: {error.what}", accepted=error.accepted) from None
-            digest = question.digest()
-            release = self._releases.by_digest(digest)
-            known = release is not None and (caller.owner or release.principal == caller.name)
-            steps.append(Step(statement, found, asks, known, digest, sql))
-        with self._open_cursor() as cursor:
-            return planned(steps, self._ledger, caller, cursor)
 
-    def columns(self, text: str | None, caller: Caller) -> str:
-        """SQL with the columns of what may be asked about."""
-        return self._about.columns(text, caller)
+        def asked(one: str) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
+            return self._question(parse_statement(one), one, caller)
+
+        with self._open_cursor() as cursor:
+            return planned(text, asked, self._releases, self._ledger, caller, cursor)
 
     def combined(self, text: str, caller: Caller) -> str:
         """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
@@ -307,9 +286,12 @@ class Engine:
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
+        errors = errors_of(analysis, release)
+        if analysis.cells:
+            select_sql, errors = cells_sql(analysis, self._measured.kept(release.name), self._copies), ""
         scoped = replace(
             release,
-            scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release)))),
+            scope="; ".join(filter(None, (scope_of(analysis.request), errors))),
             notes=notes_of(analysis, release),
         )
         ready = self._views.put(statement, text, caller, scoped, select_sql)

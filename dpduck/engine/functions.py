@@ -160,10 +160,10 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "run": engine.run,
         "describe": engine.describe,
         "explain": engine.explain,
-        "check": engine.check,
+        "check": engine.about.check,
         "known": engine.known,
-        "draft": engine.draft,
-        "twin": engine.twin,
+        "draft": engine.about.draft,
+        "twin": engine.about.twin,
         "plan": engine.plan,
         "ask": engine.ask,
         "describe_ask": engine.describe_ask,
@@ -177,7 +177,7 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "list_releases": engine.list_releases,
         "list_sessions": engine.list_sessions,
     }
-    optional: dict[str, Callable[[str | None, Caller], str]] = {"columns": engine.columns}
+    optional: dict[str, Callable[[str | None, Caller], str]] = {"columns": engine.about.columns}
     entries: list[int] = []
     caller = replace(caller, charged=entries.append)
     try:
@@ -236,7 +236,10 @@ def _register(connection: duckdb.DuckDBPyConnection) -> str:
         if action == IDENTITY:
             return identity
         engine = _ENGINES.get(identity)
-        return raising_sql(CLOSED) if engine is None else answer(engine, OWNER, action, argument)
+        if engine is None or engine.progress is None:
+            return raising_sql(CLOSED) if engine is None else answer(engine, OWNER, action, argument)
+        with engine.progress.working():
+            return answer(engine, OWNER, action, argument)
 
     _KEPT.append(call)
     connection.create_function(FUNCTION, call, [VARCHAR, VARCHAR], VARCHAR, side_effects=True, null_handling=SPECIAL)

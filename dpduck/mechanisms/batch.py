@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,10 +12,12 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from dpduck.database.cursors import Caller
+from dpduck.database.releases import ReleaseStore
 from dpduck.database.tables import Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.dialect import PrivateDuckDB
 from dpduck.frontend.text.limits import MAX_CHARACTERS
+from dpduck.mechanisms.registry import explained
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.private.door import charged
@@ -69,8 +71,35 @@ def separated(text: str) -> list[str]:
     return statements
 
 
-def planned(steps: Sequence[Step], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection) -> str:
-    """SQL with a row for each statement, what would be left after it, and a row for each unit in all."""
+def planned(
+    text: str,
+    question_of: Callable[[str], tuple[Any, Request]],
+    releases: ReleaseStore,
+    ledger: Ledger,
+    caller: Caller,
+    cursor: duckdb.DuckDBPyConnection,
+) -> str:
+    """SQL with what statements would cost. question_of: what one of them asks, and of which rows."""
+    steps = []
+    for number, statement in enumerate(separated(text), 1):
+        try:
+            question, request = question_of(statement)
+            caller.require_tables(request.asked_tables)
+            sql, found, asks = explained(question)
+            if found is None:
+                raise Refusal("no price meets this target", accepted="a larger target_stderr")
+        except Refusal as error:
+            raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
+        release = releases.by_digest(question.digest())
+        known = release is not None and (caller.owner or release.principal == caller.name)
+        steps.append(Step(statement, found, asks, known, question.digest(), sql))
+    return rows_sql(COLUMNS, _priced(steps, ledger, caller, cursor))
+
+
+def _priced(
+    steps: Sequence[Step], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection
+) -> list[list[Value]]:
+    """A row for each statement, with what would be left after it, and a row for each unit in all."""
     rows: list[list[Value]] = []
     together: dict[str, tuple[Charge, bool]] = {}
     seen: set[str] = set()
@@ -100,7 +129,7 @@ def planned(steps: Sequence[Step], ledger: Ledger, caller: Caller, cursor: duckd
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
             note,
         ])  # fmt: skip
-    return rows_sql(COLUMNS, rows)
+    return rows
 
 
 def _added(one: Charge, other: Charge) -> Charge:

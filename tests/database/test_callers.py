@@ -47,7 +47,7 @@ def test_owner_statements_are_refused_by_role(engine: Engine, clinic: Clinic) ->
 def test_the_owners_exact_facts_are_refused_by_role(engine: Engine) -> None:
     """dp_check shows exact figures: for the owner's eyes."""
     with pytest.raises(PermissionRefusal):
-        engine.check("visits", ALICE)
+        engine.about.check("visits", ALICE)
 
 
 def test_a_typo_is_met_with_names_of_ones_own_alone(engine: Engine, clinic: Clinic) -> None:

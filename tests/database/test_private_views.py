@@ -210,7 +210,7 @@ def test_what_others_may_see(clinic: Clinic) -> None:
     engine.run(VIEW, ALICE)
     engine.run(VIEW.replace("by_ward", "mine").replace("epsilon = 1", "epsilon = 2"), BOB)
     with pytest.raises(PermissionRefusal):
-        engine.check("visits", ALICE)
+        engine.about.check("visits", ALICE)
     assert [row[2] for row in clinic.rows(engine.ledger_entries(ALICE))] == ["alice"]
     assert [row[2] for row in clinic.rows(engine.ledger_entries(functions.OWNER))] == ["owner", "alice", "bob"]
 

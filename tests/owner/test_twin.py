@@ -99,11 +99,11 @@ def test_its_making_reads_nothing(clinic: Clinic, monkeypatch: pytest.MonkeyPatc
     """With the reader and the scan taken away, and the rows too: the same SQL, which names no table."""
     engine = engine_of(clinic.con)
     assert engine is not None
-    before = engine.twin('["visits", 100]', OWNER)
+    before = engine.about.twin('["visits", 100]', OWNER)
     clinic.con.execute("DELETE FROM visits")
     for module, name in ((reader, "columns"), (scan, "scanned")):
         monkeypatch.setattr(module, name, None, raising=False)
-    assert engine.twin('["visits", 100]', OWNER) == before
+    assert engine.about.twin('["visits", 100]', OWNER) == before
     assert "visits" not in before and before.count(" FROM ") == 1 and before.endswith("FROM range(100) AS made_up(i)")
     charges = clinic.charges()
     assert clinic.value("SELECT count(*) FROM dp_twin('visits', 100)") == 100
