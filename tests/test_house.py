@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 218,
-    "lines": 46_620,
+    "lines": 46_660,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 555,
     "modules of a plain count": 90,
