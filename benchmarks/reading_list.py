@@ -44,9 +44,9 @@ NOISE = {
 }
 ROWS = {
     "which label a row has": ("trusted/rows/binning trusted/rows/bins"),
-    "rows that are written once": ("trusted/rows/twin_writer trusted/rows/prepared"),
+    "rows that are written once": ("trusted/rows/twin_writer trusted/rows/prepared trusted/rows/labels"),
     "what the database evaluates, and what a worker": (
-        "trusted/rows/placed trusted/rows/program trusted/rows/plain trusted/rows/plain_numbers"
+        "trusted/rows/placed trusted/rows/program trusted/rows/plain trusted/rows/plain_numbers trusted/rows/labels"
     ),
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (

@@ -48,6 +48,36 @@ list_transform(
   }
 )[1];
 
+-- The standard error of a plain sum over a view with form = 'cells', from the covariance of its cells. cells: all
+-- columns of the view that tell cells apart, as texts; the rows are those of some values of each column:
+--   SELECT ward, sum(n) AS n, dp_cells_stderr(n_variances, [ward, sex, CAST(age AS VARCHAR)]) FROM by_cell GROUP BY ward
+-- With m_i of the n_i values of column i the variance is the sum over sets U of columns of v_U times m_i - m_i^2/n_i for
+-- each i in U and m_i^2/n_i for each other one. Of other sets of rows it is the standard errors added up, which is enough.
+-- NULL where the view's margins do not determine the sum. For an interval: dp_sum_interval(n, stderr) around it.
+CREATE OR REPLACE MACRO dp_cells_stderr(variances, cells) AS
+list_transform(
+  list_transform(
+    [{
+      'sizes': list_transform(string_split(split_part(any_value(variances), '|', 1), ','), lambda x: CAST(x AS DOUBLE)),
+      'parts': list_transform(string_split(split_part(any_value(variances), '|', 2), ','), lambda x: CAST(x AS DOUBLE)),
+      'rows': list(list_transform(cells, lambda x: coalesce('=' || CAST(x AS VARCHAR), '')))
+    }],
+    lambda s: {
+      'sizes': s.sizes, 'parts': s.parts, 'rows': CAST(len(s.rows) AS DOUBLE),
+      'chosen': list_transform(range(1, len(s.sizes) + 1), lambda i:
+        CAST(len(list_distinct(list_transform(s.rows, lambda x: x[i]))) AS DOUBLE))
+    }),
+  lambda s: list_transform(
+    list_transform(
+      [CASE WHEN list_product(s.chosen) = s.rows THEN s.chosen ELSE list_transform(s.chosen, lambda x: 1e0) END],
+      lambda m: list_sum(list_transform(range(0, len(s.parts)), lambda u: list_transform(
+        [list_product(list_transform(range(1, len(m) + 1), lambda i: CASE WHEN (u >> (i - 1)) & 1 = 1
+          THEN m[i] - m[i] * m[i] / s.sizes[i] ELSE m[i] * m[i] / s.sizes[i] END))],
+        lambda share: CASE WHEN share > 0 THEN share * s.parts[u + 1] ELSE 0 END)[1]))),
+    lambda v: CASE WHEN isfinite(v) THEN sqrt(v) * CASE WHEN list_product(s.chosen) = s.rows THEN 1 ELSE s.rows END END
+  )[1]
+)[1];
+
 -- The sum over the part of a summary that a condition names; keys that the summary left out count as 0, not as NULL:
 --   SELECT dp_subset_estimate(n, home LIKE '36%') FROM commute
 CREATE OR REPLACE MACRO dp_subset_estimate(n, part := true) AS coalesce(sum(n) FILTER (WHERE part), 0);

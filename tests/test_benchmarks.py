@@ -78,6 +78,8 @@ TINY = {
     "peers.noise": Tiny(3, (), {"SCALES": [Fraction(1)], "REPEATS": 1, "THEIR_DRAWS": 50, "OUR_DRAWS": 100},
         ("opendp",)),
     "peers.synthetic": Tiny(5, ("--data", "{data}", "--runs", "1"), {"ROUNDS": 2}),
+    "peers.synthetic_wide": Tiny(3, ("--tables", "made14", "--epsilons", "5", "--rows", "2000"), {"MARGINS": 20,
+        "DESIGN": [(4, 2000, "5")]}),
 }  # fmt: skip
 
 

@@ -16,10 +16,10 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 218,
-    "lines": 46_660,
+    "modules": 220,
+    "lines": 46_996,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 555,
+    "functions of a plain count": 554,
     "modules of a plain count": 90,
     "functions of a stored answer": 76,
     "modules of a stored answer": 17,

@@ -4,7 +4,8 @@ usage: python _opendp_peer.py table.npz AIM|MST rho kept.npz
 
 table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, and the model's margins.
 Prints one line of JSON with wall and processor seconds of the mechanism, without those of asking for margins. All keys
-are public, so that the whole rho goes to the mechanism, at its own settings.
+are public, so that the whole rho goes to the mechanism, at its own settings. (MST's parts of some rho exceed it by a
+last digit and are refused: such a rho is raised by a billionth and more, until one is accepted.)
 """
 
 from __future__ import annotations
@@ -20,17 +21,28 @@ import polars as pl
 
 def main():
     path, mechanism, rho, kept = sys.argv[1:]
+    for more in range(8):
+        try:
+            run(path, mechanism, float(rho) * (1 + more * 1.7e-9), kept)
+            return
+        except dp.OpenDPException as error:
+            if "insufficient budget" not in str(error):
+                raise
+    raise SystemExit("no such rho is accepted")
+
+
+def run(path, mechanism, rho, kept):
     given = np.load(path)
     codes, sizes, wanted = given["codes"], given["sizes"], given["wanted"]
     names = [f"a{column:02d}" for column in range(len(sizes))]
     dp.enable_features("contrib")
     data = pl.DataFrame({name: codes[column] for column, name in enumerate(names)})
     context = dp.Context.compositor(
-        data=data.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=float(rho))
+        data=data.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
     )
     wall, busy = perf_counter(), process_time()
     algorithm = dp.mbi.AIM() if mechanism == "AIM" else dp.mbi.MST()
-    query = context.query(rho=float(rho)).select(*names)
+    query = context.query(rho=rho).select(*names)
     keys = {name: list(range(size)) for name, size in zip(names, sizes.tolist(), strict=True)}
     table = query.contingency_table(keys=keys, algorithm=algorithm).release()
     made = table.synthesize(rows=codes.shape[1])

@@ -25,6 +25,9 @@ _FAST_COLLATIONS = frozenset(("nocase", "noaccent", "binary", "c", "posix"))
 """One pass over a text. NFC and some of ICU sort runs of marks: a text of a few megabytes takes hours to compare."""
 COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCENT"
 
+Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+"""Answers by method and question, with what was asked."""
+
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
 
@@ -66,7 +69,21 @@ class Catalog:
         self._caller = caller
         self._policies = policies
         self._box = box
-        self.known: dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
+        self.known: Facts = {}
+
+    def holds(self, facts: Facts) -> bool:
+        """Whether every question that something rests on has the same answer now, for this caller.
+
+        Which functions are hidden comes last: it is looked for meanwhile.
+        """
+        last = Catalog.shadowed_functions.__name__
+        questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
+        try:
+            return all(
+                getattr(self, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
+            )
+        except Refusal:
+            return False
 
     @cached_property
     def _here(self) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import duckdb
@@ -196,6 +196,11 @@ class Caller:
         if self.room is not None:
             self.room(rows)
 
+    def with_room_for_a_view(self) -> Caller:
+        """Returns a caller whose rows count twice: they are kept as the answers and as the view."""
+        room = self.room
+        return self if room is None else replace(self, room=lambda rows: room(rows and 2 * rows))
+
     def require_texts(self, rows: int, characters: int) -> None:
         """Refuses a table of so many rows where its texts, so many characters a row, do not fit into memory."""
         if self.most_characters is not None and rows * characters > self.most_characters:
@@ -311,3 +316,18 @@ class Shadows:
         found = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
         self._known = None if databases is None else (databases, found)
         return found
+
+
+@contextmanager
+def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupts the cursor when so many seconds are over; never for 0."""
+    timer = threading.Timer(seconds, cursor.interrupt) if seconds else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+            timer.join()  # the cursor may be closed from here on

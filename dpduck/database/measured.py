@@ -184,6 +184,12 @@ class MeasuredStore:
             ).fetchall()
             return [Kept(str(name), str(at), str(moment), self._read(cursor, name)) for name, at, moment in found]
 
+    def kept(self, name: str) -> Measured | None:
+        """What a release measured; None where that is not kept."""
+        with self._open_cursor() as cursor:
+            found = cursor.execute(f"SELECT 1 FROM {self._table} WHERE name = ?", [name]).fetchone()
+            return None if found is None else self._read(cursor, name)
+
     def _read(self, cursor: duckdb.DuckDBPyConnection, name: str) -> Measured:
         if name not in self._known:
             ((noisy,),) = cursor.execute(f"SELECT noisy FROM {self._table} WHERE name = ?", [name]).fetchall()

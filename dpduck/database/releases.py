@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import OpenCursor
+from dpduck.database.cursors import OpenCursor, interrupted_after
 from dpduck.frontend.statements.kinds import PROJECTION
 from dpduck.frontend.text.names import quote_identifier, quote_text, written_values
 from dpduck.planning.recovery.intervals import ErrorLaw
@@ -121,8 +120,8 @@ class ReleaseStore:
         """Writes, with the charge itself, that a request was charged for and that its answer is about to be made."""
 
         def note(cursor: duckdb.DuckDBPyConnection, ledger_id: int) -> None:
-            marks, values = written_values([digest, ledger_id])
-            cursor.execute(f"INSERT INTO {self._unanswered} (digest, ledger_id) VALUES ({marks})", values)
+            row = f"({quote_text(digest)}, {int(ledger_id)})"
+            cursor.execute(f"INSERT INTO {self._unanswered} (digest, ledger_id) VALUES {row}")
 
         return note
 
@@ -183,12 +182,10 @@ class ReleaseStore:
 
     def taken(self, name: str) -> bool:
         """Whether a table of this name is in the store: to bind it is cheaper than to list what is there."""
-        try:
-            with self._open_cursor() as cursor:
-                cursor.execute(f"SELECT 1 FROM {self.table_sql(name)} LIMIT 0").fetchall()
-        except duckdb.CatalogException:
-            return False
-        return True
+        with suppress(duckdb.CatalogException), self._open_cursor() as cursor:
+            cursor.execute(f"SELECT 1 FROM {self.table_sql(name)} LIMIT 0").fetchall()
+            return True
+        return False
 
     def kept_by(self, principal: str) -> tuple[int, int]:
         """How many releases and views of a principal are in the store, and how many rows they have."""
@@ -312,17 +309,15 @@ class ReleaseStore:
         for row in names:
             target = f"{self.table_sql(release.name)}.{quote_identifier(row[0])}"
             cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.column_note(row[0]))}")
-        epsilon = None if release.epsilon is None else str(release.epsilon)
-        first, values = written_values(
-            [release.name, release.digest, release.statement, release.strategy, epsilon, str(release.delta),
-             str(release.rho)]
-        )  # fmt: skip
-        last, more = written_values([release.principal, release.ledger_id, laws_to_text(release.laws), release.kind])
-        rows = f"SELECT count(*) FROM {self.table_sql(release.name)}"
+        marks, values = written_values([
+            release.name, release.digest, release.statement, release.strategy,
+            None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho),
+            release.principal, release.ledger_id, laws_to_text(release.laws), release.kind,
+        ])  # fmt: skip
         cursor.execute(
-            f"INSERT INTO {self._table} ({_COLUMNS}, released_at) "
-            f"VALUES ({first}, ({rows}), {last}, now() AT TIME ZONE 'UTC')",
-            [*values, *more],
+            f"INSERT INTO {self._table} ({_COLUMNS.replace('rows, ', '')}, rows, released_at) VALUES ({marks}, "
+            f"(SELECT count(*) FROM {self.table_sql(release.name)}), now() AT TIME ZONE 'UTC')",
+            values,
         )
 
 
@@ -336,21 +331,6 @@ def _characters(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
     length = " + ".join(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)" for name in long)
     found = cursor.execute(f"SELECT sum({length}) FROM ({select_sql}) AS t({', '.join(names)})").fetchone()
     return 0 if found is None or found[0] is None else int(found[0])
-
-
-@contextmanager
-def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Interrupts the cursor when so many seconds are over; never for 0."""
-    timer = threading.Timer(seconds, cursor.interrupt) if seconds else None
-    if timer is not None:
-        timer.daemon = True
-        timer.start()
-    try:
-        yield
-    finally:
-        if timer is not None:
-            timer.cancel()
-            timer.join()  # the cursor may be closed from here on
 
 
 def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from dpduck.database import tables as listings
-from dpduck.database.catalog import Catalog
+from dpduck.database.catalog import Catalog, Facts
 from dpduck.database.cursors import Caller, Connections, ReleaseCopies
 from dpduck.database.measured import MeasuredStore
 from dpduck.database.policies import PolicyStore
@@ -19,7 +19,7 @@ from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
-from dpduck.engine.known import known_sql
+from dpduck.engine.known import cells_sql, known_sql
 from dpduck.engine.progress import Progress
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
@@ -57,24 +57,6 @@ MOST_KNOWN = 64
 
 MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
 """Statements that are remembered with what they ask for; characters and labels that each may have."""
-
-
-Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-
-
-def _holds(facts: Facts, catalog: Catalog) -> bool:
-    """Whether every question that something rests on has the same answer now, for this caller.
-
-    Which functions are hidden comes last: it is looked for meanwhile.
-    """
-    last = Catalog.shadowed_functions.__name__
-    questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
-    try:
-        return all(
-            getattr(catalog, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
-        )
-    except Refusal:
-        return False
 
 
 @dataclass(frozen=True)
@@ -247,7 +229,7 @@ class Engine:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             catalog = Catalog(cursor, self._policies, box, caller)
             found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
-            if found is not None and _holds(found[1], catalog):
+            if found is not None and catalog.holds(found[1]):
                 question = replace(found[0], facts=catalog)
             else:
                 catalog = Catalog(cursor, self._policies, box, caller)
@@ -279,7 +261,7 @@ class Engine:
         ):
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, caller, shadowed)
-            if known is not None and _holds(known.facts, catalog):
+            if known is not None and catalog.holds(known.facts):
                 return known.analysis
             if known is not None:
                 statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, shadowed)
@@ -298,15 +280,18 @@ class Engine:
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
-            kept_by = caller if statement.view is None else _with_room_for_a_view(caller)
+            kept_by = caller if statement.view is None else caller.with_room_for_a_view()
             release = self._release(analysis.request, analysis.request, digest, kept_by, text, analysis, box)
             self._require_outer(release, analysis, box)
         select_sql = analysis.outer.over(self._released_sql(release, analysis))
         if statement.view is None:
             return select_sql
+        errors = errors_of(analysis, release)
+        if analysis.cells:
+            select_sql, errors = cells_sql(analysis, self._measured.kept(release.name), self._copies), ""
         scoped = replace(
             release,
-            scope="; ".join(filter(None, (scope_of(analysis.request), errors_of(analysis, release)))),
+            scope="; ".join(filter(None, (scope_of(analysis.request), errors))),
             notes=notes_of(analysis, release),
         )
         ready = self._views.put(statement, text, caller, scoped, select_sql)
@@ -388,9 +373,3 @@ def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
     if request.question.selection is None or release is None or release.rows:
         return ""
     return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"
-
-
-def _with_room_for_a_view(caller: Caller) -> Caller:
-    """Returns a caller whose rows count twice: they are kept as the answers and as the view."""
-    room = caller.room
-    return caller if room is None else replace(caller, room=lambda rows: room(rows and 2 * rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, log10, prod
 
@@ -10,13 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.database.cursors import Caller, ReleaseCopies
-from dpduck.database.measured import Kept, MeasuredStore
+from dpduck.database.measured import Kept, Measured, MeasuredStore
 from dpduck.database.sandbox import Sandbox, SandboxAnswers
+from dpduck.frontend.select.analyse import Analysis
+from dpduck.frontend.select.cells import variances_column
 from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.names import KNOWN_FROM, high_column, low_column
+from dpduck.frontend.text.names import KNOWN_FROM, high_column, low_column, quote_identifier
 from dpduck.mechanisms.cubes.plan import CubePlan, planned
 from dpduck.mechanisms.known.answer import Answer, answers_of
+from dpduck.mechanisms.known.cells import cells_of
 from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
@@ -51,6 +55,27 @@ def known_sql(
         raise _unknown(request, unknown, kept, text)
     columns, rows = _table(request, found, box)
     return question.analysis.outer.over(copies.put(columns, rows))
+
+
+def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:
+    """SQL with one row for each cell of all keys of a release, its errors, and what those of sums are computed from."""
+    if measured is None:
+        raise Refusal(
+            "what this release measured is not kept",
+            accepted="OPTIONS (.., refresh = '..') for a new one, which is paid for",
+        )
+    question = analysis.request.question
+    alone = replace(analysis.request, question=replace(question, grouping_sets=(tuple(range(len(question.keys))),)))
+    found = cells_of(measured, question)
+    whole = [False] * len(found)
+    answers = [AnswerColumn(one.estimates, np.full(len(one.estimates), one.stderr)) for one in found]
+    columns, rows = list(released_columns(alone, whole)), released_rows(alone, answers, whole, Sandbox())
+    for number, one in enumerate(found):
+        said = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([one.variances]))
+        columns.append((variances_column(number), "VARCHAR"))
+        rows = rows.append_column(variances_column(number), said)
+    shown = ", ".join(f"{quote_identifier(column)} AS {quote_identifier(name)}" for name, column in analysis.cells)
+    return f"SELECT {shown} FROM {copies.put(columns, rows)}"
 
 
 def _table(request: Request, answers: Sequence[Answer], box: Sandbox) -> tuple[list[tuple[str, str]], pa.Table]:

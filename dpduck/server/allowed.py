@@ -59,7 +59,14 @@ AGGREGATE = frozenset(
      "var_samp", "variance", "wavg", "weighted_avg")
 )  # fmt: skip
 ANALYST_MACROS = frozenset(
-    ("dp_grouping_id", "dp_range_estimate", "dp_range_share", "dp_subset_estimate", "dp_sum_interval")
+    (
+        "dp_cells_stderr",
+        "dp_grouping_id",
+        "dp_range_estimate",
+        "dp_range_share",
+        "dp_subset_estimate",
+        "dp_sum_interval",
+    )
 )
 """Of sql/macros.sql, which the public database has; dp_margin is a table macro and named apart."""
 

@@ -145,6 +145,7 @@ def test_macros_work_from_an_attached_file(con: duckdb.DuckDBPyConnection, tmp_p
             "dp_range_share": "SELECT published.dp_range_share(1, 2, 3, 4)",
             "dp_range_estimate": "SELECT published.dp_range_estimate(n, n, 0, 9) FROM published.cube",
             "dp_margin": "FROM published.dp_margin('published.cube', ['sex'], ['ward'])",
+            "dp_cells_stderr": "SELECT published.dp_cells_stderr('3|1,1', [ward]) FROM published.cube",
             "dp_grouping_id": "SELECT published.dp_grouping_id(['a'], ['a'])",
         }
         assert set(calls) == macro_names()

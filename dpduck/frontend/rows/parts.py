@@ -70,8 +70,8 @@ class Coded:
     outside: str
     test: str
 
-    def sql(self, written: str) -> str:
-        """The condition of a row. written: for rows outside."""
+    def condition(self, written: str) -> str:
+        """Writes the condition of a row. written: for rows outside."""
         return f"CASE WHEN {self.outside} THEN {written} ELSE {self.test} END" if self.outside else f"({self.test})"
 
 

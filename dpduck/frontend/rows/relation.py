@@ -108,7 +108,7 @@ class PrivateRelation:
     def domain(self, column: str) -> Domain | None:
         """The public domain of a column; refused where the column is since of a type whose values may not convert."""
         domain = self.policy.domain(column)
-        now = self.type_of(column)
+        now = next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
         if domain is not None and now != domain.type_name and not _CONVERTING.fullmatch(now):
             raise Refusal(
                 f"{column!r} is {now.partition('(')[0] or 'gone'}, and its DOMAIN is of {domain.type_name}",

@@ -16,8 +16,9 @@ from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain
 
-MOST_COPIES = 1000
-"""Rows that joins with public tables may make of one: with 2 for a key, forty such joins made 2^40 of one person's."""
+MOST_COPIES, MOST_COPIES_OF_MANY = 1000, 30
+"""Rows that joins with public tables may make of one, and where rows of a unit are joined with many of its rows: with
+two for a key, forty such joins made 2^40 of one person's."""
 
 MOST_ROWS, MOST_OF_ALL = 128, 1 << 10
 """Rows for a key that one join may find of a unit, where it is by a key of neither side, and all such joins together:
@@ -221,12 +222,6 @@ def equal_columns(condition: exp.Expr, source: RowSource, right: RowSource) -> l
 
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:
     """Refuses joins that could make so many rows of one unit's few, or of one row, that it decides what fails."""
-    if source.copies > MOST_COPIES:
-        raise refusal(
-            place,
-            f"one row may be multiplied {source.copies} times by the joins",
-            f"joins on keys that repeat less, {MOST_COPIES} times in all",
-        )
     last = source.joins[-1]
     private = isinstance(last, PrivateJoin) and any(isinstance(join, PrivateJoin) for join in last.source.joins)
     if private and source.multiplies(len(source.joins) - 1):
@@ -240,8 +235,14 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
         raise refusal(
             place,
             f"each row of a unit would be joined with each, {power} tables at a time",
-            f"at most {MOST_POWER} such tables; joins by a PRIMARY KEY or UNIQUE column of one side, and SEMI JOIN, "
-            "repeat nothing",
+            f"at most {MOST_POWER} such tables; joins by a PRIMARY KEY or UNIQUE column of one side, SEMI JOIN",
+        )
+    most = MOST_COPIES if power == 1 else MOST_COPIES_OF_MANY
+    if source.copies > most:
+        raise refusal(
+            place,
+            f"one row may be multiplied {source.copies} times by the joins",
+            f"joins on keys that repeat less, {most} times in all",
         )
 
 

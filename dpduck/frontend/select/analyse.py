@@ -18,6 +18,7 @@ from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.frontend.select.answers import AnswerReader, has_aggregate
 from dpduck.frontend.select.binding import check_rows
+from dpduck.frontend.select.cells import cell_columns
 from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, read_grouping
 from dpduck.frontend.select.keys import KeyBuilder
@@ -67,12 +68,14 @@ class Analysis:
     """What to release, the SQL to read it with, and the confidence of its intervals.
 
     shown: the names under which aggregates are shown as they are, and which these are.
+    cells: of a view with one row for each cell, its columns: the name of each, and of the released one; else none.
     """
 
     request: Request
     outer: OuterQuery
     confidence: Fraction
     shown: tuple[tuple[str, int], ...] = ()
+    cells: tuple[tuple[str, str], ...] = ()
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
@@ -154,7 +157,8 @@ def read_analysis(
     check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
-    return Analysis(request, outer, require_confidence(options), shown), source
+    cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
+    return Analysis(request, outer, require_confidence(options), shown, cells), source
 
 
 def _possible(

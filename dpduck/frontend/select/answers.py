@@ -91,6 +91,11 @@ class AnswerReader:
         self._check_allowed(node)
         return self._rebuild(node, use_aliases)
 
+    def key_of(self, node: exp.Expr) -> str | None:
+        """The released name of the key that an expression is, None where it is none."""
+        key = self._as_key(node)
+        return None if key is None else str(key.name)
+
     def number_of(self, node: exp.Expr) -> int | None:
         """Returns the number of the aggregate that an expression is, None where it is more than one alone."""
         while isinstance(node, exp.Paren):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from itertools import pairwise
+from math import floor
 
 from sqlglot import exp
 
@@ -32,6 +33,9 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT",
 _INTEGERS = frozenset(_NUMBERS[:-1])
 _FARTHEST = Fraction(10**80)  # beyond every HUGEINT and DECIMAL
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+_OPPOSITE: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ, exp.NEQ: exp.EQ, exp.GT: exp.LTE, exp.LTE: exp.GT, exp.LT: exp.GTE, exp.GTE: exp.LT,
+}  # fmt: skip
 _TEMPORAL = (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP)
 Value = Fraction | str | datetime | bool
 Reader = Callable[[exp.Expr], Value | None]
@@ -72,23 +76,136 @@ def possible_cells(
     return found
 
 
+def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | None]:
+    """For each code of a column's domain that stands for several values, whether they meet a condition on the column.
+
+    None where some do and some do not, or where that is not known; and for codes of a single value, which can be tried.
+    """
+    read = _number if domain.type_name == "DOUBLE" else _reader(domain, collated)
+    spans = [] if read is None else _spans(domain, read)
+    if read is None or not isinstance(domain, RangeDomain):
+        several = [False] * domain.size
+        if not isinstance(domain, RangeDomain) and domain.other is not None:
+            several[-1] = True
+            known = frozenset(span.low for span in spans if span.low is not None)
+            spans = [*spans[:-1], _Span(None, anything=True, besides=known)]
+    else:
+        single = domain.type_name in _INTEGERS and domain.step == "1"
+        several = [not single] * len(domain.edges) + [False] * domain.with_null
+        if domain.with_edges:
+            spans, several[0], several[len(domain.edges) - 1] = _with_beyond(spans, domain, read), True, True
+    if read is None:
+        return [None] * domain.size
+    condition = _of_integers(condition) if domain.type_name in _INTEGERS else condition
+    opposite, found = _negated(condition), list[bool | None]()
+    for span, many in zip(spans, several, strict=True):
+        met, missed = _could(condition, span, read), _could(opposite, span, read)
+        found.append(met if many and met != missed else None)
+    return found
+
+
+def stands_for_several(domain: Domain) -> list[bool]:
+    """Which codes of a domain stand for several values: bins, values beyond all edges, OTHER."""
+    if not isinstance(domain, RangeDomain):
+        return [False] * (domain.size - (domain.other is not None)) + [True] * (domain.other is not None)
+    several = [not (domain.type_name in _INTEGERS and domain.step == "1")] * len(domain.edges)
+    if domain.with_edges:
+        several[0] = several[-1] = True
+    return several + [False] * domain.with_null
+
+
+def _could(node: exp.Expr, span: _Span, read: Reader) -> bool:
+    """As _may, which leaves IS NULL open."""
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        return all(_could(part, span, read) for part in (node.left, node.right))
+    if isinstance(node, exp.Or):
+        return any(_could(part, span, read) for part in (node.left, node.right))
+    asked = node.this.unnest() if isinstance(node, exp.Not) else node
+    if isinstance(asked, exp.Is) and isinstance(asked.expression, exp.Null):
+        is_null = span.low is None and not span.anything
+        return is_null if asked is node else not is_null
+    if isinstance(node, exp.Not) and not isinstance(opposite := _negated(node.this), exp.Not):
+        return _could(opposite, span, read)
+    return _may(node, span, read)
+
+
+def _with_beyond(spans: Sequence[_Span], domain: RangeDomain, read: Reader) -> list[_Span]:
+    """The spans of bins, the outermost of which hold all values beyond them."""
+    edges = [_parser(read)(text) for text in (*domain.edges, domain.upper)]
+    if any(edge is None for edge in edges):
+        return list(spans)
+    first, last = (datetime.min, datetime.max) if isinstance(edges[0], datetime) else (-_FARTHEST, _FARTHEST)
+    count = len(domain.edges)
+    changed = list(spans)
+    changed[0] = _Span(first, edges[1] if count > 1 else last)
+    if count > 1:
+        changed[count - 1] = _Span(edges[count - 1], last)
+    return changed
+
+
+def _of_integers(node: exp.Expr) -> exp.Expr:
+    """A condition on a column of integers with comparisons by >= and < alone, which spans decide exactly."""
+    node = node.unnest()
+    if isinstance(node, (exp.And, exp.Or)):
+        return type(node)(this=_of_integers(node.left), expression=_of_integers(node.right))
+    if isinstance(node, exp.Not):
+        return exp.Not(this=_of_integers(node.this))
+    if isinstance(node, exp.Between):
+        low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+        high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+        return exp.And(this=_of_integers(low), expression=_of_integers(high))
+    if type(node) in _FLIPPED and isinstance(node.args["expression"].unnest(), exp.Column):
+        node = _FLIPPED[type(node)](this=node.args["expression"].copy(), expression=node.this.copy())
+    value = literal(node.args["expression"]) if type(node) in _FLIPPED else None
+    if value is None or not isinstance(node, (exp.GT, exp.LTE)):
+        return node
+    after = exp.Literal.number(floor(value) + 1)
+    return (exp.GTE if isinstance(node, exp.GT) else exp.LT)(this=node.this.copy(), expression=after)
+
+
+def _negated(node: exp.Expr) -> exp.Expr:
+    """What values other than NULL meet that do not meet a condition; something unreadable where that is not known."""
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        return exp.Or(this=_negated(node.left), expression=_negated(node.right))
+    if isinstance(node, exp.Or):
+        return exp.And(this=_negated(node.left), expression=_negated(node.right))
+    if isinstance(node, exp.Not):
+        inner: exp.Expr = node.this.copy()
+        return inner
+    if isinstance(node, exp.Between):
+        low, high = node.args["low"].copy(), node.args["high"].copy()
+        below = exp.LT(this=node.this.copy(), expression=low)
+        return exp.Or(this=below, expression=exp.GT(this=node.this.copy(), expression=high))
+    if isinstance(node, exp.In) and node.expressions:
+        apart = [exp.NEQ(this=node.this.copy(), expression=one.copy()) for one in node.expressions]
+        return apart[0] if len(apart) == 1 else exp.and_(*apart)
+    if type(node) in _OPPOSITE:
+        return _OPPOSITE[type(node)](this=node.this.copy(), expression=node.args["expression"].copy())
+    return exp.Not(this=node.copy())
+
+
 def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
     """Whether a value in no code of a column's domain may meet a condition on it; True where that is not known."""
-    read = _reader(domain, collated)
+    read = _number if domain.type_name == "DOUBLE" else _reader(domain, collated)
     if read is None:
         return True
     beyond = [] if domain.with_null else [_Span(None)]
+    condition = _of_integers(condition) if domain.type_name in _INTEGERS else condition
     if not isinstance(domain, RangeDomain):
         known = frozenset(span.low for span in _spans(domain, read) if span.low is not None)
         beyond += [] if domain.other is not None else [_Span(None, anything=True, besides=known)]
     else:
         low, high = _parser(read)(domain.edges[0]), _parser(read)(domain.upper)
-        if domain.with_edges or low is None or high is None:
+        if low is None or high is None:
             beyond.append(_Span(None, anything=True))
-        else:
+        elif not domain.with_edges:
             first, last = (datetime.min, datetime.max) if isinstance(low, datetime) else (-_FARTHEST, _FARTHEST)
             beyond += [_Span(first, low), _Span(high, last)]
-    return any(_may(condition, span, read) for span in beyond)
+        if domain.type_name == "DOUBLE":  # NaN and infinities, which are larger than all that is declared or smaller
+            beyond.append(_Span(None, anything=True))
+    return any(_could(condition, span, read) for span in beyond)
 
 
 def _columns(part: exp.Expr, scope: Scope) -> set[str]:

@@ -19,7 +19,7 @@ from dpduck.frontend.rows.facts import PublicFacts, SourceColumn
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.analyse import Analysis, read_analysis
 from dpduck.frontend.select.answers import has_aggregate
-from dpduck.frontend.select.excluded_cells import met_outside
+from dpduck.frontend.select.excluded_cells import met_by, met_outside, stands_for_several
 from dpduck.frontend.select.keys import KeyBuilder
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_expression, parse_options, parse_plain
@@ -97,9 +97,19 @@ class KnownQuestion:
         met = np.array(key.codes, np.int64).reshape([sizes[source] for source in key.sources])
         true = key.labels.index("true") if "true" in key.labels else len(key.labels)
         columns = tuple(builder.sources[source].sql for source in key.sources)
+        holds = met == true
+        domains = [builder.sources[source].domain for source in key.sources]
+        if any(any(stands_for_several(domain)) for domain in domains):
+            if len(domains) > 1:
+                return None  # what bins and OTHER stand for is known of one column at a time
+            decided = met_by(node, domains[0], self.collated)
+            for code, several in enumerate(stands_for_several(domains[0])):
+                if several and decided[code] is None:
+                    return None
+                holds[code] = decided[code] if several else holds[code]
         held = [column for column in columns if self.partial(column)]
         outside = bool(held) and (len(columns) > 1 or met_outside(node, builder.sources[0].domain, self.collated))
-        return Condition(columns, met == true, outside)
+        return Condition(columns, holds, outside)
 
 
 def is_partial(domain: Domain) -> bool:

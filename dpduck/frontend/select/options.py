@@ -50,12 +50,13 @@ TABLE = (
     Option("aggregate_weights", "numbers", "how much each aggregate matters", most=Fraction(10**6), what="a weight",
            accepted=_WEIGHTS.format("aggregate_weights", "aggregate")),
     Option("quantiles", "choice", "how quantiles are measured", choices=("tree", "choice")),
+    Option("form", "choice", "rows by grouping set, or one for each cell of all columns", choices=("sets", "cells")),
     Option("other", "flag", "a row for what the threshold has dropped"),
     *SUMMARY_OPTIONS,
 )  # fmt: skip
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
-    "strategy_table", "aggregate_weights", "quantiles",
+    "strategy_table", "aggregate_weights", "quantiles", "form",
 )  # fmt: skip
 STRATEGIES = (
     "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
@@ -91,6 +92,7 @@ class Options:
     selection: SelectionOptions | None = None
     summary: Summary | None = None
     own: tuple[tuple[str, Value], ...] = ()
+    form: str = "sets"
 
 
 def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequence[Option] = ()) -> Options:
@@ -124,6 +126,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
         selection,
         read_summary(given),
         tuple((option.name, given.value(option.name)) for option in more if option.name in given),
+        given.choice("form"),
     )
 
 

@@ -80,6 +80,11 @@ class Aggregate:
     distinct: SourceColumn | None = None
 
     @property
+    def operand_by_group(self) -> bool:
+        """Whether a unit's rows in a group are made one first, which is no sum over smaller groups."""
+        return self.operand is not None and bool(self.operand.per_group)
+
+    @property
     def curved(self) -> bool:
         """Whether its error depends on the answer: its intervals are then stored, not computed from noise alone."""
         return self.function not in ("count", "sum", "distinct")

@@ -137,7 +137,7 @@ def seen_by(axes: Axes, use: Usable) -> list[Seen]:
     size = float(np.square(use.weights).sum())
     found = []
     for query, values in zip(measured.queries[table.group], measured.values[use.table], strict=True):
-        summed = _weighted(use.weights, values)
+        summed = weighted(use.weights, values)
         outside = [number for number in range(len(codes)) if number not in query.keys and (codes[number] < 0).any()]
         order = sorted(range(len(query.keys)), key=lambda place: places[query.keys[place]])
         along = {}
@@ -170,7 +170,7 @@ def seen_by(axes: Axes, use: Usable) -> list[Seen]:
     return found
 
 
-def _weighted(weights: Sequence[float], parts: Sequence[IntegerArray]) -> FloatArray:
+def weighted(weights: Sequence[float], parts: Sequence[IntegerArray]) -> FloatArray:
     """The sum of a table's parts."""
     used = [weight * part for weight, part in zip(weights, parts, strict=True) if weight]
     return np.asarray(np.sum(used, axis=0), np.float64)

@@ -92,7 +92,7 @@ def _of_table(question: KnownQuestion, one: Kept, number: int, table: MeasuredTa
             _see(question, text, conditions, seen, inside)
     for text in conjuncts(table.condition):
         _see(question, text, conditions, seen, inside)
-    for quantity, value, weights in _quantities(table):
+    for quantity, value, weights in quantities(table):
         added, more, within = set(conditions), list(seen), set(inside)
         for text in value:
             _see(question, text, added, more, within)
@@ -124,7 +124,7 @@ def _dropped(one: Kept, key: MeasuredKey) -> str:
     return f"{[one.measured.columns[place].sql for place in key.columns]} {without}" if without else ""
 
 
-def _quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...], tuple[float, ...]]]:
+def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...], tuple[float, ...]]]:
     """What a table measures: the quantity, conditions that this adds, and weights of the table's parts."""
     if table.form == "count":
         yield ("count",), (), (1.0,)

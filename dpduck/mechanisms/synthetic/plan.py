@@ -23,6 +23,7 @@ from dpduck.mechanisms.synthetic.schedule import (
     annealed_error,
     drawn_error,
     mean_absolute,
+    pair_noise,
     predicted_error,
     queries_rounds,
     rounds_of,
@@ -49,11 +50,14 @@ QUIET_CUBE, CLEAR = 0.1, 0.4
 """A cube of a predicted error below the first stands unless annealed rounds are predicted to have so little of it:
 predictions of cubes are up to three times too high, those of rounds up to 1.6 times too low."""
 
+DROWNED = 0.25
+"""Total variation of noise in pairs of columns from which on nothing but 1-way marginals is worth its price."""
+
 MOST_CELLS = 1 << 22
 """Cells of all candidates of annealed rounds."""
 
 ROUNDS_BEGUN = {True: 1, False: 2}
-"""Annealed rounds begin with so small a share of the price that there could be so many for each attribute, times 4."""
+"""Annealed rounds begin with so small a share that there could be four times so many for each attribute."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +211,6 @@ def _mwem(request: SyntheticRequest) -> Fit:
 
 
 def _annealed(request: SyntheticRequest) -> list[Fit]:
-    """Rounds as in AIM, where the workload is about marginals and each column is small enough."""
     base, sizes = request.base, request.base.question.sizes
     if request.kind not in ("marginals", "sets") or max(sizes) > LARGEST_MODEL or len(sizes) < 2:
         return []
@@ -225,19 +228,18 @@ def annealed(
     bound: int,
     expected: int | None,
 ) -> Fit:
-    """The plan of AIM (McKenna et al. 2022): marginals of every order up to the workload's.
-
-    A weight is how often the workload has each of the columns, in the mean. (AIM's weights add that up over columns; on
-    made tables errors were 1 to 5 % larger with them.)
-    """
+    """The plan of AIM (McKenna et al. 2022): a weight is how often the workload has the columns, in the mean."""
     records = expected or RECORDS
     first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
     share = _first_share(pure, amount, bound, sizes, records)
     choice_share = Fraction(1, 4) if pure else Fraction(1, 10)
     rounds = ROUNDS_BEGUN[pure] * len(sizes)
     schedule = Schedule(pure, amount, bound, rounds, choice_share, len(first), share, True)
-    noise = mean_absolute(pure, schedule.variance(schedule.parameter(amount)))
-    chosen = candidates(sizes, workload, LARGEST_MODEL, 2 * records / noise)
+    loudest = 2 * records / mean_absolute(pure, schedule.variance(schedule.parameter(amount)))
+    drowned = pair_noise(schedule, sizes, records) > DROWNED
+    if drowned:
+        schedule, loudest = replace(schedule, rounds=1, first_share=Fraction(19, 20)), 0.0
+    chosen = candidates(sizes, workload, LARGEST_MODEL, loudest)
     counts = np.bincount([attribute for attributes in workload for attribute in attributes], minlength=len(sizes))
     means = [float(counts[list(attributes)].mean()) for attributes in chosen]
     weights = tuple(max(1, min(WEIGHT, int(WEIGHT * mean / max(means)))) for mean in means)
@@ -251,17 +253,16 @@ def annealed(
         f"1-way marginals, then annealed rounds among {len(families)} marginals",
         pool=Pool(tuple(sizes), families, first, True, weights),
         schedule=schedule,
-        method=Method(expected=expected, anneals=True, largest=LARGEST_MODEL),
+        method=Method(expected=expected, anneals=not drowned, largest=LARGEST_MODEL),
     )
 
 
 def candidates(
     sizes: Sequence[int], workload: Sequence[tuple[int, ...]], largest: int, loudest: float
 ) -> list[tuple[int, ...]]:
-    """All subsets of the workload's marginals but those of more cells than `largest`, or whose noise drowns all.
+    """All subsets of the workload's marginals, without the largest where all have more than MOST_CELLS together.
 
-    loudest: so many cells have noise of twice the records in all, were the price spent on them. Where together they are
-    more than MOST_CELLS, the largest are left out.
+    largest: cells of one. loudest: the same, were the price spent on it, for noise of twice the records in all.
     """
     found: set[tuple[int, ...]] = {(place,) for place in range(len(sizes))}
     for attributes in workload:

@@ -122,11 +122,15 @@ def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes:
 
     Fitted to errors over made tables of 7 to 14 columns, from 0.005 to 0.26; they were 0.6 to 1.6 times this.
     """
-    parameter = schedule.parameter(schedule.amount / (3 * len(sizes)))
-    mean = sum(sizes) / len(sizes)
-    pair = mean_absolute(schedule.pure, schedule.variance(parameter)) * mean * mean / (2 * records)
+    pair = pair_noise(schedule, sizes, records)
     pairs = [len(shape) * (len(shape) - 1) / 2 or 0.2 for shape in shapes]
     return sum(min(1.0, 0.33 * float(pair**0.55) * float((one / 3) ** 0.7)) for one in pairs) / len(pairs)
+
+
+def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
+    """Total variation of the noise in a pair of columns, had each column three pairs measured at the whole price."""
+    parameter, mean = schedule.parameter(schedule.amount / (3 * len(sizes))), sum(sizes) / len(sizes)
+    return mean_absolute(schedule.pure, schedule.variance(parameter)) * mean * mean / (2 * records)
 
 
 def drawn_error(shapes: Sequence[tuple[int, ...]], rows: int) -> float:

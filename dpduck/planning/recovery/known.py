@@ -97,6 +97,11 @@ class Knowledge:
                     estimates += self._placed(solved, inside, members)
         return Found(estimates, variances, known)
 
+    def component_variance(self, inside: tuple[int, ...]) -> float:
+        """Of axes of one atom each: the variance of a set's component, infinite where nothing was measured of it."""
+        (block,) = (self._block(inside, (0,) * len(inside)),)
+        return float("inf") if block.null is not None else float(block.inverse[0, 0])
+
     def _sums(self, members: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
         """S'V^-1 z, added up over all that have the same of the asked axes.
 

@@ -107,7 +107,7 @@ class _Scope:
         coded = self.coded.get(text)
         if coded is not None:
             here = not coded.outside or is_plain(text, self.types)
-            return coded.sql(text if here else self._flag(text, coded.outside))
+            return coded.condition(text if here else self._flag(text, coded.outside))
         if is_plain(text, self.types):
             return text
         if movable:

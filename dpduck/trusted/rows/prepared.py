@@ -136,7 +136,7 @@ def _of_label(aggregate: Contribution, source: Source) -> Contribution:
     coded = dict(source.coded).get(aggregate.condition)
     if coded is None or (coded.outside and not is_plain(aggregate.condition, dict(source.types))):
         return aggregate
-    return replace(aggregate, condition=coded.sql(aggregate.condition))
+    return replace(aggregate, condition=coded.condition(aggregate.condition))
 
 
 def _once(source: Source) -> bool:

@@ -26,8 +26,7 @@ from dpduck.values.errors import InternalError, Refusal
 
 KEEP = "dpduck_keep"
 RELATION = "dpduck_rows_of_worker"
-BATCH_ROWS = 122_880
-BATCH_TEXTS = 30_720
+BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
 """With texts of at most LONGEST_TEXT bytes, a column of a batch stays below the 2 GiB that Arrow's texts may have."""
 
 LONGEST_TEXT = 65_535
@@ -214,9 +213,8 @@ def staged(cursor: duckdb.DuckDBPyConnection, stages: Sequence[Stage], workers: 
         alias = f'"{stage.alias}"'
         columns = {ROW: f"{alias}.rowid", **division.inputs()}
         listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-        where = " AND ".join(f"({guard})" for guard in (*division.guards(), *filter(None, [stage.where])))
-        sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias}{f' WHERE {where}' if where else ''}"
-        sql += "" if rows else " LIMIT 0"
+        where = " AND ".join(f"({guard})" for guard in (stage.where or "TRUE", *division.guards()))
+        sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias} WHERE {where}{'' if rows else ' LIMIT 0'}"
         with workers.runner(division.program()) as runner:
             if stage.extended:
                 _require_nothing_of_nulls(stage, division, runner)

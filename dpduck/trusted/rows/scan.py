@@ -86,7 +86,7 @@ def scan_of(job: CountingJob) -> Scan:
     return Scan(
         rows, found.where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins),
-        frozenset(one.sql(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
+        frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from dpduck.mechanisms.synthetic.distribution import (
     sampled_codes,
     uniform,
 )
-from dpduck.mechanisms.synthetic.fit import Observation, fit
+from dpduck.mechanisms.synthetic.fit import Observation, Parameters, fit
 from dpduck.mechanisms.synthetic.junction import calibrated, eliminated, junction_tree, spread
 
 SIZES = (3, 2, 4, 2, 3, 2)
@@ -109,7 +109,7 @@ def test_a_fit_on_cliques_is_the_dense_fit() -> None:
     """The fitted distribution is the same on the cliques of what was measured and on one dense table, with a prior."""
     draws = np.random.default_rng(4)
     seen = [Observation(one, draws.normal(9, 6, [SIZES[a] for a in one]), 4.0) for one in CHAIN]
-    prior = {(0,): np.log(np.array([0.2, 0.3, 0.5]))}
+    prior: Parameters = {(0,): np.log(np.array([0.2, 0.3, 0.5]))}
     found = []
     for cliques in (cliques_of(SIZES, CHAIN), (tuple(range(6)),)):
         fitted = fit(
