@@ -94,7 +94,7 @@ def twin_database(source: duckdb.DuckDBPyConnection, made: duckdb.DuckDBPyConnec
     listed = source.execute("SELECT table_name, ddl FROM dp_policies()").fetchall()
     waiting = {in_sql(name): ddl for name, ddl in listed}
     for table in waiting:
-        rows_of = source.execute("FROM dp_twin(?, ?)", [table, rows]).to_arrow_table()
+        rows_of = source.sql("FROM dp_twin($1, $2)", params=[table, rows]).to_arrow_table()
         _copied(rows_of, _within(table, home), made, source.execute(f"DESCRIBE {table}").fetchall())
         for column in _keys(source, table):
             made.execute(f"ALTER TABLE {_within(table, home)} ADD PRIMARY KEY ({quote_identifier(column)})")
