@@ -238,7 +238,7 @@ def annealed(
     loudest = 2 * records / mean_absolute(pure, schedule.variance(schedule.parameter(amount)))
     drowned = pair_noise(schedule, sizes, records) > DROWNED
     if drowned:
-        schedule, loudest = replace(schedule, rounds=1, first_share=Fraction(19, 20)), 0.0
+        schedule, loudest = replace(schedule, rounds=1, first_share=Fraction(9, 10)), 0.0
     chosen = candidates(sizes, workload, LARGEST_MODEL, loudest)
     counts = np.bincount([attribute for attributes in workload for attribute in attributes], minlength=len(sizes))
     means = [float(counts[list(attributes)].mean()) for attributes in chosen]
