@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from dpduck.database.store import STORE_NAME, StoreFiles, attach_store, database
 from dpduck.database.twin_files import TwinFiles
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of, install_macros, require_free_names, serve
+from dpduck.engines.probe import probed
+from dpduck.engines.spark import SparkEngine, connected
 from dpduck.trusted.ledger.copies import state_directory
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import Steps, no_step
@@ -75,6 +78,26 @@ def connect(
     except BaseException:
         connection.close()
         raise
+
+
+def attach_spark(
+    connection: duckdb.DuckDBPyConnection,
+    engine: object,
+    *,
+    name: str,
+    tables: Sequence[str],
+    buckets: int | None = None,
+) -> list[str]:
+    """Attaches tables of a Spark Connect server to a database that dpduck is loaded on; their names in full.
+
+    engine: an address, sc://host:15002/;use_ssl=true, or a session. tables: as schema.table there, name.schema.table
+    here. Their rows are counted where they are. buckets: tasks of a count; by EXPECT ROWS if not given.
+    """
+    loaded = engine_of(connection)
+    if loaded is None:
+        raise Refusal("dpduck is not loaded on this connection", accepted="dpduck.load(con) first")
+    session = connected(engine) if isinstance(engine, str) else engine
+    return loaded.engines.attach(name, probed(SparkEngine(session)), tables, buckets)
 
 
 def verify_store(database: str | Path, store: str | Path | None = None, *, adopt: bool = False) -> int:

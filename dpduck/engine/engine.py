@@ -18,6 +18,8 @@ from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
+from dpduck.engines.tables import EngineTables
+from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import from_sql, unit_sql
 from dpduck.frontend.rows.tree import of_relation
@@ -45,6 +47,8 @@ from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthe
 from dpduck.owner.policies import OwnerChanges
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.rows.elsewhere import Apart
+from dpduck.trusted.rows.prepared import Twins
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import PermissionRefusal, Refusal
 from dpduck.values.privacy import Charge
@@ -90,27 +94,33 @@ class Engine:
         self._policies = PolicyStore(connections.cursor, store, ledger.budget, connections.home)
         self._releases = ReleaseStore(connections.cursor, store, steps)
         self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
+        self.engines = EngineTables(connections.cursor, store, self._policies)
         self._policies.create_tables()
+        self.engines.create_tables()
         self._prepared.create_tables()
         self._releases.create_tables()
         self._copies = ReleaseCopies(connections.cursor)
         self._workers = Workers()
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
-            self._prepared.twins,
+            self._twins,
         )  # fmt: skip
-        self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared)
+        self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
-            SparseStore(connections.cursor, store), steps, self._workers, self._prepared.twins,
+            SparseStore(connections.cursor, store), steps, self._workers, self._twins,
         )  # fmt: skip
 
     @property
     def ledger(self) -> Ledger:
         """The ledger of the store."""
         return self._ledger
+
+    def _twins(self, rows: Rows) -> Twins | Apart | None:
+        """What is counted in place of a request's tables: what an engine has, or was prepared."""
+        return self.engines.apart(rows) or self._prepared.twins(rows)
 
     def limit_selects(self, seconds: float) -> None:
         """Bounds the time of SELECTs around releases that make views."""
@@ -214,8 +224,9 @@ class Engine:
                 accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
                 raise Refusal(f"{str(written)!r} has no privacy policy", accepted=accepted)
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
-            findings = check_table(cursor, policy, from_sql(source), unit_sql(source), self._prepared.rows(table))
-            return listings.check(findings)
+            columns = self.engines.columns(cursor, table, catalog.columns(table))
+            prepared = self._prepared.rows(table)
+            return listings.check(check_table(columns, policy, from_sql(source), unit_sql(source), prepared))
 
     def combined(self, text: str, caller: Caller) -> str:
         """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""

@@ -22,12 +22,13 @@ from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.private.door import Bill, Door, charged, opened
+from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed, StoreError
 
 Steps = Callable[[str], None]
-TwinsOf = Callable[[Rows], Twins | None]
+TwinsOf = Callable[[Rows], Twins | Apart | None]
 """What is counted in place of a request's tables."""
 QUERY_INTERRUPTED = "Query interrupted"
 """What DuckDB's Python client raises, as a RuntimeError, when Ctrl-C comes while a query runs."""

@@ -28,7 +28,7 @@ from dpduck.trusted.rows.binning import code_expression
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
 from dpduck.trusted.rows.plain import plain_text
 from dpduck.trusted.rows.program import BATCH_TEXTS, LONGEST_TEXT, Division, Output
-from dpduck.trusted.rows.scan import Scan, read_rows, rows_sql, scan_of
+from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
 
@@ -137,10 +137,14 @@ def read_groups(
     cells: dict[str, int | None] = {group_name(number): one.size for number, one in enumerate(rows.attributes)}
     cells |= {group_name(number): None for number in range(len(cells), len(cells) + len(job.texts))}
     hashed = {} if rows.prepared is not None else ordered
-    with read_rows(cursor, scan, sql, parameters | hashed, division, workers, texts=True) as (found, second, given):
-        again = ordered if m is not None and job.groups < m else {}
-        stage = stage_sql(found, cells, rows.aggregates, m, job.groups, scan.known(None, division.needed))
-        yield reader.batches(second, stage, {**given, **again}, BATCH_TEXTS)
+    again, known = ordered if m is not None and job.groups < m else {}, scan.known(None, division.needed)
+
+    def stage(found: str) -> str:
+        return stage_sql(found, cells, rows.aggregates, m, job.groups, known)
+
+    with counted(cursor, scan, sql, parameters | hashed, division, workers, stage, again, texts=True) as found:
+        counts, second, given = found
+        yield reader.batches(second, counts, given, BATCH_TEXTS)
 
 
 def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str, object]]:

@@ -14,6 +14,7 @@ import duckdb
 
 from dpduck.frontend.rows.parts import Join, Source, Stored, Union, Units
 from dpduck.trusted.private.jobs import CountingJob, KeyColumn, KeyedJob, KeyJob, Prepared, row_copies
+from dpduck.trusted.rows.elsewhere import Apart, Elsewhere
 from dpduck.trusted.rows.plain import renamed
 from dpduck.trusted.rows.twin_writer import NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_name, code_type, quoted
 from dpduck.values.domain import Domain, ValueDomain
@@ -58,14 +59,27 @@ class Twins:
 
 @contextmanager
 def counted_over(
-    cursor: duckdb.DuckDBPyConnection, twins: Twins | None
+    cursor: duckdb.DuckDBPyConnection, twins: Twins | Apart | None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[object], object]]]:
-    """Where to count, and what becomes of each job: the tables themselves, where nothing was prepared."""
+    """Where to count, and what becomes of each job: the tables themselves, if not prepared or elsewhere."""
     if twins is None:
         yield cursor, lambda job: job
         return
+    if isinstance(twins, Apart):
+        elsewhere = twins.open(cursor)
+        yield cursor, lambda job: _in_engine(job, elsewhere)
+        return
     with twins.beside(cursor) as (second, public):
         yield second, lambda job: over_twins(job, twins.tables, public)
+
+
+def _in_engine(job: object, elsewhere: Elsewhere) -> object:
+    """The job over tables that an engine has."""
+    if isinstance(job, (KeyedJob, KeyJob)):
+        return replace(job, rows=replace(job.rows, elsewhere=elsewhere))
+    if isinstance(job, CountingJob):
+        return replace(job, elsewhere=elsewhere)
+    raise InternalError("nobody can count this")
 
 
 def over_twins(job: object, twins: Mapping[str, Twin], public: Mapping[str, str]) -> object:
