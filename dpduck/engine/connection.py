@@ -16,7 +16,6 @@ from dpduck.database.store import STORE_NAME, StoreFiles, attach_store, database
 from dpduck.database.twin_files import TwinFiles
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of, install_macros, require_free_names, serve
-from dpduck.engines.probe import probed
 from dpduck.engines.spark import SparkEngine, connected
 from dpduck.trusted.ledger.copies import state_directory
 from dpduck.trusted.ledger.ledger import Ledger
@@ -97,7 +96,25 @@ def attach_spark(
     if loaded is None:
         raise Refusal("dpduck is not loaded on this connection", accepted="dpduck.load(con) first")
     session = connected(engine) if isinstance(engine, str) else engine
-    return loaded.engines.attach(name, probed(SparkEngine(session)), tables, buckets)
+    return loaded.engines.attach(name, SparkEngine(session), tables, buckets)
+
+
+def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]:
+    """Attaches an engine, written name=address, with the tables that the store knows of it; their names.
+
+    A token comes from the environment (DPDUCK_ENGINE_NAME_TOKEN), and is kept nowhere.
+    """
+    name, _, address = named.partition("=")
+    loaded = engine_of(connection)
+    if loaded is None or not name or not address.startswith("sc://"):
+        raise Refusal("an engine is a name and an address", accepted="--engine lake=sc://host:15002/;use_ssl=true")
+    token = os.environ.get(f"DPDUCK_ENGINE_{name.upper()}_TOKEN")
+    if token:
+        address += f"{'' if '/;' in address else '/'};token={token}"
+    tables = loaded.engines.known(name)
+    if not tables:
+        raise Refusal(f"the store knows no table of {name!r}", accepted="dpduck.attach_spark(con, ..), once, before")
+    return attach_spark(connection, address, name=name, tables=tables)
 
 
 def verify_store(database: str | Path, store: str | Path | None = None, *, adopt: bool = False) -> int:

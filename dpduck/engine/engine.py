@@ -94,13 +94,13 @@ class Engine:
         self._policies = PolicyStore(connections.cursor, store, ledger.budget, connections.home)
         self._releases = ReleaseStore(connections.cursor, store, steps)
         self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
-        self.engines = EngineTables(connections.cursor, store, self._policies)
+        self._workers = Workers()
+        self.engines = EngineTables(connections.cursor, store, self._policies, self._workers)
         self._policies.create_tables()
         self.engines.create_tables()
         self._prepared.create_tables()
         self._releases.create_tables()
         self._copies = ReleaseCopies(connections.cursor)
-        self._workers = Workers()
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
             self._twins,

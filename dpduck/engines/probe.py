@@ -23,7 +23,7 @@ from dpduck.trusted.rows.plain import keep_plans_plain, passes_that_are_off
 from dpduck.trusted.rows.workers import Program, Workers, least_room
 from dpduck.values.errors import Refusal
 
-BUCKETS, PARTITIONS, ROWS_OF_ONE = 5, 20, 60
+BUCKETS, PARTITIONS, ROWS_OF_ONE = 2, 20, 60
 COLUMNS = (
     ("unit", "BIGINT"), ("whole", "BIGINT"), ("real", "DOUBLE"), ("exact", "DECIMAL(9,2)"), ("text", "VARCHAR"),
     ("day", "DATE"), ("moment", "TIMESTAMP"), ("flag", "BOOLEAN"),
@@ -49,18 +49,14 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
 ACCEPTED = "Spark 4 or Sail, whose workers have this DuckDB, pyarrow and this Python, and may start a process"
 
 
-def probed(engine: SparkEngine) -> SparkEngine:
+def probed(engine: SparkEngine, workers: Workers) -> SparkEngine:
     """The engine, once it has counted as it must; a Refusal says what it did instead."""
     table = Sent(("dpduck_probe", "main", "probe"), COLUMNS)
     crowd = tuple((6, number % 7, 0.5, Decimal("1.00"), "x", None, None, True) for number in range(ROWS_OF_ONE))
     by_column = zip(zip(*_ROWS, *crowd, strict=True), _ARROW, COLUMNS, strict=True)
     rows = pa.table({name: pa.array(values, kind) for values, kind, (name, _) in by_column})
     order = _order(table)
-    workers = Workers()
-    try:
-        nothing, expected = (carried_out(order, [one], workers) for one in (rows.slice(0, 0), rows))
-    finally:
-        workers.close()
+    nothing, expected = (carried_out(order, [one], workers) for one in (rows.slice(0, 0), rows))
     place = Place("", COLUMNS, "unit")
     scattered = {table.sql: engine.made_up(rows, PARTITIONS)}
     try:
@@ -99,7 +95,9 @@ def _sums(nothing: pa.Table, found: list[pa.Table]) -> list[dict[str, Any]]:
 
 def _require_one_text(engine: SparkEngine, rows: dict[str, Any], table: Sent, place: Place, order: Order) -> None:
     """Refuses an engine that quotes rows where a task fails."""
-    failing = replace(order, stage_sql="SELECT CAST('dpduck canary' AS BIGINT) AS dpduck_total_0")
+    failing = replace(
+        order, asking=Asking("SELECT 1"), stage_sql="SELECT CAST('dpduck canary' AS BIGINT) AS dpduck_total_0"
+    )
     try:
         list(engine.carried(rows, {table.sql: place}, BUCKETS, failing))
     except Exception as error:

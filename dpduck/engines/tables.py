@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dpduck.database.cursors import OpenCursor
 from dpduck.database.policies import PolicyStore
+from dpduck.engines.probe import probed
 from dpduck.engines.spark import UNITS, Described, Place, SparkEngine
 from dpduck.frontend.rows.facts import Column, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, require_plain_names
@@ -20,6 +21,7 @@ from dpduck.trusted.rows.elsewhere import Apart, Elsewhere, columns_elsewhere
 from dpduck.trusted.rows.orders import BATCH, Sent, quoted
 from dpduck.trusted.rows.reader import TWINS
 from dpduck.trusted.rows.twin_writer import carried, sent_sql
+from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import Refusal
 
 ROWS_OF_BUCKET = 1_000_000
@@ -45,8 +47,8 @@ class Recorded:
 class EngineTables:
     """What is attached to one database; and what ever was, by the store."""
 
-    def __init__(self, open_cursor: OpenCursor, store: str, policies: PolicyStore) -> None:
-        self._open_cursor, self._policies = open_cursor, policies
+    def __init__(self, open_cursor: OpenCursor, store: str, policies: PolicyStore, workers: Workers) -> None:
+        self._open_cursor, self._policies, self._workers = open_cursor, policies, workers
         self._records = f"{quote_identifier(store)}.dpduck.engine_tables"
         self._engines: dict[str, tuple[SparkEngine, int | None]] = {}
 
@@ -61,6 +63,7 @@ class EngineTables:
     def attach(self, name: str, engine: SparkEngine, tables: Sequence[str], buckets: int | None) -> list[str]:
         """Puts empty twins of an engine's tables into the catalog, as name.schema.table; their names."""
         require_plain_names(name)
+        probed(engine, self._workers)
         found = {there: engine.described(there) for there in tables}
         named = {there: TableName((name, *there.split(".")[-2:])) for there in tables}
         if len({one.sql for one in named.values()}) < len(found):
@@ -99,6 +102,10 @@ class EngineTables:
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT table_name, engine, there, identity FROM {self._records}").fetchall()
         return {row[0]: Recorded(*map(str, row)) for row in rows}
+
+    def known(self, name: str) -> list[str]:
+        """The tables that were ever attached of an engine of this name, as it calls them."""
+        return sorted(one.there for one in self._recorded().values() if one.engine == name)
 
     def has(self, table: TableName) -> bool:
         """Whether a table is an engine's: as the store says, or by the engines that are attached."""
@@ -141,7 +148,8 @@ class EngineTables:
         if not self.has(table):
             return partial(reader.columns, cursor)
         shapes = {table: tuple((one.name, one.type_name) for one in listed)}
-        return partial(columns_elsewhere, cursor, self._opened(self._engine_of([table]), [table], [], shapes, cursor))
+        elsewhere = self._opened(self._engine_of([table]), [table], [], shapes, cursor)
+        return partial(columns_elsewhere, cursor, elsewhere, self._workers)
 
     def _engine_of(self, private: Sequence[TableName]) -> str:
         """The one engine that has these tables; a Refusal where there is none."""

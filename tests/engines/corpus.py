@@ -15,7 +15,11 @@ WARDS = ("north", "south", "west", "North", "north ", "nörth", "no\u0308rth", "
 AGES = (None, -1, 0, 4, 5, 99, 100, 2**31 - 1, -(2**31), *range(10, 90, 7))
 BIGS = (None, 2**63 - 1, -(2**63), 0, 1000, *range(1, 1000, 83))
 DAYS = (None, date(1, 1, 1), date(9999, 12, 31), *(date(2024, 1, 1) + timedelta(days=17 * n) for n in range(40)))
-MOMENTS = (None, datetime(1, 1, 1), *(datetime(2024, 1, 1, 23, 59, 59, 7) + timedelta(hours=101 * n) for n in range(40)))
+MOMENTS = (
+    None,
+    datetime(1, 1, 1),
+    *(datetime(2024, 1, 1, 23, 59, 59, 7) + timedelta(hours=101 * n) for n in range(40)),
+)
 CHARGES = (
     *(None, math.nan, math.inf, -math.inf, -0.0, 0.005, 1e300, -1e300, 0.015, 2.675, 1000.0, 5e-324),
     *(7.01 * n for n in range(60)),
@@ -53,7 +57,7 @@ POLICY = """CREATE PRIVACY POLICY ON lake.db.visits (
     PRIVACY UNIT {unit}, BUDGET (epsilon = 3000, delta = 1e-6, delta_keys = 1e-7), EXPECT ROWS 3000,
     DOMAIN sex IN ('F', 'M') WITH OTHER 'other', DOMAIN age RANGE 0 TO 100 STEP 5, DOMAIN big RANGE 0 TO 1000 STEP 10,
     DOMAIN ward FROM wards.name WITH NULL, DOMAIN day RANGE '2024-01-01' TO '2026-01-01' STEP INTERVAL 1 MONTH,
-    DOMAIN ok BOOLEAN, DOMAIN small IN (-128, 0, 127) WITH NULL, DOMAIN short RANGE -32768 TO 32767 STEP 1000,
+    DOMAIN ok BOOLEAN, DOMAIN small IN (-128, 0, 127) WITH NULL, DOMAIN short RANGE -32768 TO 32000 STEP 256,
     CLAMP charge BETWEEN 0 AND 1000 STEP 0.01, CLAMP price BETWEEN 0 AND 1000 STEP 0.01,
     CLAMP single BETWEEN -1 AND 2 STEP 0.5
 )"""
@@ -68,7 +72,8 @@ STATEMENTS = {
     "cube": _ASK + "ok, small, ward, count(*) FROM lake.db.visits GROUP BY CUBE (ok, small, ward)",
     "months": _ASK + "ok, short, date_trunc('month', day) AS m, count(*) FROM lake.db.visits GROUP BY ok, short, m",
     "texts": _ASK + "sex, count(*) FROM lake.db.visits WHERE upper(sex) = 'F' OR length(ward) = 5 OR ward < 'nz' "
-    "OR substring(ward, 1, 2) = 'no' OR trim(sex) = 'M' OR ward ILIKE 'N%h' OR regexp_matches(ward, '^n[oö]') GROUP BY sex",
+    "OR substring(ward, 1, 2) = 'no' OR trim(sex) = 'M' OR ward ILIKE 'N%h' OR regexp_matches(ward, '^n[oö]') "
+    "GROUP BY sex",
     "numbers": _ASK + "ward, count(*) FROM lake.db.visits WHERE age // 7 = 3 OR big % 5 = 2 OR age * big > 1000 "
     "OR 100 / age > 3 OR CAST(ward AS INTEGER) > 3 OR CAST(charge AS INTEGER) = 2 OR charge = charge GROUP BY ward",
     "moments": _ASK + "ok, count(*) FROM lake.db.visits WHERE hour(moment) BETWEEN 8 AND 11 OR isodow(day) = 7 "
@@ -78,7 +83,7 @@ STATEMENTS = {
     "sums": _ASK + "sex, sum(charge), avg(price), sum(single), count(*) FROM lake.db.visits GROUP BY sex",
     "squares": _ASK + "ward, var_pop(price) FROM lake.db.visits GROUP BY ward",
     "quantiles": _ASK + "ok, median(charge) FROM lake.db.visits GROUP BY ok",
-    "distinct": _ASK + "sex, count(DISTINCT age) FROM lake.db.visits GROUP BY sex",
+    "distinct": _ASK + "sex, count(DISTINCT small) FROM lake.db.visits GROUP BY sex",
     "per group": _ASK + "sex, sum(charge, contribution_bounds_per_group => (0, 500)) FROM lake.db.visits GROUP BY sex",
     "total": _ASK + "count(*) FROM lake.db.visits",
     "public join": _ASK + "name, count(*) FROM lake.db.visits JOIN wards ON ward = name GROUP BY name",
@@ -87,8 +92,8 @@ STATEMENTS = {
     "GROUP BY sex",
     "keys": _KEYS + "sex, ward, count(*) FROM lake.db.visits GROUP BY sex, ward",
     "computed keys": _KEYS + "upper(ward) AS w, count(*) FILTER (WHERE age > 20) AS n FROM lake.db.visits GROUP BY w",
-    "summary": "CREATE PRIVATE VIEW summary_of_visits OPTIONS (epsilon = 1, summary = 'filter_priority', summary_size = 50)"
-    " AS SELECT age, ward, count(*) AS n FROM lake.db.visits GROUP BY age, ward",
+    "summary": "CREATE PRIVATE VIEW summary_of_visits OPTIONS (epsilon = 1, summary = 'filter_priority', "
+    "summary_size = 50) AS SELECT age, ward, count(*) AS n FROM lake.db.visits GROUP BY age, ward",
     "synthetic": "CREATE PRIVATE TABLE made_up OPTIONS (epsilon = 1, mechanism = 'mwem', rows = 100) AS "
     "SELECT sex, ok, small FROM lake.db.visits WORKLOAD MARGINALS (2)",
     "projection": "CREATE PRIVATE PROJECTION by_ward OPTIONS (epsilon = 1, delta = 1e-6, sparsity = 64, queries = 1e6) "

@@ -57,7 +57,7 @@ def sail_server(folder: Path) -> Iterator[Sail]:
     without.mkdir()
     (without / "dpduck.py").write_text(NO_DPDUCK)
     port, log = free_port(), folder / "sail.log"
-    environment = {**os.environ, "SAIL_MODE": "local-cluster", "PYTHONPATH": str(without), "RUST_LOG": "debug"}
+    environment = {**os.environ, "SAIL_MODE": "local-cluster", "PYTHONPATH": str(without)}
     command = [sys.executable, "-m", "pysail", "spark", "server", "--port", str(port), "--directory", str(folder)]
     with log.open("wb") as said:
         process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)

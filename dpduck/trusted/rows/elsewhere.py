@@ -51,16 +51,16 @@ class Apart:
 
 
 def columns_elsewhere(
-    cursor: duckdb.DuckDBPyConnection, elsewhere: Elsewhere, sql: str, parameters: Mapping[str, object]
+    cursor: duckdb.DuckDBPyConnection,
+    elsewhere: Elsewhere,
+    workers: Workers,
+    sql: str,
+    parameters: Mapping[str, object],
 ) -> list[Any]:
     """Columns of sums (SUMS) by others, over all rows."""
-    workers = Workers()
-    try:
-        asking = Asking(sql, parameters=dict(parameters))
-        with counted_elsewhere(cursor, elsewhere, (), asking, sql, {}, workers) as (added, second):
-            return reader.columns(second, added, {})
-    finally:
-        workers.close()
+    asking = Asking(sql, parameters=dict(parameters))
+    with counted_elsewhere(cursor, elsewhere, (), asking, sql, {}, workers) as (added, second):
+        return reader.columns(second, added, {})
 
 
 @contextmanager
