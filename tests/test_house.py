@@ -15,11 +15,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 200,
-    "lines": 41_900,
+    "modules": 208,
+    "lines": 43_150,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 578,
-    "modules of a plain count": 89,
+    "functions of a plain count": 585,
+    "modules of a plain count": 91,
     "functions of a stored answer": 73,
     "modules of a stored answer": 17,
 }

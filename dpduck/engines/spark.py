@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpduck.engines.task import task_of
+from dpduck.trusted.private.contributions import UNIT
 from dpduck.trusted.rows.orders import PARTIAL, TABLE, Order, column_name
 from dpduck.values.errors import Refusal
 
@@ -121,13 +122,27 @@ class SparkEngine:
         self, frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order
     ) -> Iterator[pa.Table]:
         """The same over rows that are at hand."""
-        private = [table for table in order.tables if table.rows is None]
-        named = [(places[table.sql], table.columns, frames[table.sql]) for table in private]
-        grouped = _whole(named, buckets).groupBy(BUCKET)
-        found = grouped.applyInArrow(task_of(order), f"{PARTIAL} binary").toArrow()
+        whole = _cut(frames, places, buckets, order)
+        found = whole.groupBy(BUCKET).applyInArrow(task_of(order), f"{PARTIAL} binary").toArrow()
         for chunk in found.column(PARTIAL).chunks:
             for body in chunk:
                 yield pa.ipc.open_stream(body.as_buffer()).read_all()
+
+
+def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order) -> Any:
+    """The rows that a job groups: those of its tables, or integers that were made of parts of them."""
+    first = order.before or order
+    named = [(places[one.sql], one.columns, frames[one.sql]) for one in first.tables if one.rows is None]
+    if order.before is None:
+        return _whole(named, buckets)
+    ((place, own, frame),) = named
+    listed = [f"{_quoted(column)} AS {column_name(0, n)}" for n, (column, _) in enumerate(own)]
+    rows = frame.where(f"{_quoted(str(place.unit))} IS NOT NULL").selectExpr(*listed)
+    columns = [(column_name(0, n), name, of) for n, (name, of) in enumerate(order.tables[0].columns)]
+    schema = ", ".join(f"{sent} {_spark_type(of)}" for sent, _, of in columns)
+    unit = next(Place("", ((sent, of),), sent) for sent, name, of in columns if name == UNIT)
+    made = rows.mapInArrow(task_of(order.before, cut=True), schema)
+    return made.selectExpr("*", f"{_bucket(unit, buckets)} AS {BUCKET}")
 
 
 def _whole(named: Sequence[tuple[Place, Columns, Any]], buckets: int) -> Any:
@@ -169,7 +184,8 @@ def _column(there: str, described: Any) -> tuple[str, str]:
 
 
 def _spark_type(type_name: str) -> str:
-    return {own: theirs for theirs, own in TYPES.items()}.get(type_name, type_name)
+    known = {own: theirs for theirs, own in TYPES.items()} | {"UBIGINT": "decimal(20,0)", "BLOB": "binary"}
+    return known.get(type_name, type_name)
 
 
 def _quoted(name: str) -> str:

@@ -27,8 +27,11 @@ SENT = (
 FAILED = "counting failed"
 
 
-def task_of(order: Order) -> Callable[[Any], Any]:
-    """The function, which an engine's client sends by value: it names nothing but the standard library."""
+def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
+    """The function, which an engine's client sends by value: it names nothing but the standard library.
+
+    cut: whether it cuts parts of the rows, batch after batch, or answers for whole units.
+    """
     texts = {name: (PACKAGE / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") for name in SENT}
     mark = f"dpduck_sent_{hashlib.sha256(repr(texts).encode()).hexdigest()[:16]}"
     sent = {
@@ -37,34 +40,49 @@ def task_of(order: Order) -> Callable[[Any], Any]:
     worker, plain = texts["trusted.rows.worker"], order.plain()
     versions, failed = (duckdb.__version__, sys.version_info[:2]), FAILED
 
-    def task(given: Any) -> Any:
+    def loaded() -> Any:
+        import sys  # noqa: PLC0415
+        import threading  # noqa: PLC0415
+        import types  # noqa: PLC0415
+
+        import duckdb  # noqa: PLC0415
+
+        if versions != (duckdb.__version__, sys.version_info[:2]):
+            raise RuntimeError(failed)
+        root: Any = sys.modules.setdefault(mark, types.ModuleType(mark))
+        with root.__dict__.setdefault("lock", threading.Lock()):
+            if not hasattr(root, "workers"):
+                for name, text in sent.items():
+                    module, (parent, _, last) = types.ModuleType(name), name.rpartition(".")
+                    module.__file__ = f"{name}.py"
+                    sys.modules[name] = module
+                    setattr(sys.modules.setdefault(parent, types.ModuleType(parent)), last, module)
+                    exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  # dpduck's own files
+                pool = sys.modules[f"{mark}.trusted.rows.workers"].Workers
+                root.orders = sys.modules[f"{mark}.trusted.rows.orders"]
+                root.workers = pool((sys.executable, "-I", "-c", worker))
+        return root
+
+    def answering(given: Any) -> Any:
         found = None
         try:
-            import sys  # noqa: PLC0415
-            import threading  # noqa: PLC0415
-            import types  # noqa: PLC0415
-
-            import duckdb  # noqa: PLC0415
-
-            if versions == (duckdb.__version__, sys.version_info[:2]):
-                root: Any = sys.modules.setdefault(mark, types.ModuleType(mark))
-                with root.__dict__.setdefault("lock", threading.Lock()):
-                    if not hasattr(root, "workers"):
-                        for name, text in sent.items():
-                            module = types.ModuleType(name)
-                            module.__file__ = f"{name}.py"
-                            sys.modules[name], parent = module, name.rpartition(".")[0]
-                            sys.modules.setdefault(parent, types.ModuleType(parent)).__dict__[
-                                name.rpartition(".")[2]
-                            ] = module
-                            exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  # dpduck's own files
-                        pool = sys.modules[f"{mark}.trusted.rows.workers"].Workers
-                        root.workers = pool((sys.executable, "-I", "-c", worker))
-                found = sys.modules[f"{mark}.trusted.rows.orders"].answer_task(plain, given, root.workers)
+            root = loaded()
+            found = root.orders.answer_task(plain, given, root.workers)
         except Exception:  # noqa: S110  # whatever it says could quote data
             pass
         if found is None:
             raise RuntimeError(failed)
         return found
 
-    return task
+    def cutting(given: Any) -> Any:
+        done = False
+        try:
+            root = loaded()
+            yield from root.orders.cut_task(plain, given, root.workers)
+            done = True
+        except Exception:  # noqa: S110
+            pass
+        if not done:
+            raise RuntimeError(failed)
+
+    return cutting if cut else answering

@@ -32,8 +32,8 @@ def test_canaries(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     lake.dp(POLICY.format("quoted"))
     lake.same(ASK.format("a", "quoted"))
 
-    def failing(order: Order) -> Any:
-        return task_of(replace(order, stage_sql=f"SELECT CAST(text AS BIGINT) FROM {order.tables[0].sql}"))
+    def failing(order: Order, *, cut: bool = False) -> Any:
+        return task_of(replace(order, stage_sql=f"SELECT CAST(text AS BIGINT) FROM {order.tables[0].sql}"), cut=cut)
 
     monkeypatch.setattr(spark, "task_of", failing)
     said = lake.refused(ASK.format("b", "quoted"))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpduck.frontend.rows.parts import ROWS
 from dpduck.trusted.private.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
-from dpduck.trusted.private.counting_stage import cells_sql, stage_sql
+from dpduck.trusted.private.counting_stage import cells_sql, cut_sql, stage_sql
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.rows import reader
@@ -177,7 +177,10 @@ def _answer(
     def stage(rows: str) -> str:
         return _stage(reading, rows) if _packed(reading) else unbounded_sql(reading.job, reading.keys)
 
-    with counted(cursor, reading.scan, _rows(reading), parameters, reading.division, workers, stage) as found:
+    def cut(rows: str) -> str:
+        return cut_sql(rows, _cells(reading), reading.job.aggregates, reading.job.max_rows)
+
+    with counted(cursor, reading.scan, _rows(reading), parameters, reading.division, workers, stage, {}, cut) as found:
         sql, second, given = found
         return reader.columns(second, sql, given)
 
@@ -187,9 +190,13 @@ def _stage(reading: _Reading, rows: str) -> str:
     job = reading.job
     if job.unit_sql is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
-    cells = {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
     known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
-    return stage_sql(rows, cells, job.aggregates, None if job.unit_sql is None else job.max_rows, known=known)
+    return stage_sql(rows, _cells(reading), job.aggregates, None if job.unit_sql is None else job.max_rows, known=known)
+
+
+def _cells(reading: _Reading) -> dict[str, int | None]:
+    """The columns of packed keys, with their capacities."""
+    return {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
 
 
 def _rows(reading: _Reading) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
-from dpduck.trusted.private.counting_stage import stage_sql
+from dpduck.trusted.private.counting_stage import cut_sql, stage_sql
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import KeyJob
 from dpduck.trusted.rows import reader
@@ -60,7 +60,10 @@ def count_keys(
     def stage(rows: str) -> str:
         return stage_sql(rows, CELLS, (Contribution(""),), most, known=known)
 
-    with counted(cursor, scan, _rows(job, scan, division), parameters, division, workers, stage) as found:
+    def cut(rows: str) -> str:
+        return cut_sql(rows, CELLS, (Contribution(""),), job.rows.max_rows)
+
+    with counted(cursor, scan, _rows(job, scan, division), parameters, division, workers, stage, {}, cut) as found:
         sql, second, given = found
         high, low, counts = (np.ma.getdata(column) for column in reader.columns(second, sql, given))
     if counts.sum(dtype=object) >= LARGEST_TOTAL:

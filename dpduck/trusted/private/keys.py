@@ -19,7 +19,7 @@ from dpduck.trusted.noise.law import Noise
 from dpduck.trusted.private.contribution_sql import row_columns
 from dpduck.trusted.private.contributions import KEY, key_integer
 from dpduck.trusted.private.counting import own_aggregates, worker_outputs
-from dpduck.trusted.private.counting_stage import UNITS, stage_sql, total_name
+from dpduck.trusted.private.counting_stage import UNITS, cut_sql, stage_sql, total_name
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
@@ -142,7 +142,10 @@ def read_groups(
     def stage(found: str) -> str:
         return stage_sql(found, cells, rows.aggregates, m, job.groups, known)
 
-    with counted(cursor, scan, sql, parameters | hashed, division, workers, stage, again, texts=True) as found:
+    def cut(found: str) -> str:
+        return cut_sql(found, cells, rows.aggregates, rows.max_rows, job.groups)
+
+    with counted(cursor, scan, sql, parameters | hashed, division, workers, stage, again, cut, texts=True) as found:
         counts, second, given = found
         yield reader.batches(second, counts, given, BATCH_TEXTS)
 

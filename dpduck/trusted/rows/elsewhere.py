@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.answered import Asking
-from dpduck.trusted.rows.orders import Order, Sent, carried_out, quoted
+from dpduck.trusted.rows.orders import Order, Sent, carried_out, quoted, types_of
 from dpduck.trusted.rows.plain import passes_that_are_off
 from dpduck.trusted.rows.workers import Workers, least_room
 from dpduck.values.errors import InternalError
 
 PARTIALS = "dpduck_partials"
+INTEGERS = ("dpduck_integers", "main", "dpduck_rows")
 SUMS = ("dpduck_total_", "dpduck_units")
 """How the names of columns begin that are added up; all others tell what is counted."""
 
@@ -59,7 +60,7 @@ def columns_elsewhere(
 ) -> list[Any]:
     """Columns of sums (SUMS) by others, over all rows."""
     asking = Asking(sql, parameters=dict(parameters))
-    with counted_elsewhere(cursor, elsewhere, (), asking, sql, {}, workers) as (added, second):
+    with counted_elsewhere(cursor, elsewhere, (), asking, lambda rows: rows, {}, workers) as (added, second):
         return reader.columns(second, added, {})
 
 
@@ -69,15 +70,26 @@ def counted_elsewhere(
     elsewhere: Elsewhere,
     stages: Sequence[Asking],
     asking: Asking,
-    stage_sql: str,
+    stage: Callable[[str], str],
     parameters: Mapping[str, object],
     workers: Workers,
+    cut: Callable[[str], str] | None = None,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """SQL of the counts, and a cursor that reads it."""
+    """SQL of the counts, and a cursor that reads it.
+
+    cut: where rows are made to integers before whole units are grouped: what is kept of a part of the rows.
+    """
+    stage_sql = stage(asking.answered_sql)
     text = " ".join([*(one.sql for one in (*stages, asking)), stage_sql])
     named = tuple(_named(table, text) for table in elsewhere.tables if table.sql in text)
-    order = Order(named, tuple(stages), asking, stage_sql, dict(parameters), passes_that_are_off(cursor), least_room())
-    nothing = carried_out(order, [_no_rows(table) for table in named if table.rows is None], workers)
+    given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
+    order = Order(named, tuple(stages), asking, stage_sql, given, passes, room)
+    if cut is not None:
+        before = replace(order, stage_sql=cut(asking.answered_sql))
+        integers = Sent(INTEGERS, types_of(carried_out(before, _no_rows(named), workers).schema))
+        asking = Asking(f"SELECT * FROM {integers.sql}")
+        order = Order((integers,), (), asking, stage(asking.sql), given, passes, room, before)
+    nothing = carried_out(order, _no_rows(order.tables), workers)
     found = _carried(elsewhere.carry, order)
     if found is None or any(part.schema != nothing.schema for part in found):
         raise InternalError(reader.FAILED)  # outside the handler: the engine's error is not even this one's context
@@ -111,8 +123,9 @@ def _named(table: Sent, text: str) -> Sent:
     return replace(table, columns=columns or table.columns[:1])
 
 
-def _no_rows(table: Sent) -> pa.Table:
-    return pa.table({f"dpduck_{number}": pa.nulls(0) for number in range(len(table.columns))})
+def _no_rows(tables: Sequence[Sent]) -> list[pa.Table]:
+    private = (table for table in tables if table.rows is None)
+    return [pa.table({f"dpduck_{number}": pa.nulls(0) for number in range(len(one.columns))}) for one in private]
 
 
 def _added_sql(columns: Sequence[str]) -> str:

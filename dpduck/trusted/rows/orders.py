@@ -7,8 +7,9 @@ stage. What comes back are sums that add up over tasks, since no unit is in two 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import duckdb
@@ -22,6 +23,18 @@ from dpduck.trusted.rows.workers import Program, Workers, least_room
 from dpduck.values.errors import InternalError
 
 BATCH = 65_536
+PART = 1 << 20
+"""Rows of a part: crowded units are cut where there are so many."""
+
+_TYPES: Mapping[pa.DataType, str] = {
+    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
+    pa.uint64(): "UBIGINT", pa.large_string(): "VARCHAR", pa.large_binary(): "BLOB", pa.date32(): "DATE",
+}  # fmt: skip
+_SENT_AS: Mapping[pa.DataType, pa.DataType] = {
+    pa.uint64(): pa.decimal128(20, 0), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
+}  # fmt: skip
+"""Of types that an engine may not have."""
+
 MEMORY = "4GiB"
 """What DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
 
@@ -50,6 +63,7 @@ class Order:
 
     stage_sql: integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: what a worker
     must be sure to have (workers.least_room), so that each row is computed there where it would be here.
+    before: what is done to parts of the rows first, whose answers are then the rows.
     """
 
     tables: tuple[Sent, ...]
@@ -59,10 +73,11 @@ class Order:
     parameters: Mapping[str, object] = field(repr=False)
     passes: str
     room: int
+    before: Order | None = None
 
     def plain(self) -> dict[str, Any]:
-        """The order as values of the standard library and pyarrow, as it travels."""
-        return asdict(self)
+        """The order as values of the standard library and pyarrow, as it travels; what is done before it does not."""
+        return asdict(replace(self, before=None))
 
 
 def order_from(plain: Mapping[str, Any]) -> Order:
@@ -148,6 +163,29 @@ def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> 
         rows.append(own.select([column_name(number, place) for place in range(len(table.columns))]))
     found = carried_out(order, rows, workers)
     return pa.table({PARTIAL: pa.array(map(_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())})
+
+
+def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
+    """What an order keeps of parts of the rows, as columns that an engine groups by the unit."""
+    order, part, count = order_from(plain), list[pa.RecordBatch](), 0
+    for batch in chain(given, [None]):
+        if part and (batch is None or count + batch.num_rows > PART):
+            found = carried_out(order, [pa.Table.from_batches(part)], workers)
+            sent = pa.schema(
+                [pa.field(column_name(0, n), _SENT_AS.get(one.type, one.type)) for n, one in enumerate(found.schema)]
+            )
+            yield from found.rename_columns(sent.names).cast(sent).to_batches(max_chunksize=BATCH)
+            part, count = [], 0
+        if batch is not None:
+            part, count = [*part, batch], count + batch.num_rows
+
+
+def types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+    """Columns of an answer with DuckDB's types."""
+    decimals = {
+        one.type: f"DECIMAL({one.type.precision},{one.type.scale})" for one in schema if pa.types.is_decimal(one.type)
+    }
+    return tuple((one.name, {**_TYPES, **decimals}[one.type]) for one in schema)
 
 
 def _bytes(batch: pa.RecordBatch) -> bytes:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import duckdb
 
-from dpduck.frontend.rows.parts import REFERENCE, ROWS, UnitLookup, text_sql
+from dpduck.frontend.rows.parts import REFERENCE, ROWS, Source, Stored, UnitLookup, text_sql
 from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Known, order_sql
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows.answered import answered
@@ -28,6 +28,7 @@ class Scan:
 
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
     prepared: of prepared rows. joined: whether there are joins. elsewhere: the engine that has the rows.
+    alone: whether each row is one of one private table, and depends on no other row of it.
     """
 
     from_sql: str
@@ -42,6 +43,7 @@ class Scan:
     prepared: Prepared | None = None
     joined: bool = False
     elsewhere: Elsewhere | None = field(default=None, repr=False)
+    alone: bool = False
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
@@ -87,7 +89,17 @@ def scan_of(job: CountingJob) -> Scan:
     return Scan(
         rows, found.where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins), job.elsewhere,
+        job.source is not None and job.elsewhere is not None and _alone(job.source, job.elsewhere),
     )  # fmt: skip
+
+
+def _alone(source: Source, elsewhere: Elsewhere) -> bool:
+    """Whether rows are those of the one private table, joined with public ones at most."""
+    private = {table.sql for table in elsewhere.tables if table.rows is None}
+    firsts = [source.first, *(join.right.first for join in source.joins)]
+    plain = not any(join.right.joins for join in source.joins)
+    named = [one.sql for one in firsts if isinstance(one, Stored)]
+    return plain and len(named) == len(firsts) and named[:1] == list(private) and named[0] not in named[1:]
 
 
 def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], division: Division) -> str:
@@ -135,14 +147,16 @@ def counted(
     workers: Workers | None,
     stage: Callable[[str], str],
     given: Parameters = MappingProxyType({}),
+    cut: Callable[[str], str] | None = None,
     *,
     texts: bool = False,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Parameters]]:
     """SQL of the counts of rows, a cursor that reads it, and its parameters.
 
     sql: of the rows; the worker's answers are among their columns. workers: None for those that are started and ended
-        here. stage: SQL of counts over SQL of rows. given: further parameters of it. texts: whether the SQL has texts
-        or bytes among its columns besides the unit and what the worker gets.
+        here. stage: SQL of counts over SQL of rows. given: further parameters of it. cut: SQL of the rows that it could
+        keep, over SQL of a part of the rows (counting_stage.cut_sql). texts: whether the SQL has texts or bytes among
+        its columns besides the unit and what the worker gets.
     """
     with ExitStack() as stack:
         if workers is None:
@@ -151,11 +165,11 @@ def counted(
         stages = [staged(one, workers) for one in scan.stages]
         longer = texts or (scan.unit_sql is not None and not of_fixed_size(scan.unit_type))
         asking = division.asking(sql, parameters, longer)
-        counts = stage(asking.answered_sql)
         if scan.elsewhere is None:
             second, own = stack.enter_context(answered(cursor, stages, asking, workers))
-            yield counts, second, {**own, **given}
+            yield stage(asking.answered_sql), second, {**own, **given}
             return
-        there = counted_elsewhere(cursor, scan.elsewhere, stages, asking, counts, given, workers)
+        parts = cut if scan.alone and scan.unit_sql is not None else None
+        there = counted_elsewhere(cursor, scan.elsewhere, stages, asking, stage, given, workers, parts)
         added, second = stack.enter_context(there)
         yield added, second, {}
