@@ -25,6 +25,8 @@ SENT = (
 """In an order in which each imports only from those before it."""
 
 FAILED = "counting failed"
+TASKS = 8
+"""Worker processes that one process of an engine keeps: it may run so many tasks beside each other."""
 
 
 def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
@@ -38,7 +40,7 @@ def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
         f"{mark}.{name}": re.sub(r"^from dpduck\b", f"from {mark}", text, flags=re.M) for name, text in texts.items()
     }
     worker, plain = texts["trusted.rows.worker"], order.plain()
-    versions, failed = (duckdb.__version__, sys.version_info[:2]), FAILED
+    versions, failed, tasks = (duckdb.__version__, sys.version_info[:2]), FAILED, TASKS
 
     def loaded() -> Any:
         import sys  # noqa: PLC0415
@@ -60,7 +62,7 @@ def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
                     exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  # dpduck's own files
                 pool = sys.modules[f"{mark}.trusted.rows.workers"].Workers
                 root.orders = sys.modules[f"{mark}.trusted.rows.orders"]
-                root.workers = pool((sys.executable, "-I", "-c", worker))
+                root.workers = pool((sys.executable, "-I", "-c", worker), tasks)
         return root
 
     def answering(given: Any) -> Any:

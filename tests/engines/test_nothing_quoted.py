@@ -35,14 +35,24 @@ def test_canaries(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     def failing(order: Order, *, cut: bool = False) -> Any:
         return task_of(replace(order, stage_sql=f"SELECT CAST(text AS BIGINT) FROM {order.tables[0].sql}"), cut=cut)
 
+    errors, carry = list[str](), spark.SparkEngine.carry
+
+    def telling(*given: Any) -> Any:
+        try:
+            yield from carry(*given)
+        except Exception as error:
+            errors.append(str(error))
+            raise
+
     monkeypatch.setattr(spark, "task_of", failing)
+    monkeypatch.setattr(spark.SparkEngine, "carry", telling)
     said = lake.refused(ASK.format("b", "quoted"))
     loaded = engine_of(lake.con)
     assert loaded is not None
     key = loaded.ledger.bounding_key
-    log = lake.sail.log.read_text(errors="replace") + "".join(capfd.readouterr())
+    log = lake.sail.log.read_text(errors="replace") + "".join([*errors, *capfd.readouterr()])
     assert "the charge stays, nothing was released" in said
-    assert "counting failed" in log, "the log is where a task's failure is told"
+    assert "counting failed" in errors[0], "a task failed, quoting a row to whoever listens"
     for secret in (ROW, LABEL, str(key_integer(key)), key.hex()):
         assert secret not in said
         assert secret not in log

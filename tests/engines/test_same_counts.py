@@ -14,9 +14,9 @@ from tests.engines.corpus import POLICY, STATEMENTS, rows
 from tests.test_sql_reference import PAGES
 
 
-def visits(lake: Lake, unit: str, count: int = 3000) -> None:
+def visits(lake: Lake, unit: str, count: int = 1500) -> None:
     lake.public("wards", "FROM (VALUES ('north'), ('south'), ('west'), ('nörth')) AS t(name)")
-    lake.put(3, visits=rows(count))
+    lake.put(2, visits=rows(count), files=2)
     lake.dp(POLICY.format(unit=unit))
 
 
@@ -29,7 +29,7 @@ def test_every_form_of_statement(lake: Lake) -> None:
 
 def test_more_rows_of_a_unit_and_rows_that_are_units(lake: Lake) -> None:
     """MAX ROWS 40 counts crowded units first; where each row is a unit nothing is bounded."""
-    visits(lake, "patient_id MAX ROWS 40", 1500)
+    visits(lake, "patient_id MAX ROWS 40", 1000)
     for title in ("three keys", "texts", "sums", "keys"):
         lake.same(STATEMENTS[title])
     lake.dp(POLICY.format(unit="ROW").replace("CREATE", "CREATE OR REPLACE"))
@@ -50,7 +50,7 @@ def test_statements_of_the_reference(lake: Lake) -> None:
     for sql in made:
         lake.here.execute(sql)
     names = ("customers", "orders", "lines", "stays")
-    lake.put(3, **{name: lake.here.execute(f"FROM main.{name}").to_arrow_table() for name in names})
+    lake.put(2, files=2, **{name: lake.here.execute(f"FROM main.{name}").to_arrow_table() for name in names})
     lake.public("items", "FROM (VALUES ('pen', 'tool'), ('ink', 'fluid'), ('nib', 'part')) AS i(item, kind)")
     asked = 0
     for text in re.findall(r"FROM dp\(\$\$(.*?)\$\$\)", PAGES["sql"], re.DOTALL):

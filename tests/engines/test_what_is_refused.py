@@ -34,7 +34,7 @@ def engines(lake: Lake) -> EngineTables:
 
 
 def spent(lake: Lake) -> int:
-    return len(lake.con.execute("FROM dp_ledger()").fetchall())
+    return len(lake.con.execute("FROM dp_ledger() WHERE rho > 0").fetchall())
 
 
 def test_what_is_no_table(sail: Sail) -> None:
@@ -105,7 +105,7 @@ def test_what_tells_tables_apart() -> None:
 def test_one_table_has_one_budget(lake: Lake) -> None:
     """The same files under two names have one policy; its owner may not spend a second budget on them."""
     lake.put(1, once=ROWS)
-    place = lake.sail.folder / "once"
+    place = next(lake.sail.folder.glob("once_*"))
     lake.sail.session.sql(f"CREATE TABLE db.again USING parquet LOCATION 'file://{place}'").collect()
     dpduck.attach_spark(lake.con, lake.sail.session, name="other", tables=["db.again"])
     lake.dp(POLICY.format("lake.db.once"))
@@ -138,7 +138,7 @@ def test_a_table_that_changed(lake: Lake) -> None:
     lake.dp(POLICY.format("lake.db.moving"))
     lake.sail.session.sql("DROP TABLE db.moving").collect()
     lake.sail.put("moved", ROWS.append_column("more", pa.array([1] * 3)))
-    place = lake.sail.folder / "moved"
+    place = next(lake.sail.folder.glob("moved_*"))
     lake.sail.session.sql(f"CREATE TABLE db.moving USING parquet LOCATION 'file://{place}'").collect()
     assert "lake.db.moving changed in its engine" in lake.refused(ASK.format("lake.db.moving"))
     with duckdb.connect() as _, pytest.raises(Refusal, match="has a policy, of another table"):

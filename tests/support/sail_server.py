@@ -37,8 +37,9 @@ class Sail:
     session: Any
 
     def put(self, name: str, rows: pa.Table, files: int = 3) -> str:
-        """A table of Parquet files, whose rows are dealt out to them; its name, schema.table."""
-        place = self.folder / name
+        """A new table of Parquet files, whose rows are dealt out to them; its name, schema.table."""
+        self.session.sql(f"DROP TABLE IF EXISTS db.{name}").collect()
+        place = self.folder / f"{name}_{len(list(self.folder.iterdir()))}"
         place.mkdir()
         for number in range(files):
             pq.write_table(rows.take(list(range(number, rows.num_rows, files))), place / f"{number}.parquet")
@@ -57,7 +58,9 @@ def sail_server(folder: Path) -> Iterator[Sail]:
     without.mkdir()
     (without / "dpduck.py").write_text(NO_DPDUCK)
     port, log = free_port(), folder / "sail.log"
-    environment = {**os.environ, "SAIL_MODE": "local-cluster", "PYTHONPATH": str(without)}
+    workers = {f"SAIL_CLUSTER__WORKER_{count}_COUNT": "2" for count in ("INITIAL", "MAX")}
+    workers["SAIL_CLUSTER__WORKER_TASK_SLOTS"] = "32"
+    environment = {**os.environ, **workers, "SAIL_MODE": "local-cluster", "PYTHONPATH": str(without)}
     command = [sys.executable, "-m", "pysail", "spark", "server", "--port", str(port), "--directory", str(folder)]
     with log.open("wb") as said:
         process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
