@@ -56,7 +56,9 @@ ROWS = {
         "frontend/rows/source frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
         "frontend/rows/relation frontend/rows/unions frontend/rows/parts"
     ),
-    "facts that are taken for public": ("database/catalog owner/policies database/policies mechanisms/jobs engines/tables"),
+    "facts that are taken for public": (
+        "database/catalog owner/policies database/policies mechanisms/jobs engines/tables"
+    ),
 }
 OTHERS = {
     "shown to the owner alone": ("database/check"),

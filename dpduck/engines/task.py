@@ -29,17 +29,14 @@ TASKS = 8
 """Worker processes that one process of an engine keeps: it may run so many tasks beside each other."""
 
 
-def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
-    """The function, which an engine's client sends by value: it names nothing but the standard library.
-
-    cut: whether it cuts parts of the rows, batch after batch, or answers for whole units.
-    """
+def _loader() -> Callable[[], Any]:
+    """The function by which a task has dpduck's files, put there once for each process, and a pool of workers."""
     texts = {name: (PACKAGE / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") for name in SENT}
     mark = f"dpduck_sent_{hashlib.sha256(repr(texts).encode()).hexdigest()[:16]}"
     sent = {
         f"{mark}.{name}": re.sub(r"^from dpduck\b", f"from {mark}", text, flags=re.M) for name, text in texts.items()
     }
-    worker, plain = texts["trusted.rows.worker"], order.plain()
+    worker = texts["trusted.rows.worker"]
     versions, failed, tasks = (duckdb.__version__, sys.version_info[:2]), FAILED, TASKS
 
     def loaded() -> Any:
@@ -64,6 +61,16 @@ def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
                 root.orders = sys.modules[f"{mark}.trusted.rows.orders"]
                 root.workers = pool((sys.executable, "-I", "-c", worker), tasks)
         return root
+
+    return loaded
+
+
+def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
+    """The function, which an engine's client sends by value: it names nothing but the standard library.
+
+    cut: whether it cuts parts of the rows, batch after batch, or answers for whole units.
+    """
+    loaded, plain, failed = _loader(), order.plain(), FAILED
 
     def answering(given: Any) -> Any:
         found = None

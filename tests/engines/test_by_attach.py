@@ -50,7 +50,9 @@ def test_delta(tmp_path: Path) -> None:
         place = tmp_path / "visits"
         (place / "_delta_log").mkdir(parents=True)
         con.execute(f"COPY (SELECT range // 2 AS patient, range % 2 AS sex FROM range(200)) TO '{place}/a.parquet'")
-        fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("patient", "sex")]
+        fields: list[dict[str, object]] = [
+            {"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("patient", "sex")
+        ]
         actions = [
             {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
             {"metaData": {"id": "5f8d2a3e-0000-4000-8000-000000000000", "configuration": {},

@@ -125,7 +125,9 @@ def _named(table: Sent, text: str) -> Sent:
 
 def _no_rows(tables: Sequence[Sent]) -> list[pa.Table]:
     private = (table for table in tables if table.rows is None)
-    return [pa.table({f"dpduck_{number}": pa.nulls(0) for number in range(len(one.columns))}) for one in private]
+    return [
+        pa.Table.from_pydict({f"dpduck_{number}": pa.nulls(0) for number in range(len(one.columns))}) for one in private
+    ]
 
 
 def _added_sql(columns: Sequence[str]) -> str:

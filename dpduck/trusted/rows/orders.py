@@ -162,7 +162,8 @@ def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> 
         own = given.filter(pc.equal(given[TABLE], number)) if len(private) > 1 else given
         rows.append(own.select([column_name(number, place) for place in range(len(table.columns))]))
     found = carried_out(order, rows, workers)
-    return pa.table({PARTIAL: pa.array(map(_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())})
+    said = pa.array(map(_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())
+    return pa.Table.from_pydict({PARTIAL: said})
 
 
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
