@@ -42,7 +42,8 @@ class Sail:
         place = self.folder / f"{name}_{len(list(self.folder.iterdir()))}"
         place.mkdir()
         for number in range(files):
-            pq.write_table(rows.take(list(range(number, rows.num_rows, files))), place / f"{number}.parquet")
+            dealt = pa.array(range(number, rows.num_rows, files), pa.int64())
+            pq.write_table(rows.take(dealt), place / f"{number}.parquet")
         self.session.sql(f"CREATE TABLE db.{name} USING parquet LOCATION 'file://{place}'").collect()
         return f"db.{name}"
 
