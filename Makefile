@@ -17,6 +17,8 @@ DUCKDB2 := .venv-duckdb2/duckdb2.stamp
 
 INSTALL := -m pip install -qq --disable-pip-version-check
 LOCKED := $(INSTALL) --require-hashes --only-binary :all:
+# pyspark-client is published as source alone: pure Python, with its hash, built by the setuptools of build.lock
+SOURCE := --no-build-isolation --no-binary pyspark-client
 EDITABLE := $(INSTALL) --no-deps --no-build-isolation --editable .
 COMPILE := $(BIN)/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url --no-emit-find-links
@@ -51,10 +53,11 @@ $(RUNTIME): requirements/runtime.lock requirements/build.lock pyproject.toml
 	@$(BIN)/python $(EDITABLE)
 	@touch $@
 
-$(DEVELOPMENT): requirements/development.lock pyproject.toml
+$(DEVELOPMENT): requirements/development.lock requirements/build.lock pyproject.toml
 	$(call environment,.venv)
 	@echo 'installing what development needs into .venv ...'
-	@$(BIN)/python $(LOCKED) -r requirements/development.lock
+	@$(BIN)/python $(LOCKED) -r requirements/build.lock
+	@$(BIN)/python $(LOCKED) $(SOURCE) -r requirements/development.lock
 	@$(BIN)/python $(EDITABLE)
 	@touch $(RUNTIME) $@
 

@@ -19,7 +19,12 @@ CLAIM = {
         "trusted/private/jobs trusted/private/counting "
         "trusted/private/key_counts trusted/private/hidden"
     ),
-    "rows to integers, whatever one row does": ("trusted/rows/scan trusted/rows/workers trusted/rows/worker"),
+    "rows to integers, whatever one row does": (
+        "trusted/rows/scan trusted/rows/answered trusted/rows/workers trusted/rows/worker"
+    ),
+    "the same in an engine, whole units in one task": (
+        "trusted/rows/elsewhere trusted/rows/orders engines/task engines/spark"
+    ),
     "counts to noisy answers": (
         "trusted/private/measure trusted/private/keys trusted/private/sessions "
         "trusted/private/histograms trusted/private/sketches trusted/private/summaries "
@@ -53,7 +58,9 @@ ROWS = {
         "frontend/rows/source frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
         "frontend/rows/relation frontend/rows/unions frontend/rows/parts"
     ),
-    "facts that are taken for public": ("database/catalog owner/policies database/policies mechanisms/jobs"),
+    "facts that are taken for public": (
+        "database/catalog owner/policies database/policies mechanisms/jobs engines/tables"
+    ),
 }
 OTHERS = {
     "shown to the owner alone": ("database/check"),

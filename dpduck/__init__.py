@@ -1,6 +1,6 @@
 """dpduck: differential privacy inside DuckDB."""
 
-from dpduck.engine.connection import connect, load
+from dpduck.engine.connection import attach_spark, connect, load
 from dpduck.values.errors import BudgetRefusal, DpduckError, PermissionRefusal, Refusal, ReleaseFailed, StoreError
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Refusal",
     "ReleaseFailed",
     "StoreError",
+    "attach_spark",
     "connect",
     "load",
 ]

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 STATIONS = (
-    *("values", "algebra", "frontend", "trusted", "planning", "database"),
+    *("values", "algebra", "frontend", "trusted", "planning", "database", "engines"),
     *("mechanisms", "owner", "engine", "publish", "server", "commands"),
 )
 ORDER = {station: rank for rank, station in enumerate(STATIONS)}

@@ -74,6 +74,7 @@ class Listening:
 @click.option("--memory", default="4GB", show_default=True, help="For released tables; as much for statements.")
 @click.option("--vault-memory", help="For counting, if not most of this machine's.")
 @click.option("--prepare", is_flag=True, help="Prepare the tables that have a policy and are not prepared.")
+@click.option("--engine", multiple=True, help="Whose tables are counted there: NAME=sc://HOST:PORT; several times.")
 def serve(
     database: Path,
     store: Path | None,
@@ -94,6 +95,7 @@ def serve(
     memory: str,
     vault_memory: str | None,
     prepare: bool,
+    engine: tuple[str, ...],
 ) -> None:
     """Serve DATABASE's private answers to the principals of its store, until the process is told to end."""
     ended, again = threading.Event(), threading.Event()
@@ -107,7 +109,7 @@ def serve(
             memory=parse_size(memory),
         )  # fmt: skip
         own = parse_size(vault_memory) if vault_memory else _most_memory()
-        keeping = Keeping(Quota(releases, released_rows), floor, own, min(seconds, SECONDS))
+        keeping = Keeping(Quota(releases, released_rows), floor, own, min(seconds, SECONDS), engine)
         path = audit or audit_path(database, store)
         for line in prepared_tables(database, store, (), read_only=True) if prepare else ():
             click.echo(line)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
-import duckdb
 import numpy as np
 
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.text.names import TableName, quote_identifier
 from dpduck.trusted.private.jobs import KeyColumn
-from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.values.domain import RangeDomain
 
@@ -25,6 +24,11 @@ NO_POLICY = (
     "no policy yet: dp_draft('..') begins one. A domain or clamp says what was known without these rows: "
     "round outwards, and copy nothing from here"
 )
+Columns = Callable[[str, Mapping[str, object]], list[Any]]
+"""Reads rows by SQL and parameters. What is added up over them is called TOTAL and a number: they may lie in an engine,
+whose tasks each have some of the units."""
+
+TOTAL = "dpduck_total_"
 MOVED_ON = "answers are about these; ALTER PRIVACY POLICY ON .. NEW EPOCH prepares the rows of today"
 
 
@@ -39,7 +43,7 @@ class Finding:
 
 
 def check_table(
-    cursor: duckdb.DuckDBPyConnection,
+    columns: Columns,
     policy: Policy,
     from_sql: str,
     unit_sql: str | None,
@@ -47,36 +51,37 @@ def check_table(
 ) -> list[Finding]:
     """Rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not see.
 
-    from_sql, unit_sql: the table with what finds the unit of its rows, and that unit; None for PRIVACY UNIT ROW.
+    columns: what reads the rows. from_sql, unit_sql: the table with what finds the unit of its rows, and that unit;
+        None for PRIVACY UNIT ROW.
     prepared: how many rows were prepared.
     """
-    total = _one(cursor, f"SELECT count(*) FROM {policy.table.sql}")[0] or 0.0
+    total = _one(columns, ["count(*)"], policy.table.sql)[0]
     return [
         Finding("rows", total, "EXPECT ROWS is a public guess: round it, or leave it out"),
         *([] if prepared is None else [_rows("rows that were prepared", prepared, total, MOVED_ON)]),
-        *(_unit_findings(cursor, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
-        *_domain_findings(cursor, policy, total),
-        *_clamp_findings(cursor, policy, total),
+        *(_unit_findings(columns, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
+        *_domain_findings(columns, policy, total),
+        *_clamp_findings(columns, policy, total),
     ]
 
 
-def check_columns(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[Finding]:
-    """Of a table without a policy: rows, and of each column NULLs, values, where most lie, and rows of one value."""
-    total = _one(cursor, f"SELECT count(*) FROM {table.sql}")[0] or 0.0
+def check_columns(reads: Columns, table: TableName, columns: Sequence[Column]) -> list[Finding]:
+    """Of a table of this database without a policy: rows, and of each column NULLs, values, where most lie, and rows of one value."""
+    total = _row(reads, f"SELECT count(*) FROM {table.sql}")[0] or 0.0
     findings = [Finding("rows", total, NO_POLICY)]
     for column in columns:
         name = quote_identifier(column.name)
-        nulls, values = _one(cursor, f"SELECT count(*) - count({name}), count(DISTINCT {name}) FROM {table.sql}")
+        nulls, values = _row(reads, f"SELECT count(*) - count({name}), count(DISTINCT {name}) FROM {table.sql}")
         findings.append(_rows(f"rows with NULL in {column.name}", nulls, total, "WITH NULL would keep them in cells"))
         findings.append(Finding(f"different values of {column.name}", values, ""))
         if _NUMBERS.match(column.type_name):
             ends = ", ".join(f"quantile_disc({name}, {place})" for place in (0.005, 0.995))
-            low, high = _one(cursor, f"SELECT {ends} FROM {table.sql}")
+            low, high = _row(reads, f"SELECT {ends} FROM {table.sql}")
             findings.append(Finding(f"99 % of {column.name} are at least", low, "what lies below a CLAMP counts as it"))
             findings.append(Finding(f"99 % of {column.name} are at most", high, "what lies above a CLAMP counts as it"))
         if _UNITS.match(column.type_name) and values:
             per = f"SELECT count(*) AS rows FROM {table.sql} WHERE {name} IS NOT NULL GROUP BY {name}"
-            high, most = _one(cursor, f"SELECT quantile_disc(rows, 0.99), max(rows) FROM ({per})")
+            high, most = _row(reads, f"SELECT quantile_disc(rows, 0.99), max(rows) FROM ({per})")
             told = f"were {column.name} the privacy unit: MAX ROWS to consider; the most of one is {most:.0f}"
             findings.append(Finding(f"99 % of {column.name} have at most this many rows", high, told))
     return findings
@@ -87,20 +92,20 @@ def _rows(what: str, rows: float | None, total: float, advice: str) -> Finding:
     return Finding(what, rows, advice, None if rows is None else 100 * rows / max(total, 1.0))
 
 
-def _unit_findings(
-    cursor: duckdb.DuckDBPyConnection, policy: Policy, from_sql: str, unit_sql: str, total: float
-) -> list[Finding]:
+def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: str, total: float) -> list[Finding]:
     bound = policy.unit.max_rows
-    per_unit = f"(SELECT count(*) AS rows FROM {from_sql} WHERE {unit_sql} IS NOT NULL GROUP BY {unit_sql})"
-    units, median, high, most, owned = _one(
-        cursor,
-        "SELECT count(*), quantile_disc(rows, 0.5), quantile_disc(rows, 0.99), max(rows), coalesce(sum(rows), 0) "
-        f"FROM {per_unit}",
+    per_unit = f"SELECT count(*) AS rows FROM {from_sql} WHERE {unit_sql} IS NOT NULL GROUP BY {unit_sql}"
+    counted, number = columns(f"SELECT rows, count(*) AS {TOTAL}0 FROM ({per_unit}) GROUP BY rows", {})
+    order = np.argsort(counted)
+    rows, number = np.asarray(counted)[order].astype(float), np.asarray(number)[order].astype(float)
+    units, owned, upto = float(number.sum()), float((rows * number).sum()), number.cumsum()
+    median, high, most = (
+        float(rows[int(np.searchsorted(upto, part * units))]) if units else None for part in (0.5, 0.99, 1.0)
     )
-    tried = {bound, max(1, bound // 2), 2 * bound, *(int(number) for number in (median, high, most) if number)}
+    tried = {bound, max(1, bound // 2), 2 * bound, *(int(one) for one in (median, high, most) if one)}
     dropped = []
     for other in sorted(tried):
-        (lost,) = _one(cursor, f"SELECT coalesce(sum(greatest(rows - {other}, 0)), 0) FROM {per_unit}")
+        lost = float((np.maximum(rows - other, 0) * number).sum())
         advice = f"with MAX ROWS {other} a count at epsilon = 1 without a delta has a standard error of "
         advice += f"{other * 2**0.5:.3g} (Laplace noise)"
         if other == bound:
@@ -116,14 +121,14 @@ def _unit_findings(
         *dropped,
         _rows(
             "rows whose unit is NULL",
-            total - (owned or 0),
+            total - owned,
             total,
             "they are never counted, nor are rows without a parent",
         ),
     ]
 
 
-def _domain_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: float) -> list[Finding]:
+def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Finding]:
     """Counts each domain's NULLs, the other values that it leaves out, and the rows that any of them leaves out."""
     findings: list[Finding] = []
     parameters: dict[str, object] = {}
@@ -132,9 +137,9 @@ def _domain_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: f
         name = f"t.{quote_identifier(column)}"
         code = code_expression(KeyColumn(name, domain), position)
         nulls, outside = _one(
-            cursor,
-            f"SELECT count(*) FILTER (WHERE {name} IS NULL), count(*) FILTER (WHERE {name} IS NOT NULL) "
-            f"FROM {policy.table.sql} AS t WHERE ({code.sql}) IS NULL",
+            columns,
+            [f"count(*) FILTER (WHERE {name} IS NULL)", f"count(*) FILTER (WHERE {name} IS NOT NULL)"],
+            f"{policy.table.sql} AS t WHERE ({code.sql}) IS NULL",
             code.parameters,
         )
         other = "WITH EDGES or a wider RANGE" if isinstance(domain, RangeDomain) else "WITH OTHER or more values"
@@ -144,23 +149,21 @@ def _domain_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: f
         parameters |= code.parameters
         left_out.append(f"({code.sql}) IS NULL")
     if len(left_out) > 1:
-        (lost,) = _one(
-            cursor, f"SELECT count(*) FROM {policy.table.sql} AS t WHERE {' OR '.join(left_out)}", parameters
-        )
+        outside_of_any = f"{policy.table.sql} AS t WHERE {' OR '.join(left_out)}"
+        (lost,) = _one(columns, ["count(*)"], outside_of_any, parameters)
         advice = "a statement that groups by all of these columns has them in no cell and in no total"
         findings.append(_rows("rows outside some domain", lost, total, advice))
     return findings
 
 
-def _clamp_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: float) -> list[Finding]:
+def _clamp_findings(columns: Columns, policy: Policy, total: float) -> list[Finding]:
     """Counts the values that each clamp moves to its bounds, and those that it does not count."""
     findings = []
     for clamp in policy.clamps:
         name = quote_identifier(clamp.column)
+        conditions = (f"{name} < {clamp.low}", f"{name} > {clamp.high}", f"{name} IS NULL")
         below, above, nulls = _one(
-            cursor,
-            f"SELECT count(*) FILTER (WHERE {name} < {clamp.low}), count(*) FILTER (WHERE {name} > {clamp.high}), "
-            f"count(*) FILTER (WHERE {name} IS NULL) FROM {policy.table.sql}",
+            columns, [f"count(*) FILTER (WHERE {condition})" for condition in conditions], policy.table.sql
         )
         findings += [
             _rows(f"values of {clamp.column} below its clamp", below, total, f"each counts as {clamp.low}"),
@@ -171,8 +174,17 @@ def _clamp_findings(cursor: duckdb.DuckDBPyConnection, policy: Policy, total: fl
 
 
 def _one(
-    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object] = MappingProxyType({})
-) -> list[float | None]:
+    columns: Columns,
+    counts: Sequence[str],
+    from_sql: str,
+    parameters: Mapping[str, object] = MappingProxyType({}),
+) -> list[float]:
+    """Numbers of rows."""
+    listed = ", ".join(f"{count} AS {TOTAL}{number}" for number, count in enumerate(counts))
+    return [float(column[0]) for column in columns(f"SELECT {listed} FROM {from_sql}", parameters)]
+
+
+def _row(columns: Columns, sql: str) -> list[float | None]:
     """The one row of an answer."""
-    found = [np.ma.MaskedArray(column) for column in reader.columns(cursor, sql, parameters)]
+    found = [np.ma.MaskedArray(column) for column in columns(sql, {})]
     return [None if column.mask.any() else float(column[0]) for column in found]

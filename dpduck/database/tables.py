@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from fractions import Fraction
@@ -10,7 +11,7 @@ from dpduck.database.check import Finding
 from dpduck.database.cursors import Caller
 from dpduck.database.releases import StoredRelease
 from dpduck.frontend.rows.facts import Policy
-from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.trusted.ledger.entries import LedgerEntry
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.accounting import epsilon_of
@@ -60,9 +61,11 @@ def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledge
 
     A principal with a share sees that share, what they have spent of it, and what they may still spend: no more than
     everybody together has left. declared: the budget as its owner wrote it. epsilon_left: of a budget that adds up rho,
-    the largest epsilon that a statement may still ask for at the budget's own delta.
+    the largest epsilon that a statement may still ask for at the budget's own delta. A table is named in full where
+    another one has its last name.
     """
     rows: list[list[Value]] = []
+    alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
     for policy, state in [*((one, "in force") for one in policies), *((one, "dropped") for one in dropped)]:
         spent, budget = ledger.spent(policy.unit.key), policy.budget
         if state == "dropped" and not (spent.rho or spent.delta):
@@ -72,7 +75,8 @@ def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledge
             total = whole if caller.share is None else whole * caller.share
             left = max(Fraction(0), min(whole - used, total - own))
             most = left if measure == "epsilon" else _epsilon_left(budget, left) if measure == "rho" else None
-            rows.append([policy.table.table, measure, total, own, left, caller.share, _declared(budget), most, state])
+            name = policy.table.table if alike[fold(policy.table.table)] == 1 else str(policy.table)
+            rows.append([name, measure, total, own, left, caller.share, _declared(budget), most, state])
     columns = [
         ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
         ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),

@@ -14,6 +14,7 @@ from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore
 from dpduck.database.store import STORE_NAME
 from dpduck.database.tables import Value, check, rows_sql
+from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import from_sql, unit_sql
@@ -59,6 +60,7 @@ class AboutTables:
     policies: PolicyStore
     releases: ReleaseStore
     prepared: PreparedTables
+    engines: EngineTables
 
     def check(self, text: str, caller: Caller) -> str:
         """SQL with exact facts about a table, for its owner's eyes only: before it has a policy, too."""
@@ -71,10 +73,16 @@ class AboutTables:
                 accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
                 raise Refusal(f"{str(written)!r} has no privacy policy", accepted=accepted)
             policy = catalog.policy(table)
+            reads = self.engines.columns(cursor, table, catalog.columns(table))
             if policy is None:
-                return check(check_columns(cursor, table, catalog.columns(table)))
+                if self.engines.has(table):
+                    raise Refusal(
+                        f"{table} lies in an engine, and has no privacy policy",
+                        accepted="a CREATE PRIVACY POLICY first",
+                    )
+                return check(check_columns(reads, table, catalog.columns(table)))
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
-            return check(check_table(cursor, policy, from_sql(source), unit_sql(source), self.prepared.rows(table)))
+            return check(check_table(reads, policy, from_sql(source), unit_sql(source), self.prepared.rows(table)))
 
     def draft(self, text: str, caller: Caller) -> str:
         """SQL with a policy to begin with, line by line, from the schema alone."""

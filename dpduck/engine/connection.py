@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dpduck.database.twin_files import TwinFiles
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of, install_macros, require_free_names, serve
 from dpduck.engine.progress import progress_here, with_notes
+from dpduck.engines.spark import SparkEngine, connected
 from dpduck.trusted.ledger.copies import state_directory
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import Steps, no_step
@@ -78,6 +80,44 @@ def connect(
     except BaseException:
         connection.close()
         raise
+
+
+def attach_spark(
+    connection: duckdb.DuckDBPyConnection,
+    engine: object,
+    *,
+    name: str,
+    tables: Sequence[str],
+    buckets: int | None = None,
+) -> list[str]:
+    """Attaches tables of a Spark Connect server to a database that dpduck is loaded on; their names in full.
+
+    engine: an address, sc://host:15002/;use_ssl=true, or a session. tables: as schema.table there, name.schema.table
+    here. Their rows are counted where they are. buckets: tasks of a count; by EXPECT ROWS if not given.
+    """
+    loaded = engine_of(connection)
+    if loaded is None:
+        raise Refusal("dpduck is not loaded on this connection", accepted="dpduck.load(con) first")
+    session = connected(engine) if isinstance(engine, str) else engine
+    return loaded.engines.attach(name, SparkEngine(session), tables, buckets)
+
+
+def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]:
+    """Attaches an engine, written name=address, with the tables that the store knows of it; their names.
+
+    A token comes from the environment (DPDUCK_ENGINE_NAME_TOKEN), and is kept nowhere.
+    """
+    name, _, address = named.partition("=")
+    loaded = engine_of(connection)
+    if loaded is None or not name or not address.startswith("sc://"):
+        raise Refusal("an engine is a name and an address", accepted="--engine lake=sc://host:15002/;use_ssl=true")
+    token = os.environ.get(f"DPDUCK_ENGINE_{name.upper()}_TOKEN")
+    if token:
+        address += f"{'' if '/;' in address else '/'};token={token}"
+    tables = loaded.engines.known(name)
+    if not tables:
+        raise Refusal(f"the store knows no table of {name!r}", accepted="dpduck.attach_spark(con, ..), once, before")
+    return attach_spark(connection, address, name=name, tables=tables)
 
 
 def verify_store(database: str | Path, store: str | Path | None = None, *, adopt: bool = False) -> int:

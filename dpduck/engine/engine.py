@@ -21,6 +21,8 @@ from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
 from dpduck.engine.known import cells_sql, known_sql
 from dpduck.engine.progress import Progress
+from dpduck.engines.tables import EngineTables
+from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
 from dpduck.frontend.select.request import Request
@@ -45,6 +47,8 @@ from dpduck.owner.policies import OwnerChanges
 from dpduck.owner.policy_text import policy_sql
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.rows.elsewhere import Apart
+from dpduck.trusted.rows.prepared import Twins
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
@@ -88,31 +92,37 @@ class Engine:
         self._policies = PolicyStore(connections.cursor, store, ledger.budget, connections.home)
         self._releases = ReleaseStore(connections.cursor, store, steps)
         self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
+        self._workers = Workers()
+        self.engines = EngineTables(connections.cursor, store, self._policies, self._workers)
         self._policies.create_tables()
+        self.engines.create_tables()
         self._prepared.create_tables()
         self._releases.create_tables()
         self._measured = MeasuredStore(connections.cursor, store)
         self._measured.create_tables()
         self._known = SandboxAnswers(MOST_KNOWN)
         self._copies = ReleaseCopies(connections.cursor)
-        self._workers = Workers()
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
-            self._prepared.twins, self._measured.put,
+            self._twins, self._measured.put,
         )  # fmt: skip
-        self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared)
+        self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store)
-        self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared)
+        self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
-            SparseStore(connections.cursor, store), steps, self._workers, self._prepared.twins,
+            SparseStore(connections.cursor, store), steps, self._workers, self._twins,
         )  # fmt: skip
 
     @property
     def ledger(self) -> Ledger:
         """The ledger of the store."""
         return self._ledger
+
+    def _twins(self, rows: Rows) -> Twins | Apart | None:
+        """What is counted in place of a request's tables: what an engine has, or was prepared."""
+        return self.engines.apart(rows) or self._prepared.twins(rows)
 
     def limit_selects(self, seconds: float) -> None:
         """Bounds the time of SELECTs around releases that make views."""

@@ -23,12 +23,13 @@ from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.private.door import Bill, Door, charged, opened
+from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed, StoreError
 
 Steps = Callable[[str], None]
-TwinsOf = Callable[[Rows], Twins | None]
+TwinsOf = Callable[[Rows], Twins | Apart | None]
 """What is counted in place of a request's tables."""
 QUERY_INTERRUPTED = "Query interrupted"
 """What DuckDB's Python client raises, as a RuntimeError, when Ctrl-C comes while a query runs."""
@@ -187,7 +188,7 @@ class Releaser:
             self._releases.put_failure(digest, entry)
 
     def _produced(
-        self, door: Door, planned: Planned, release: StoredRelease, twins: Twins | None
+        self, door: Door, planned: Planned, release: StoredRelease, twins: Twins | Apart | None
     ) -> StoredRelease | None:
         """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
         interrupted = ended = False
@@ -205,7 +206,8 @@ class Releaser:
             self._steps("after the noise")
             release = replace(release, rows=made.rows.num_rows)
             try:
-                also = partial(self._keep, release.name, planned.header.request.rows, twins, made.measured)
+                moment = twins if isinstance(twins, Twins) else None
+                also = partial(self._keep, release.name, planned.header.request.rows, moment, made.measured)
                 self._releases.put_table(release, made.columns, made.rows, made.covariances, end, also)
             except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now
                 if not ended:

@@ -9,6 +9,7 @@ from dpduck.database.catalog import COMPUTES, Catalog
 from dpduck.database.cursors import Caller, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
+from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.rows.relation import comparable, require_key, require_plain_unit
 from dpduck.frontend.select.options import LARGEST_EPSILON
@@ -45,6 +46,7 @@ class OwnerDesk:
     principal: str
     statement_text: str
     prepared: PreparedTables
+    engines: EngineTables
 
     def apply(self, statement: OwnerStatement) -> str:
         """Carries the statement out and says in a word what was done."""
@@ -68,6 +70,7 @@ class OwnerDesk:
             tables = list(dict.fromkeys(map(self._table, statement.tables)))
             for table in tables:
                 self._required_policy(table)
+                self.engines.require_here(table, "prepared", "answers from the engine, which reads its rows anew")
             return self.prepared.prepare(tables)
         return self._drop(statement)
 
@@ -78,6 +81,7 @@ class OwnerDesk:
             return f"{table} is no longer public"
         if self.policies.last_revision(table)[0] > 0:
             raise Refusal(f"{table} has or had a privacy policy", accepted="a table that never held protected rows")
+        self.engines.require_here(table, "declared public", "a copy of it in DuckDB")
         self.policies.declare_public(table)
         return f"{table} is public"
 
@@ -153,10 +157,12 @@ class OwnerDesk:
 
     def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
         if clause.column is None:
+            self.engines.require_policy(table, None)
             return PrivacyUnit(self.policies.unit_key(f"{table}.ROW"), None, 1)
         column = _column(clause.column, columns, clause)
         require_plain_names(column.name)
         require_plain_unit(table, column.name, self.catalog)
+        self.engines.require_policy(table, column.type_name)
         if clause.references is None:
             return PrivacyUnit(self.policies.unit_key(f"{table}.{column.name}"), column.name, clause.max_rows)
         written, referenced = clause.references
@@ -318,10 +324,15 @@ class OwnerChanges:
     """
 
     def __init__(
-        self, open_cursor: OpenCursor, policies: PolicyStore, ledger: Ledger, prepared: PreparedTables
+        self,
+        open_cursor: OpenCursor,
+        policies: PolicyStore,
+        ledger: Ledger,
+        prepared: PreparedTables,
+        engines: EngineTables,
     ) -> None:
         self._open_cursor = open_cursor
-        self._prepared = prepared
+        self._prepared, self._engines = prepared, engines
         self._policies = policies
         self._ledger = ledger
         self._lock = threading.Lock()
@@ -339,7 +350,9 @@ class OwnerChanges:
                     statement = replace(statement, replace=True)
             with self._open_cursor() as cursor:
                 catalog = Catalog(cursor, self._policies)
-                desk = OwnerDesk(catalog, self._policies, self._ledger, caller.name, text, self._prepared)
+                desk = OwnerDesk(
+                    catalog, self._policies, self._ledger, caller.name, text, self._prepared, self._engines
+                )
                 done = desk.apply(statement)
             self._last = ((text, caller.name, self._ledger.last_entry()), done)
             return done

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dpduck.database.releases import BEFORE_STORING
 from dpduck.database.store import STORE_NAME, store_files
-from dpduck.engine.connection import load
+from dpduck.engine.connection import attach_known, load
 from dpduck.engine.functions import OWNER, called, engine_of
 from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import quote_identifier
@@ -102,8 +102,12 @@ class LocalVault:
         grid: TimeGrid | None = None,
         seconds: float = SECONDS,
         memory: int = 0,
+        engines: tuple[str, ...] = (),
     ) -> None:
-        """seconds: of a SELECT around released answers. memory: bytes that this process may have; 0 for all."""
+        """seconds: of a SELECT around released answers. memory: bytes that this process may have; 0 for all.
+
+        engines: that are attached with the tables that the store knows, as name=address.
+        """
         self._quota, self._grid, self._seconds = quota or Quota(), grid or TimeGrid(0.0), seconds
         self._places = Places(QUESTIONS, QUESTIONS_EACH)
         self._reading = Places(READERS, QUESTIONS_EACH)
@@ -120,6 +124,8 @@ class LocalVault:
                 raise InternalError("the vault has no engine")
             self._engine = engine
             engine.limit_selects(seconds)
+            for named in engines:
+                attach_known(self._connection, named)
             self._book = PrincipalBook(SecretsFile.open(self._files.secrets, create=False))
             self._connection.execute("SET enable_external_access = false")
             if memory:  # DuckDB goes to the disk, or says that it is too much, before the system refuses

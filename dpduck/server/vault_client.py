@@ -35,7 +35,7 @@ Answer = tuple[Message, pa.Table | None]
 @dataclass(frozen=True)
 class Keeping:
     """What the vault's process keeps to. floor: seconds before which no new answer is given. memory: bytes; 0 for all.
-    seconds: of a SELECT around released answers.
+    seconds: of a SELECT around released answers. engines: that are attached, as name=address.
 
     The process may have that much beside what it begins with: the operating system refuses it more.
     """
@@ -44,6 +44,7 @@ class Keeping:
     floor: float = FLOOR
     memory: int = 0
     seconds: float = SECONDS
+    engines: tuple[str, ...] = ()
 
 
 class _Ended(StoreError):

@@ -166,7 +166,8 @@ def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> Loca
     for attempt in range(_ATTEMPTS):
         try:
             grid = TimeGrid(keeping["floor"])
-            return LocalVault(database, store, Quota(**keeping["quota"]), grid, keeping["seconds"], keeping["memory"])
+            quota, engines = Quota(**keeping["quota"]), tuple(keeping["engines"])
+            return LocalVault(database, store, quota, grid, keeping["seconds"], keeping["memory"], engines)
         except StoreError:
             if attempt == _ATTEMPTS - 1 or not database.exists():
                 raise

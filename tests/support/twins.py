@@ -11,16 +11,31 @@ import pytest
 from dpduck.commands import in_sql
 from dpduck.trusted.private import door
 from dpduck.trusted.private.counting import count_exactly
+from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
-from dpduck.trusted.private.key_counts import count_keys
-from dpduck.trusted.private.keys import read_groups
+from dpduck.trusted.private.key_counts import KeyCounts, count_keys
+from dpduck.trusted.private.keys import KeyStream, read_groups
 from dpduck.trusted.rows.prepared import Twins, counted_over
 from dpduck.trusted.rows.workers import Workers
 
 
+def told(counts: object) -> object:
+    """What was counted, in an order of its own."""
+    if isinstance(counts, ExactCounts):
+        return by_cell(counts)
+    if isinstance(counts, KeyCounts):
+        parts = (counts._exact_high, counts._exact_low, counts._exact_counts)
+        return sorted(zip(*(part.tolist() for part in parts), strict=True))
+    assert isinstance(counts, KeyStream) and counts._workers is not None
+    return groups(counts._cursor, counts._job, counts._bounding_key, counts._workers)
+
+
 def cells(cursor: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes, workers: Workers | None) -> object:
     """Exact tables by cell; cells without anything are left out."""
-    counts = count_exactly(cursor, job, key, workers)
+    return by_cell(count_exactly(cursor, job, key, workers))
+
+
+def by_cell(counts: ExactCounts) -> object:
     places = list(zip(*(codes.tolist() for codes in counts._exact_coordinates), strict=True))
     found: dict[tuple[int, ...], list[int]] = {}
     for number, values in enumerate(counts._exact_counts.T.tolist()):
@@ -38,9 +53,7 @@ def groups(cursor: duckdb.DuckDBPyConnection, job: KeyedJob, key: bytes, workers
 
 def digests(cursor: duckdb.DuckDBPyConnection, job: KeyJob, key: bytes, workers: Workers | None) -> object:
     """Exact counts by the digest of a key."""
-    counts = count_keys(cursor, job, key, workers)
-    parts = (counts._exact_high, counts._exact_low, counts._exact_counts)
-    return sorted(zip(*(part.tolist() for part in parts), strict=True))
+    return told(count_keys(cursor, job, key, workers))
 
 
 def exactly(cursor: duckdb.DuckDBPyConnection, job: object, key: bytes, workers: Workers | None) -> object:

@@ -131,7 +131,7 @@ def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
 
 
 def _table_and_column(reader: TokenReader) -> tuple[TableName, str]:
-    name = reader.table_name()
+    name = reader.table_name(4)
     if len(name.parts) < 2:
         raise reader.refuse("a column is named with its table", "table.column")
     return TableName(name.parts[:-1]), name.parts[-1]

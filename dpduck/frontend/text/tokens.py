@@ -93,11 +93,11 @@ class TokenReader:
         self.index += 1
         return token.text
 
-    def table_name(self) -> TableName:
+    def table_name(self, most: int = 3) -> TableName:
         parts = [self.name("a table name; a file is a table after CREATE TABLE t AS FROM 'file'")]
         while self.take(TokenType.DOT):
             parts.append(self.name("a name after the dot"))
-        if len(parts) > 3:
+        if len(parts) > most:
             raise self.refuse("a table name has at most three parts", "database.schema.table")
         return TableName(tuple(parts))
 

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from dpduck.frontend.rows.parts import ROWS
 from dpduck.trusted.private.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
-from dpduck.trusted.private.counting_stage import cells_sql, stage_sql
+from dpduck.trusted.private.counting_stage import cells_sql, cut_sql, stage_sql
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import MOST_POSITIONS, KeyReading, ParameterValue, code_reading, key_reading
 from dpduck.trusted.rows.plain import plain_number
 from dpduck.trusted.rows.program import Division, Output
-from dpduck.trusted.rows.scan import Scan, read_rows, rows_sql, scan_of
+from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
@@ -116,8 +116,8 @@ def _is_read(scan: Scan, key: KeyColumn) -> bool:
 
 
 def _packed(reading: _Reading) -> bool:
-    """Whether keys are packed into integers: where rows are sorted or go through a worker, narrow ones pay."""
-    return reading.job.unit_sql is not None or reading.division.needed
+    """Whether keys are packed into integers: where rows are sorted or travel, narrow ones pay."""
+    return reading.job.unit_sql is not None or reading.division.needed or reading.scan.elsewhere is not None
 
 
 def job_sql(job: CountingJob) -> str:
@@ -132,7 +132,7 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
     Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
     three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
     """
-    plain = job.unit_sql is None and job.aggregates == (Contribution(""),)
+    plain = job.unit_sql is None and job.aggregates == (Contribution(""),) and job.elsewhere is None
     listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
     if not plain or not listed or len(listed) < len(job.keys):
         return job, None
@@ -173,9 +173,15 @@ def _answer(
         return reader.columns(cursor, pregrouped_sql(reading.job, reading.keys, totals), parameters)
     if not _packed(reading) and not reading.scan.stages:
         return reader.columns(cursor, unbounded_sql(reading.job, reading.keys), parameters)
-    with read_rows(cursor, reading.scan, _rows(reading), parameters, reading.division, workers) as found:
-        rows, second, given = found
-        sql = _stage(reading, rows) if _packed(reading) else unbounded_sql(reading.job, reading.keys)
+
+    def stage(rows: str) -> str:
+        return _stage(reading, rows) if _packed(reading) else unbounded_sql(reading.job, reading.keys)
+
+    def cut(rows: str) -> str:
+        return cut_sql(rows, _cells(reading), reading.job.aggregates, reading.job.max_rows)
+
+    with counted(cursor, reading.scan, _rows(reading), parameters, reading.division, workers, stage, {}, cut) as found:
+        sql, second, given = found
         return reader.columns(second, sql, given)
 
 
@@ -184,9 +190,13 @@ def _stage(reading: _Reading, rows: str) -> str:
     job = reading.job
     if job.unit_sql is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
-    cells = {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
     known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
-    return stage_sql(rows, cells, job.aggregates, None if job.unit_sql is None else job.max_rows, known=known)
+    return stage_sql(rows, _cells(reading), job.aggregates, None if job.unit_sql is None else job.max_rows, known=known)
+
+
+def _cells(reading: _Reading) -> dict[str, int | None]:
+    """The columns of packed keys, with their capacities."""
+    return {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
 
 
 def _rows(reading: _Reading) -> str:

@@ -34,6 +34,9 @@ from dpduck.trusted.private.contribution_sql import by_cell, by_unit, checked_co
 from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, Known, bounded_rows_sql
 
 UNITS = "dpduck_units"
+CROWDED = 1024
+"""A part keeps so many rows of a unit at least: fewer units are sorted then."""
+
 IN_CELL = 1
 """Sets the hash that orders a unit's cells apart from the one that orders its rows."""
 
@@ -68,6 +71,27 @@ def stage_sql(
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known)
     counted = "" if groups is None else f"count(DISTINCT {UNIT})" if max_rows not in (None, 1) else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
+
+
+def cut_sql(
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    max_rows: int,
+    groups: int | None = None,
+) -> str:
+    """Of a part of the rows all that a stage over the whole could keep, so that no unit's rows are more than a task has
+    room for: a unit's first m rows of the whole are among its first m of each part, and what it keeps of its first C
+    cells is among the first m rows of each of its first C cells of the part. stage_sql over all parts is what it is
+    over all rows: the checks that were made here change nothing the second time.
+    """
+    checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER], True)
+    used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+    if groups is None or groups >= max_rows:
+        return bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
+    alike = ", ".join([UNIT, *cells])
+    window = f"row_number() OVER (PARTITION BY {alike} ORDER BY {', '.join([ORDER, *used])})"
+    return f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups)}) QUALIFY {window} <= {int(max_rows)}"
 
 
 def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int) -> str:

@@ -27,6 +27,7 @@ from dpduck.trusted.private.key_counts import count_keys
 from dpduck.trusted.private.keys import KeyStream, bounds_of, require_same_bounds
 from dpduck.trusted.private.sessions import GateLaw, SessionGate
 from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins, counted_over
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.arrays import IntegerArray
@@ -142,7 +143,7 @@ def opened(
     workers: Workers,
     paid: int | None = None,
     note: Note | None = None,
-    twins: Twins | None = None,
+    twins: Twins | Apart | None = None,
 ) -> Iterator[Door]:
     """The order of a release: price, room, facts, charge, and a door to count and answer by.
 
@@ -290,7 +291,7 @@ def reopened(
     unchanged: Unchanged,
     entropy: Entropy,
     workers: Workers,
-    twins: Twins | None = None,
+    twins: Twins | Apart | None = None,
 ) -> SessionGate:
     """The gate of a session that was paid for earlier; what it asks must not cost more than the ledger's entry says.
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpduck.frontend.rows.parts import Join, Lookup, Source, Stored, UnitLookup
 from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.rows.elsewhere import Elsewhere
 from dpduck.trusted.rows.plain import INTEGERS
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError
@@ -69,7 +70,7 @@ class CountingJob:
     source: what from_sql is, taken apart; None where all SQL here is trusted code's own. With a lookup, without the
         joins that find the unit. unit_type: DuckDB's type of the unit.
     copies: without unit_sql, the most rows that the joins with public tables make of one.
-    prepared: of prepared rows, which joins repeat no more than once.
+    prepared: of prepared rows, which joins repeat no more than once. elsewhere: the engine that has the rows.
     """
 
     from_sql: str
@@ -85,6 +86,7 @@ class CountingJob:
     unit_type: str = ""
     copies: int = 1
     prepared: Prepared | None = None
+    elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.unit_sql is None and self.source is not None and row_copies(self.source) > self.copies:

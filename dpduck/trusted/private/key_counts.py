@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
-from dpduck.trusted.private.counting_stage import stage_sql
+from dpduck.trusted.private.counting_stage import cut_sql, stage_sql
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import KeyJob
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.program import Division
-from dpduck.trusted.rows.scan import Scan, read_rows, rows_sql, scan_of
+from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
 
@@ -55,11 +55,17 @@ def count_keys(
     scan, unit = scan_of(job.rows), job.rows.unit_sql
     division = Division({}, scan.moved, scan.types or {})
     parameters = {} if unit is None or job.rows.prepared is not None else {KEY: key_integer(bounding_key)}
-    with read_rows(cursor, scan, _rows(job, scan, division), parameters, division, workers) as found:
-        rows, second, given = found
-        known = scan.known(None, division.needed)
-        stage = stage_sql(rows, CELLS, (Contribution(""),), None if unit is None else job.rows.max_rows, known=known)
-        high, low, counts = (np.ma.getdata(column) for column in reader.columns(second, stage, given))
+    known, most = scan.known(None, division.needed), None if unit is None else job.rows.max_rows
+
+    def stage(rows: str) -> str:
+        return stage_sql(rows, CELLS, (Contribution(""),), most, known=known)
+
+    def cut(rows: str) -> str:
+        return cut_sql(rows, CELLS, (Contribution(""),), job.rows.max_rows)
+
+    with counted(cursor, scan, _rows(job, scan, division), parameters, division, workers, stage, {}, cut) as found:
+        sql, second, given = found
+        high, low, counts = (np.ma.getdata(column) for column in reader.columns(second, sql, given))
     if counts.sum(dtype=object) >= LARGEST_TOTAL:
         raise InternalError(reader.FAILED)
     return KeyCounts(high.astype(np.uint64), low.astype(np.uint64), counts.astype(np.int64))

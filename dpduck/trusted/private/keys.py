@@ -19,7 +19,7 @@ from dpduck.trusted.noise.law import Noise
 from dpduck.trusted.private.contribution_sql import row_columns
 from dpduck.trusted.private.contributions import KEY, key_integer
 from dpduck.trusted.private.counting import own_aggregates, worker_outputs
-from dpduck.trusted.private.counting_stage import UNITS, stage_sql, total_name
+from dpduck.trusted.private.counting_stage import UNITS, cut_sql, stage_sql, total_name
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
@@ -28,7 +28,7 @@ from dpduck.trusted.rows.binning import code_expression
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
 from dpduck.trusted.rows.plain import plain_text
 from dpduck.trusted.rows.program import BATCH_TEXTS, LONGEST_TEXT, Division, Output
-from dpduck.trusted.rows.scan import Scan, read_rows, rows_sql, scan_of
+from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
 
@@ -137,10 +137,17 @@ def read_groups(
     cells: dict[str, int | None] = {group_name(number): one.size for number, one in enumerate(rows.attributes)}
     cells |= {group_name(number): None for number in range(len(cells), len(cells) + len(job.texts))}
     hashed = {} if rows.prepared is not None else ordered
-    with read_rows(cursor, scan, sql, parameters | hashed, division, workers, texts=True) as (found, second, given):
-        again = ordered if m is not None and job.groups < m else {}
-        stage = stage_sql(found, cells, rows.aggregates, m, job.groups, scan.known(None, division.needed))
-        yield reader.text_batches(second, stage, {**given, **again}, BATCH_TEXTS)
+    again, known = ordered if m is not None and job.groups < m else {}, scan.known(None, division.needed)
+
+    def stage(found: str) -> str:
+        return stage_sql(found, cells, rows.aggregates, m, job.groups, known)
+
+    def cut(found: str) -> str:
+        return cut_sql(found, cells, rows.aggregates, rows.max_rows, job.groups)
+
+    with counted(cursor, scan, sql, parameters | hashed, division, workers, stage, again, cut, texts=True) as found:
+        counts, second, given = found
+        yield reader.text_batches(second, counts, given, BATCH_TEXTS)
 
 
 def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str, object]]:

@@ -18,10 +18,11 @@ import numpy as np
 
 from dpduck.frontend.rows.parts import Coded, Source
 from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
 from dpduck.trusted.rows.placed import Types, outer
 from dpduck.trusted.rows.plain import INTEGERS, columns_of, is_plain
-from dpduck.trusted.rows.program import Division, Output, answered_rows
+from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
 
@@ -151,8 +152,9 @@ def asked_of_labels(
     inputs = "".join(f", {sql} AS {name}" for name, sql in division.inputs().items())
     where = " AND ".join(f"({guard})" for guard in division.guards()) or "TRUE"
     sql = f"SELECT {number} AS {_NUMBER}{inputs} FROM {rows} WHERE {where}"
-    with workers.runner(division.program()) as runner:
-        answer = answered_rows(cursor, sql, parameters, division, runner, False).read_all()
+    asking = division.asking(sql, parameters, False)
+    with answered(cursor, (), asking, workers) as (second, given):
+        answer = reader.record_batches(second, asking.answered_sql, given, MOST_COMBINATIONS).read_all()
     flags[answer.column(_NUMBER).to_numpy()] = answer.column(_FLAG).to_numpy(zero_copy_only=False)
     return [bool(flag) for flag in flags]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from dpduck.frontend.rows.parts import Branch, Coded, Join, Lookup, Source, Stored, Union, Units
 from dpduck.trusted.private.contributions import order_sql
+from dpduck.trusted.rows.answered import ROW
 from dpduck.trusted.rows.plain import columns_of, is_plain
 from dpduck.values.errors import Refusal
 
@@ -21,7 +22,6 @@ INNER = "JOIN"
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
 """After these a condition of an earlier join is no condition of the joined row."""
 
-ROW = "dpduck_row"
 Types = Mapping[str, str]
 
 

@@ -15,7 +15,7 @@ from datetime import date, datetime
 
 import duckdb
 
-from dpduck.values.errors import Refusal
+from dpduck.values.errors import InternalError, Refusal
 
 INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
 FLOATS = frozenset(("FLOAT", "DOUBLE"))
@@ -358,6 +358,14 @@ def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> None:
             "DuckDB's configuration is locked with optimizer passes on that may raise on a private row",
             accepted="dpduck.load before SET lock_configuration, and disabled_optimizers left as it sets them",
         ) from None
+
+
+def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
+    """The passes that are off, for a DuckDB elsewhere; none may be on that must be off."""
+    if _running(cursor):
+        raise InternalError("plans are not plain")
+    row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
+    return str(row[0][0])
 
 
 def _running(cursor: duckdb.DuckDBPyConnection) -> list[str]:

@@ -16,6 +16,7 @@ import duckdb
 from dpduck.frontend.rows.parts import Join, Source, Stored, Union, Units
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import CountingJob, KeyColumn, KeyedJob, KeyJob, Prepared, row_copies
+from dpduck.trusted.rows.elsewhere import Apart, Elsewhere
 from dpduck.trusted.rows.labels import Ask, Declared, asked_of_labels, coded_source, tells
 from dpduck.trusted.rows.placed import outer
 from dpduck.trusted.rows.plain import is_plain, renamed
@@ -64,11 +65,15 @@ class Twins:
 
 @contextmanager
 def counted_over(
-    cursor: duckdb.DuckDBPyConnection, twins: Twins | None, workers: Workers
+    cursor: duckdb.DuckDBPyConnection, twins: Twins | Apart | None, workers: Workers
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[object], object]]]:
-    """Where to count, and what becomes of each job: the tables themselves, where nothing was prepared."""
+    """Where to count, and what becomes of each job: the tables themselves, if not prepared or elsewhere."""
     if twins is None:
         yield cursor, lambda job: job
+        return
+    if isinstance(twins, Apart):
+        elsewhere = twins.open(cursor)
+        yield cursor, lambda job: _in_engine(job, elsewhere)
         return
     known: dict[int, tuple[object, object]] = {}
     with twins.beside(cursor) as (second, public):
@@ -80,6 +85,15 @@ def counted_over(
             return known[id(job)][1]
 
         yield second, prepared
+
+
+def _in_engine(job: object, elsewhere: Elsewhere) -> object:
+    """The job over tables that an engine has."""
+    if isinstance(job, (KeyedJob, KeyJob)):
+        return replace(job, rows=replace(job.rows, elsewhere=elsewhere))
+    if isinstance(job, CountingJob):
+        return replace(job, elsewhere=elsewhere)
+    raise InternalError("nobody can count this")
 
 
 def over_twins(job: object, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> object:

@@ -7,25 +7,21 @@ gives flags, numbers of steps, places and bytes, one of each for every row, NULL
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpduck.frontend.rows.parts import text_sql
-from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.trusted.rows.functions import require_row_local, texts_made
-from dpduck.trusted.rows.placed import ROW, Stage, Types, travels
+from dpduck.trusted.rows.placed import Stage, Types, travels
 from dpduck.trusted.rows.plain import columns_of, renamed
 from dpduck.trusted.rows.worker import BATCH
 from dpduck.trusted.rows.workers import Program, Runner, Workers, row_texts
 from dpduck.values.errors import InternalError, Refusal
 
-KEEP = "dpduck_keep"
-RELATION = "dpduck_rows_of_worker"
 BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
 """With texts of at most LONGEST_TEXT bytes, a column of a batch stays below the 2 GiB that Arrow's texts may have."""
 
@@ -117,6 +113,13 @@ class Division:
         """How many rows go at a time."""
         return BATCH_TEXTS if self.reads_texts(other_texts) else BATCH_ROWS
 
+    def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
+        """What is asked of the rows of a SELECT; other_texts: as of batch_rows."""
+        if not self.needed:
+            return Asking(sql, parameters=dict(parameters), stage=stage)
+        rows, kept, texts = self.batch_rows(other_texts), bool(self.conditions), self.reads_texts(other_texts)
+        return Asking(sql, tuple(self.inputs()), self.program(), rows, stage, kept, dict(parameters), texts)
+
     def program(self) -> Program:
         """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
         if self.longest_text < SHORTEST_BOUND:
@@ -198,29 +201,23 @@ def _arrow_type(kind: str) -> pa.DataType:
     return known
 
 
-def staged(cursor: duckdb.DuckDBPyConnection, stages: Sequence[Stage], workers: Workers, rows: bool = True) -> None:
-    """Puts the worker's answers about single tables beside the cursor's tables, under the names of the stages.
-
-    rows: whether to ask; else the tables are left empty.
-    """
-    for stage in stages:
-        outputs = {name: Output("flag", text) for name, text in stage.flags}
-        for name, lookup in stage.values:
-            value = f"try(try_cast({lookup.value_sql} AS {lookup.type_name}))"
-            plain = travels(lookup.type_name)
-            outputs[name] = Output(lookup.type_name, value) if plain else Output("VARCHAR", f"CAST({value} AS VARCHAR)")
-        division = Division(outputs, (), dict(stage.types))
-        alias = f'"{stage.alias}"'
-        columns = {ROW: f"{alias}.rowid", **division.inputs()}
-        listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-        where = " AND ".join(f"({guard})" for guard in (stage.where or "TRUE", *division.guards()))
-        sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias} WHERE {where}{'' if rows else ' LIMIT 0'}"
+def staged(stage: Stage, workers: Workers) -> Asking:
+    """What is asked of a single table beforehand, as a stage of `answered`."""
+    outputs = {name: Output("flag", text) for name, text in stage.flags}
+    for name, lookup in stage.values:
+        value = f"try(try_cast({lookup.value_sql} AS {lookup.type_name}))"
+        plain = travels(lookup.type_name)
+        outputs[name] = Output(lookup.type_name, value) if plain else Output("VARCHAR", f"CAST({value} AS VARCHAR)")
+    division = Division(outputs, (), dict(stage.types))
+    alias = f'"{stage.alias}"'
+    columns = {ROW: f"{alias}.rowid", **division.inputs()}
+    listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    where = " AND ".join(f"({guard})" for guard in (stage.where or "TRUE", *division.guards()))
+    sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias} WHERE {where}"
+    if stage.extended:
         with workers.runner(division.program()) as runner:
-            if stage.extended:
-                _require_nothing_of_nulls(stage, division, runner)
-            parts = [part.filter(_some(part)) for part in _answered(cursor, sql, {}, division, runner, False)]
-        found = pa.concat_tables(parts) if parts else _empty(division)
-        cursor.register(stage.name, found)
+            _require_nothing_of_nulls(stage, division, runner)
+    return division.asking(sql, {}, False, stage.name)
 
 
 def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
@@ -233,94 +230,13 @@ def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) 
         name: pa.nulls(1, _TYPES.get(stage_type, types["VARCHAR"]) if travels(stage_type) else types["VARCHAR"])
         for name, stage_type in zip(division.inputs(), (division.types[c] for c in division.columns), strict=True)
     }
-    asked = pa.Table.from_pydict(columns) if columns else _inputs(pa.Table.from_pydict({"x": pa.nulls(1)}), [])
+    asked = chosen_inputs(pa.Table.from_pydict(columns or {"x": pa.nulls(1)}), tuple(columns))
     answer = runner.compute(asked)
     if any(answer.column(name)[0].as_py() not in (None, False) for name in stage.extended):
         raise Refusal(
             "an expression that has a value for NULLs is asked of rows that an outer join made NULL",
             accepted="the condition in WHERE of the annotated SELECT, or IS NULL of a column",
         )
-
-
-def _some(part: pa.Table) -> pa.ChunkedArray:
-    """Rows for which there is anything to say: flags that are true, values that are not NULL."""
-    chosen = None
-    for name in part.column_names[1:]:
-        column = part.column(name)
-        said = pc.fill_null(column, False) if pa.types.is_boolean(column.type) else pc.is_valid(column)
-        chosen = said if chosen is None else pc.or_(chosen, said)
-    return chosen
-
-
-def _empty(division: Division) -> pa.Table:
-    schema = pa.schema([pa.field(ROW, pa.int64()), *division.program().schema])
-    return schema.empty_table()
-
-
-def answered_rows(
-    cursor: duckdb.DuckDBPyConnection,
-    sql: str,
-    parameters: Mapping[str, object],
-    division: Division,
-    runner: Runner,
-    texts: bool,
-) -> pa.RecordBatchReader:
-    """The rows of a SELECT whose inputs are replaced by the worker's answers, batch by batch.
-
-    texts: whether there are texts or bytes among its other columns.
-    """
-    parts = _answered(cursor, sql, parameters, division, runner, texts)
-    first = next(parts)
-    batches = (batch for part in chain([first], parts) for batch in part.to_batches())
-    return pa.RecordBatchReader.from_batches(first.schema, batches)
-
-
-def _answered(
-    cursor: duckdb.DuckDBPyConnection,
-    sql: str,
-    parameters: Mapping[str, object],
-    division: Division,
-    runner: Runner,
-    texts: bool,
-) -> Iterator[pa.Table]:
-    """Tables of the other columns and the worker's, at least one; the worker computes while the database reads on."""
-    read = reader.text_batches if division.reads_texts(texts) else reader.batches
-    batches = read(cursor, sql, parameters, division.batch_rows(texts))
-    empty = next(batches)
-    inputs = list(division.inputs())
-    others = [name for name in empty.column_names if name not in inputs]
-    yield _zipped(empty.select(others), runner.check(_inputs(empty, inputs)))
-    pending: tuple[pa.Table, pa.Table] | None = None
-    for table in batches:
-        if not table.num_rows:
-            continue
-        asked = _inputs(table, inputs)
-        if pending is not None:
-            answer = runner.finish(pending[1])
-            runner.begin(asked)
-            yield _zipped(pending[0], answer)
-        else:
-            runner.begin(asked)
-        pending = (table.select(others), asked)
-    if pending is not None:
-        yield _zipped(pending[0], runner.finish(pending[1]))
-
-
-def _inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The columns that a worker gets; a column of NULLs where it needs none: that says how many rows there are."""
-    if names:
-        return table.select(names)
-    return pa.Table.from_pydict({"dpduck_x": pa.nulls(table.num_rows, pa.int8())})
-
-
-def _zipped(others: pa.Table, answer: pa.Table) -> pa.Table:
-    if not others.num_columns:
-        return answer
-    if others.num_rows != answer.num_rows:
-        raise InternalError("a worker answers every row once")
-    for name in answer.column_names:
-        others = others.append_column(answer.schema.field(name), answer.column(name))
-    return others
 
 
 # SQL whose COALESCE never stands directly under TRY, where DuckDB writes beside the result.

@@ -11,13 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dpduck.values.errors import InternalError
 
-Column = NDArray[np.generic]
 BUILT_IN_ONLY = "SET search_path = 'system.main'"
 """No macro of the database takes the place of a function in what runs here."""
 
@@ -125,7 +122,21 @@ def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, ob
         raise InternalError(FAILED)
 
 
+TWINS = "dpduck_twins"
+"""The schema that marks a database whose tables stand for an engine's, and are empty."""
+
+_MARKED = f"SELECT lower(database_name) FROM duckdb_schemas() WHERE schema_name = '{TWINS}'"
+
+
+def _require_rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Refuses to read the empty twin of an engine's table as if it were the table."""
+    marked = cursor.execute(_MARKED).fetchall()
+    if any('"' + name.replace('"', '""') + '".' in sql.lower() for (name,) in marked):
+        raise InternalError("an engine's table is not counted here")
+
+
 def _ran(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> bool:
+    _require_rows(cursor, sql)
     try:
         cursor.execute(sql, dict(parameters))
     except (duckdb.Error, pa.ArrowException):
@@ -133,7 +144,8 @@ def _ran(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, o
     return True
 
 
-def _columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Column] | None:
+def _columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Any] | None:
+    _require_rows(cursor, sql)
     try:
         return list(cursor.execute(sql, dict(parameters)).fetchnumpy().values())
     except duckdb.Error:
@@ -143,6 +155,7 @@ def _columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[st
 def _opened(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> pa.RecordBatchReader | None:
+    _require_rows(cursor, sql)
     try:
         if LAZY:
             return cursor.execute(sql, dict(parameters)).to_arrow_reader(rows)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import duckdb
 
-from dpduck.frontend.rows.parts import REFERENCE, ROWS, UnitLookup, text_sql
+from dpduck.frontend.rows.parts import REFERENCE, ROWS, Source, Stored, UnitLookup, text_sql
 from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Known, order_sql
 from dpduck.trusted.private.jobs import CountingJob, Prepared
-from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.answered import answered
+from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
 from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import number_sql
-from dpduck.trusted.rows.program import KEEP, LONGEST_TEXT, RELATION, Division, answered_rows, of_fixed_size, staged
+from dpduck.trusted.rows.program import LONGEST_TEXT, Division, of_fixed_size, staged
 from dpduck.trusted.rows.workers import Workers
 
 Parameters = Mapping[str, object]
@@ -27,6 +29,8 @@ class Scan:
 
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
     prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
+    elsewhere: the engine that has the rows. alone: whether each row is one of one private table, and depends on no
+    other row of it.
     """
 
     from_sql: str
@@ -41,6 +45,8 @@ class Scan:
     prepared: Prepared | None = None
     joined: bool = False
     coded: frozenset[str] = frozenset()
+    elsewhere: Elsewhere | None = field(default=None, repr=False)
+    alone: bool = False
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
@@ -87,7 +93,17 @@ def scan_of(job: CountingJob) -> Scan:
         rows, found.where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins),
         frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
+        job.elsewhere, job.source is not None and job.elsewhere is not None and _alone(job.source, job.elsewhere),
     )  # fmt: skip
+
+
+def _alone(source: Source, elsewhere: Elsewhere) -> bool:
+    """Whether rows are those of the one private table, joined with public ones at most."""
+    private = {table.sql for table in elsewhere.tables if table.rows is None}
+    firsts = [source.first, *(join.right.first for join in source.joins)]
+    plain = not any(join.right.joins for join in source.joins)
+    named = [one.sql for one in firsts if isinstance(one, Stored)]
+    return plain and len(named) == len(firsts) and named[:1] == list(private) and named[0] not in named[1:]
 
 
 def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], division: Division) -> str:
@@ -126,34 +142,38 @@ def _select(outputs: Mapping[str, str], from_sql: str, conditions: Sequence[str]
 
 
 @contextmanager
-def read_rows(
+def counted(
     cursor: duckdb.DuckDBPyConnection,
     scan: Scan,
     sql: str,
     parameters: Parameters,
     division: Division,
     workers: Workers | None,
+    stage: Callable[[str], str],
+    given: Parameters = MappingProxyType({}),
+    cut: Callable[[str], str] | None = None,
     *,
     texts: bool = False,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Parameters]]:
-    """SQL of rows, a cursor that reads it, and its parameters; the worker's answers are among the columns.
+    """SQL of the counts of rows, a cursor that reads it, and its parameters.
 
-    workers: None for those that are started and ended here. texts: whether the SQL has texts or bytes among its columns
-        besides the unit and what the worker gets.
+    sql: of the rows; the worker's answers are among their columns. workers: None for those that are started and ended
+        here. stage: SQL of counts over SQL of rows. given: further parameters of it. cut: SQL of the rows that it could
+        keep, over SQL of a part of the rows (counting_stage.cut_sql). texts: whether the SQL has texts or bytes among
+        its columns besides the unit and what the worker gets.
     """
     with ExitStack() as stack:
         if workers is None:
             workers = Workers()
             stack.callback(workers.close)
-        staged(cursor, scan.stages, workers)
-        for stage in scan.stages:
-            stack.callback(cursor.unregister, stage.name)
-        if not division.needed:
-            yield sql, cursor, parameters
-            return
-        runner = stack.enter_context(workers.runner(division.program()))
+        stages = [staged(one, workers) for one in scan.stages]
         longer = texts or (scan.unit_sql is not None and not of_fixed_size(scan.unit_type))
-        answered = answered_rows(cursor, sql, parameters, division, runner, longer)
-        second = stack.enter_context(reader.beside(cursor, RELATION, answered))
-        kept = f" WHERE {KEEP}" if division.conditions else ""
-        yield f"SELECT * FROM {RELATION}{kept}", second, {}
+        asking = division.asking(sql, parameters, longer)
+        if scan.elsewhere is None:
+            second, own = stack.enter_context(answered(cursor, stages, asking, workers))
+            yield stage(asking.answered_sql), second, {**own, **given}
+            return
+        parts = cut if scan.alone and scan.unit_sql is not None else None
+        there = counted_elsewhere(cursor, scan.elsewhere, stages, asking, stage, given, workers, parts)
+        added, second = stack.enter_context(there)
+        yield added, second, {}

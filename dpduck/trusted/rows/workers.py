@@ -191,8 +191,9 @@ class Workers:
     complaints: list[str] | None = None
     """Where failures are noted instead of passed over: over rows that are made up."""
 
-    def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
-        self._command = command
+    def __init__(self, command: tuple[str, ...] = COMMAND, idle: int = MOST_IDLE) -> None:
+        """idle: how many are kept of those that nobody uses."""
+        self._command, self._most_idle = command, idle
         self._idle: list[Worker] = []
         self._clean: list[Worker] = []
         self._lock = threading.Lock()
@@ -231,7 +232,7 @@ class Workers:
         """Keeps a sound process, or ends it where enough are idle."""
         with self._lock:
             idle = self._clean if clean else self._idle
-            if len(idle) < MOST_IDLE and not self._closed:
+            if len(idle) < self._most_idle and not self._closed:
                 idle.append(worker)
                 return
         worker.end()

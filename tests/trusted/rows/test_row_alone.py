@@ -21,7 +21,8 @@ from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.functions import check_row_local, temporal_arguments
 from dpduck.frontend.text.dialect import PrivateDuckDB
 from dpduck.trusted.rows import program as programs
-from dpduck.trusted.rows.program import Division, Output, _inputs
+from dpduck.trusted.rows.answered import chosen_inputs
+from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.reader import LAZY
 from dpduck.trusted.rows.worker import evaluate, opened
 from dpduck.trusted.rows.workers import Program, Runner, Workers
@@ -169,7 +170,7 @@ def rows_of(connection: duckdb.DuckDBPyConnection, asked: Division) -> pa.Table:
     """The rows as the database would send them."""
     listed = ", ".join(f"{sql} AS {name}" for name, sql in asked.inputs().items()) or "1 AS x"
     table: pa.Table = connection.sql(f'SELECT {listed} FROM t AS "r0"').to_arrow_table()
-    return _inputs(table, list(asked.inputs()))
+    return chosen_inputs(table, tuple(asked.inputs()))
 
 
 def answers(runner: Runner, rows: pa.Table) -> list[tuple[object, ...]]:

@@ -1,0 +1,108 @@
+"""Asks an engine, when it is attached, to count public rows that are made up: what it must do, or it is not attached.
+
+A unit that is scattered over files and partitions counts as often as one that is not, awkward values are what DuckDB
+takes them for, a worker can be started, and what fails says one fixed text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.engines.spark import Place, SparkEngine
+from dpduck.engines.task import FAILED
+from dpduck.trusted.rows.answered import Asking
+from dpduck.trusted.rows.elsewhere import added
+from dpduck.trusted.rows.orders import Order, Sent, carried_out
+from dpduck.trusted.rows.plain import keep_plans_plain, passes_that_are_off
+from dpduck.trusted.rows.workers import Program, Workers, least_room
+from dpduck.values.errors import Refusal
+
+BUCKETS, PARTITIONS, ROWS_OF_ONE = 2, 20, 60
+COLUMNS = (
+    ("unit", "BIGINT"), ("whole", "BIGINT"), ("real", "DOUBLE"), ("exact", "DECIMAL(9,2)"), ("text", "VARCHAR"),
+    ("day", "DATE"), ("moment", "TIMESTAMP"), ("flag", "BOOLEAN"),
+)  # fmt: skip
+_ARROW = (
+    pa.int64(),
+    pa.int64(),
+    pa.float64(),
+    pa.decimal128(9, 2),
+    pa.string(),
+    pa.date32(),
+    pa.timestamp("us"),
+    pa.bool_(),
+)
+_ROWS: tuple[tuple[Any, ...], ...] = (
+    (1, 2**63 - 1, float("nan"), Decimal("1.25"), "o\u0308", date(1, 1, 1), datetime(1, 1, 1), True),
+    (2, -(2**63), float("inf"), Decimal("-0.01"), "ö ", date(9999, 12, 31), datetime(9999, 12, 31), False),
+    (3, 0, -0.0, Decimal("0.00"), "", date(1969, 12, 31), datetime(1969, 12, 31, 23, 59, 59), None),
+    (4, None, None, None, None, None, None, None),
+    (None, 7, 0.1, Decimal("9999999.99"), "NULL", date(2024, 2, 29), datetime(2024, 2, 29, 12), True),
+    (5, 12, 1e-310, Decimal("0.10"), "12\x00\U0001f986", date(2024, 2, 29), datetime(2024, 2, 29, 12), False),
+)
+ACCEPTED = "Spark 4 or Sail, whose workers have this DuckDB, pyarrow and this Python, and may start a process"
+
+
+def probed(engine: SparkEngine, workers: Workers) -> SparkEngine:
+    """The engine, once it has counted as it must; a Refusal says what it did instead."""
+    table = Sent(("dpduck_probe", "main", "probe"), COLUMNS)
+    crowd = tuple((6, number % 7, 0.5, Decimal("1.00"), "x", None, None, True) for number in range(ROWS_OF_ONE))
+    by_column = zip(zip(*_ROWS, *crowd, strict=True), _ARROW, COLUMNS, strict=True)
+    rows = pa.table({name: pa.array(values, kind) for values, kind, (name, _) in by_column})
+    order = _order(table)
+    nothing, expected = (carried_out(order, [one], workers) for one in (rows.slice(0, 0), rows))
+    place = Place("", COLUMNS, "unit")
+    scattered = {table.sql: engine.made_up(rows, PARTITIONS)}
+    try:
+        found = list(engine.carried(scattered, {table.sql: place}, BUCKETS, order))
+    except Exception:
+        raise Refusal("the engine cannot run a task", accepted=ACCEPTED) from None
+    if _sums(nothing, found) != _sums(nothing, [expected]):
+        raise Refusal("the engine does not count whole units as DuckDB does", accepted=ACCEPTED)
+    _require_one_text(engine, scattered, table, place, order)
+    return engine
+
+
+def _order(table: Sent) -> Order:
+    """Counts by every column, three rows of a unit at most, with a flag that a worker's process computes."""
+    names = [name for name, _ in COLUMNS[1:]]
+    listed = ", ".join(f"md5(CAST({name} AS VARCHAR)) AS {name}" for name in names)
+    program = Program(
+        "SELECT try(ln(CAST(x AS DOUBLE))) > 2 AS rare FROM dpduck_batch", pa.schema([("rare", pa.bool_())])
+    )
+    asking = Asking(f"SELECT unit, text AS x, {listed} FROM {table.sql}", ("x",), program, 4)
+    kept = f"SELECT * FROM ({asking.answered_sql}) WHERE unit IS NOT NULL"
+    bounded = (
+        f"SELECT * FROM ({kept}) QUALIFY row_number() OVER (PARTITION BY unit ORDER BY hash({', '.join(names)})) <= 3"
+    )
+    stage = f"SELECT {', '.join(names)}, rare, count(*) AS dpduck_total_0 FROM ({bounded}) GROUP BY ALL"
+    with duckdb.connect() as connection:
+        keep_plans_plain(connection)
+        return Order((table,), (), asking, stage, {}, passes_that_are_off(connection), least_room())
+
+
+def _sums(nothing: pa.Table, found: list[pa.Table]) -> list[dict[str, Any]]:
+    with duckdb.connect() as connection, added(connection, nothing, found) as (sql, second):
+        rows = second.execute(f"SELECT * FROM ({sql}) ORDER BY ALL").to_arrow_table().to_pylist()
+    return list(rows)
+
+
+def _require_one_text(engine: SparkEngine, rows: dict[str, Any], table: Sent, place: Place, order: Order) -> None:
+    """Refuses an engine that quotes rows where a task fails."""
+    failing = replace(
+        order, asking=Asking("SELECT 1"), stage_sql="SELECT CAST('dpduck canary' AS BIGINT) AS dpduck_total_0"
+    )
+    try:
+        list(engine.carried(rows, {table.sql: place}, BUCKETS, failing))
+    except Exception as error:
+        said = str(error)
+    else:
+        said = ""
+    if FAILED not in said or "canary" in said:
+        raise Refusal("the engine quotes what fails in a task", accepted=ACCEPTED)

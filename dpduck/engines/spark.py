@@ -1,0 +1,192 @@
+"""Spark Connect: what an engine says of its tables, and orders carried out over rows that it groups by whole units.
+
+Spark 4, Databricks and Sail speak this protocol. pyspark is imported here alone, when an engine is attached.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from dpduck.engines.task import task_of
+from dpduck.trusted.private.contributions import UNIT
+from dpduck.trusted.rows.orders import PARTIAL, TABLE, Order, column_name
+from dpduck.values.errors import Refusal
+
+TYPES = {
+    "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "float": "FLOAT",
+    "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE", "timestamp_ntz": "TIMESTAMP",
+}  # fmt: skip
+"""DuckDB's types of what travels through Arrow as it is. A timestamp of a session's time zone, char(n), texts under a
+collation and nested values do not."""
+
+WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+UNITS = re.compile(r"TINYINT|SMALLINT|INTEGER|BIGINT|VARCHAR|DATE|BOOLEAN|DECIMAL\(.*\)")
+"""Types of units of which equal values are equal bytes, there and here, so that no unit is in two buckets."""
+
+Columns = tuple[tuple[str, str], ...]
+BUCKET = "dpduck_bucket"
+_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}", re.ASCII)
+_PADDED = "__CHAR_VARCHAR_TYPE_STRING"
+_NOT_ALL_ROWS = ("row filter", "column mask", "row access policy")
+ACCEPTED = "a table with rows of its own (MANAGED or EXTERNAL), named as schema.table"
+
+
+@dataclass(frozen=True)
+class Described:
+    """What an engine says of a table. columns: names and DuckDB's types. identity: what tells it from every other."""
+
+    columns: Columns
+    identity: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table in an engine. unit: the column that says whose a row is; None where each row is a unit."""
+
+    there: str
+    columns: Columns = field(repr=False)
+    unit: str | None = None
+
+
+def connected(address: str) -> Any:
+    """A session of a Spark Connect server."""
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra, which the core does without
+    except ImportError:
+        raise Refusal("there is no client of Spark Connect", accepted="pip install 'dpduck[engines]'") from None
+    try:
+        return SparkSession.builder.remote(address).create()
+    except Exception:  # what it says may hold a token
+        raise Refusal("the engine does not answer", accepted="sc://host:15002/;use_ssl=true;token=..") from None
+
+
+class SparkEngine:
+    """A session of Spark Connect."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def described(self, there: str) -> Described:
+        """What a table is; Refusal where it is no table of its own rows, or has types that do not travel."""
+        if not _NAME.fullmatch(there):
+            raise Refusal(f"{there!r} is no name of an engine's table", accepted=ACCEPTED)
+        try:
+            kind = self._session.catalog.getTable(there)
+            facts = {str(row[0]).strip().lower(): str(row[1]) for row in self._rows(f"DESCRIBE TABLE EXTENDED {there}")}
+            fields = self._session.table(there).schema.fields
+        except Exception:
+            raise Refusal(f"the engine does not say what {there} is", accepted=ACCEPTED) from None
+        if kind.isTemporary or kind.tableType not in ("MANAGED", "EXTERNAL") or "view text" in facts:
+            raise Refusal(f"{there} is a {str(kind.tableType).lower()}, not a table", accepted=ACCEPTED)
+        if any(word in name for name in facts for word in _NOT_ALL_ROWS):
+            raise Refusal(f"{there} has row filters or masks: its rows depend on who reads", accepted=ACCEPTED)
+        return Described(tuple(_column(there, one) for one in fields), self._identity(there, facts))
+
+    def _identity(self, there: str, facts: dict[str, str]) -> str:
+        """Delta's id or Iceberg's uuid, else where its files lie."""
+        uuid = re.search(r"\buuid=([0-9a-f-]{36})", facts.get("table properties", ""))
+        if uuid is not None:
+            return f"iceberg {uuid[1]}"
+        if facts.get("provider", "").lower() == "delta":
+            try:
+                return f"delta {self._rows(f'SELECT id FROM (DESCRIBE DETAIL {there})')[0][0]}"
+            except Exception:
+                raise Refusal(f"the engine does not tell the id of {there}", accepted=ACCEPTED) from None
+        location = facts.get("location", "").rstrip("/")
+        if not location:
+            raise Refusal(f"the engine does not say where {there} lies", accepted=ACCEPTED)
+        return f"location {re.sub('^file:/+', '/', location)}"
+
+    def _rows(self, sql: str) -> list[Any]:
+        return list(self._session.sql(sql).collect())
+
+    def carry(self, places: dict[str, Place], buckets: int, order: Order) -> Iterator[pa.Table]:
+        """Has an order carried out in so many tasks, and yields what each says.
+
+        groupBy promises that a bucket's rows are in one call, whatever the engine does; a partitioning is a hint.
+        """
+        frames = {name: self._session.table(place.there) for name, place in places.items()}
+        return self.carried(frames, places, buckets, order)
+
+    def made_up(self, rows: pa.Table, partitions: int) -> Any:
+        """Public rows that are scattered over partitions."""
+        return self._session.createDataFrame(rows).repartition(partitions)
+
+    def carried(
+        self, frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order
+    ) -> Iterator[pa.Table]:
+        """The same over rows that are at hand."""
+        whole = _cut(frames, places, buckets, order)
+        found = whole.groupBy(BUCKET).applyInArrow(task_of(order), f"{PARTIAL} binary").toArrow()
+        for chunk in found.column(PARTIAL).chunks:
+            for body in chunk:
+                yield pa.ipc.open_stream(body.as_buffer()).read_all()
+
+
+def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order) -> Any:
+    """The rows that a job groups: those of its tables, or integers that were made of parts of them."""
+    first = order.before or order
+    named = [(places[one.sql], one.columns, frames[one.sql]) for one in first.tables if one.rows is None]
+    if order.before is None:
+        return _whole(named, buckets)
+    ((place, own, frame),) = named
+    listed = [f"{_quoted(column)} AS {column_name(0, n)}" for n, (column, _) in enumerate(own)]
+    rows = frame.where(f"{_quoted(str(place.unit))} IS NOT NULL").selectExpr(*listed)
+    columns = [(column_name(0, n), name, of) for n, (name, of) in enumerate(order.tables[0].columns)]
+    schema = ", ".join(f"{sent} {_spark_type(of)}" for sent, _, of in columns)
+    unit = next(Place("", ((sent, of),), sent) for sent, name, of in columns if name == UNIT)
+    made = rows.mapInArrow(task_of(order.before, cut=True), schema)
+    return made.selectExpr("*", f"{_bucket(unit, buckets)} AS {BUCKET}")
+
+
+def _whole(named: Sequence[tuple[Place, Columns, Any]], buckets: int) -> Any:
+    """The rows of all tables as one frame: each row has the columns of all, its bucket, and its table's number."""
+    whole = None
+    for number, (place, own, frame) in enumerate(named):
+        columns = [f"{_quoted(column)} AS {column_name(number, n)}" for n, (column, _) in enumerate(own)]
+        for other, (_, others, _) in enumerate(named):
+            missing = others if other != number else ()
+            columns += [
+                f"CAST(NULL AS {_spark_type(of)}) AS {column_name(other, n)}" for n, (_, of) in enumerate(missing)
+            ]
+        columns += [f"{number} AS {TABLE}", f"{_bucket(place, buckets)} AS {BUCKET}"]
+        kept = frame if place.unit is None else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
+        chosen = kept.selectExpr(*columns)
+        whole = chosen if whole is None else whole.unionByName(chosen)
+    return whole
+
+
+def _bucket(place: Place, buckets: int) -> str:
+    """The bucket of a row: that of its unit, or any where rows are units."""
+    if place.unit is None:
+        return f"pmod(xxhash64({', '.join(_quoted(name) for name, _ in place.columns)}), {buckets})"
+    type_name = dict(place.columns)[place.unit]
+    unit = f"CAST({_quoted(place.unit)} AS BIGINT)" if type_name in WHOLE else _quoted(place.unit)
+    return f"pmod(xxhash64({unit}), {buckets})"
+
+
+def _column(there: str, described: Any) -> tuple[str, str]:
+    name, type_name = described.name, described.dataType.simpleString()
+    padded = str((described.metadata or {}).get(_PADDED, "")).lower().startswith("char")
+    known = type_name.upper() if _DECIMAL.fullmatch(type_name) else TYPES.get(type_name)
+    if known is None or padded:
+        raise Refusal(
+            f"{there}.{name} is {'char' if padded else type_name.partition('<')[0]}, which does not travel",
+            accepted=f"columns of {', '.join(TYPES)} and decimal; or a table without it",
+        )
+    return name, known
+
+
+def _spark_type(type_name: str) -> str:
+    known = {own: theirs for theirs, own in TYPES.items()} | {"UBIGINT": "decimal(20,0)", "BLOB": "binary"}
+    return known.get(type_name, type_name)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,226 @@
+"""Tables of engines as a database knows them: empty twins in its catalog, records in its store, and who counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.database.cursors import OpenCursor
+from dpduck.database.policies import PolicyStore
+from dpduck.engines.probe import probed
+from dpduck.engines.spark import UNITS, Described, Place, SparkEngine
+from dpduck.frontend.rows.facts import Column, Rows
+from dpduck.frontend.text.names import TableName, fold, quote_identifier, require_plain_names
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.elsewhere import Apart, Elsewhere, columns_elsewhere
+from dpduck.trusted.rows.orders import BATCH, Sent, quoted
+from dpduck.trusted.rows.reader import TWINS
+from dpduck.trusted.rows.twin_writer import carried, sent_sql
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import Refusal
+
+ROWS_OF_BUCKET = 1_000_000
+FEWEST, USUAL, MOST = 8, 64, 4096
+"""Buckets: by EXPECT ROWS, which is public; so many where nothing is said."""
+
+LARGEST_PUBLIC = 64 << 20
+"""Bytes of a public table, which every task gets whole."""
+
+ATTACHED = "dpduck.attach_spark(con, 'sc://host:15002', name={name!r}, tables=[..])"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A table that is an engine's, as the store says. there: its name in the engine."""
+
+    table: str
+    engine: str
+    there: str
+    identity: str
+
+
+class EngineTables:
+    """What is attached to one database; and what ever was, by the store."""
+
+    def __init__(self, open_cursor: OpenCursor, store: str, policies: PolicyStore, workers: Workers) -> None:
+        self._open_cursor, self._policies, self._workers = open_cursor, policies, workers
+        self._records = f"{quote_identifier(store)}.dpduck.engine_tables"
+        self._engines: dict[str, tuple[SparkEngine, int | None]] = {}
+
+    def create_tables(self) -> None:
+        """The table of records, where it is not there yet."""
+        with self._open_cursor() as cursor:
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._records} "
+                "(table_name VARCHAR, engine VARCHAR, there VARCHAR, identity VARCHAR)"
+            )
+
+    def attach(self, name: str, engine: SparkEngine, tables: Sequence[str], buckets: int | None) -> list[str]:
+        """Puts empty twins of an engine's tables into the catalog, as name.schema.table; their names."""
+        require_plain_names(name)
+        probed(engine, self._workers)
+        found = {there: engine.described(there) for there in tables}
+        named = {there: TableName((name, *there.split(".")[-2:])) for there in tables}
+        if len({one.sql for one in named.values()}) < len(found):
+            raise Refusal("two tables have one schema and name", accepted="one of them, or two names of engines")
+        with self._open_cursor() as cursor:
+            for there, described in found.items():
+                self._require_same(named[there], described)
+            try:
+                cursor.execute(f"ATTACH ':memory:' AS {quote_identifier(name)} (READ_WRITE)")
+            except duckdb.Error:
+                raise Refusal(f"{name!r} cannot be attached", accepted="a name that no database has") from None
+            cursor.execute(f"CREATE SCHEMA {quote_identifier(name)}.{TWINS}")
+            for there, described in found.items():
+                self._put(cursor, named[there], name, there, described)
+        self._engines[name] = engine, buckets
+        return [str(one) for one in named.values()]
+
+    def _require_same(self, table: TableName, described: Described) -> None:
+        """Refuses another table under the name of one with a policy: its budget is not that one's."""
+        known = self._recorded().get(table.sql)
+        if self._policies.last_revision(table)[0] and (known is None or known.identity != described.identity):
+            raise Refusal(f"{table} has a policy, of another table", accepted="another name for this engine")
+
+    def _put(
+        self, cursor: duckdb.DuckDBPyConnection, table: TableName, name: str, there: str, described: Described
+    ) -> None:
+        schema = f"{quote_identifier(name)}.{quote_identifier(table.parts[1])}"
+        columns = ", ".join(f"{quote_identifier(column)} {type_name}" for column, type_name in described.columns)
+        cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        cursor.execute(f"CREATE TABLE {table.sql} ({columns})")
+        cursor.execute(f"DELETE FROM {self._records} WHERE table_name = ?", [table.sql])
+        row = [table.sql, name, there, described.identity]
+        cursor.execute(f"INSERT INTO {self._records} VALUES (?, ?, ?, ?)", row)
+
+    def _recorded(self) -> dict[str, Recorded]:
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"SELECT table_name, engine, there, identity FROM {self._records}").fetchall()
+        return {row[0]: Recorded(*map(str, row)) for row in rows}
+
+    def known(self, name: str) -> list[str]:
+        """The tables that were ever attached of an engine of this name, as it calls them."""
+        return sorted(one.there for one in self._recorded().values() if one.engine == name)
+
+    def has(self, table: TableName) -> bool:
+        """Whether a table is an engine's: as the store says, or by the engines that are attached."""
+        return table.parts[0] in self._engines or table.sql in self._recorded()
+
+    def require_here(self, table: TableName, what: str, accepted: str) -> None:
+        """Refuses what is not done with an engine's table."""
+        if self.has(table):
+            raise Refusal(f"{table} is an engine's table, and cannot be {what}", accepted=accepted)
+
+    def require_policy(self, table: TableName, unit_type: str | None) -> None:
+        """Refuses a second budget for one table, and units that an engine may group apart."""
+        recorded = self._recorded()
+        own = recorded.get(table.sql)
+        if own is None:
+            return
+        for other in recorded.values():
+            named = TableName(tuple(part.replace('""', '"') for part in other.table[1:-1].split('"."')))
+            if other.identity == own.identity and named != table and self._policies.last_revision(named)[0]:
+                raise Refusal(f"{table} is {named}, which has or had a policy", accepted=f"the policy on {named}")
+        if unit_type is not None and not UNITS.fullmatch(unit_type):
+            raise Refusal(
+                f"{unit_type} is no privacy unit in an engine: equal values may be grouped apart there",
+                accepted="a unit of whole or decimal numbers, texts, dates or BOOLEAN",
+            )
+
+    def apart(self, rows: Rows) -> Apart | None:
+        """Who counts the rows of a statement; None where all of its tables are here."""
+        private = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads)]))
+        if not any(map(self.has, private)):
+            return None
+        shapes = {table: tuple((one.name, one.type_name) for one in columns) for table, columns, _ in rows.shapes}
+        name = self._engine_of(private)
+        return Apart(partial(self._opened, name, private, [table for table, _ in rows.public_digests], shapes))
+
+    def columns(
+        self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[Column]
+    ) -> Callable[[str, Mapping[str, object]], list[Any]]:
+        """What reads sums over a table's rows by SQL and parameters (elsewhere.SUMS), for its owner's eyes."""
+        if not self.has(table):
+            return partial(reader.columns, cursor)
+        shapes = {table: tuple((one.name, one.type_name) for one in listed)}
+        elsewhere = self._opened(self._engine_of([table]), [table], [], shapes, cursor)
+        return partial(columns_elsewhere, cursor, elsewhere, self._workers)
+
+    def _engine_of(self, private: Sequence[TableName]) -> str:
+        """The one engine that has these tables; a Refusal where there is none."""
+        name, recorded = next(table.parts[0] for table in private if self.has(table)), self._recorded()
+        if any(table.parts[0] != name for table in private):
+            raise Refusal(
+                f"{', '.join(map(str, private))} are not of one engine", accepted="private tables of one engine"
+            )
+        if name not in self._engines or any(table.sql not in recorded for table in private):
+            raise Refusal(f"the engine {name!r} is not attached", accepted=ATTACHED.format(name=name))
+        return name
+
+    def _opened(
+        self,
+        name: str,
+        private: Sequence[TableName],
+        public: Sequence[TableName],
+        shapes: Mapping[TableName, tuple[tuple[str, str], ...]],
+        cursor: duckdb.DuckDBPyConnection,
+    ) -> Elsewhere:
+        """The engine for one statement, once its tables are what they were."""
+        engine, buckets = self._engines[name]
+        recorded, places, expected = self._recorded(), dict[str, Place](), 0
+        for table in private:
+            known, policy = recorded[table.sql], self._policies.policy(table)
+            if engine.described(known.there) != Described(shapes[table], known.identity) or policy is None:
+                raise Refusal(f"{table} changed in its engine", accepted=ATTACHED.format(name=name) + " again")
+            units = {fold(column): column for column, _ in shapes[table]}
+            unit = None if policy.unit.column is None else units[fold(policy.unit.column)]
+            places[table.sql] = Place(known.there, shapes[table], unit)
+            self.require_policy(table, None if unit is None else dict(shapes[table])[unit])
+            expected = max(expected, policy.expect_rows or 0)
+        _require_one_type(places.values())
+        sent = [Sent(table.parts, shapes[table]) for table in private]
+        sent += [public_table(cursor, table.sql, table.parts, shapes[table]) for table in public]
+        return Elsewhere(tuple(sent), partial(engine.carry, places, buckets or _buckets(expected)))
+
+
+def _buckets(expected: int) -> int:
+    return USUAL if not expected else min(MOST, max(FEWEST, -(-expected // ROWS_OF_BUCKET)))
+
+
+def _require_one_type(places: Iterable[Place]) -> None:
+    """Refuses tables whose units are of types that an engine hashes apart."""
+    types = {dict(place.columns)[place.unit] for place in places if place.unit is not None}
+    kinds = {"BIGINT" if type_name.endswith("INT") or type_name == "INTEGER" else type_name for type_name in types}
+    if len(kinds) > 1:
+        raise Refusal("the tables' units are of different types", accepted="units of one type")
+
+
+def public_table(
+    cursor: duckdb.DuckDBPyConnection, name: str, parts: tuple[str, ...], columns: Sequence[tuple[str, str]]
+) -> Sent:
+    """A public table with its rows, as it is sent to every task."""
+    other = next((column for column, type_name in columns if not carried(type_name)), None)
+    if other is not None:
+        raise Refusal(
+            f"{parts[-1]}.{other} is of a type that does not travel to an engine",
+            accepted="a public table of numbers, texts and moments",
+        )
+    sent = ", ".join(f"{sent_sql(quoted(column), type_name)} AS {quoted(column)}" for column, type_name in columns)
+    sink, size = pa.BufferOutputStream(), 0
+    tables = reader.batches(cursor, f"SELECT {sent} FROM {name}", {}, BATCH)
+    first = next(tables)
+    with pa.ipc.new_stream(sink, first.schema) as writer:
+        for table in tables:
+            size += table.nbytes
+            if size > LARGEST_PUBLIC:
+                raise Refusal(
+                    f"{parts[-1]} has more than {LARGEST_PUBLIC >> 20} MiB, too much to be sent to every task",
+                    accepted="a smaller public table",
+                )
+            writer.write_table(table)
+    return Sent(parts, tuple(columns), sink.getvalue().to_pybytes())

@@ -1,0 +1,97 @@
+"""Makes the function that an engine runs over the rows of whole units: by value, with all that it needs of dpduck.
+
+A task has duckdb and pyarrow, and no dpduck. What it runs are the very files that count here, sent as texts, under a
+name that no installed dpduck has. Whatever fails there says one fixed text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dpduck.trusted.rows.orders import Order
+
+PACKAGE = Path(__file__).resolve().parent.parent
+SENT = (
+    *("values.errors", "trusted.rows.worker", "trusted.rows.workers"),
+    *("trusted.rows.reader", "trusted.rows.answered", "trusted.rows.orders"),
+)
+"""In an order in which each imports only from those before it."""
+
+FAILED = "counting failed"
+TASKS = 8
+"""Worker processes that one process of an engine keeps: it may run so many tasks beside each other."""
+
+
+def _loader() -> Callable[[], Any]:
+    """The function by which a task has dpduck's files, put there once for each process, and a pool of workers."""
+    texts = {name: (PACKAGE / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") for name in SENT}
+    mark = f"dpduck_sent_{hashlib.sha256(repr(texts).encode()).hexdigest()[:16]}"
+    sent = {
+        f"{mark}.{name}": re.sub(r"^from dpduck\b", f"from {mark}", text, flags=re.M) for name, text in texts.items()
+    }
+    worker = texts["trusted.rows.worker"]
+    versions, failed, tasks = (duckdb.__version__, sys.version_info[:2]), FAILED, TASKS
+
+    def loaded() -> Any:
+        import sys  # noqa: PLC0415
+        import threading  # noqa: PLC0415
+        import types  # noqa: PLC0415
+
+        import duckdb  # noqa: PLC0415
+
+        if versions != (duckdb.__version__, sys.version_info[:2]):
+            raise RuntimeError(failed)
+        root: Any = sys.modules.setdefault(mark, types.ModuleType(mark))
+        with root.__dict__.setdefault("lock", threading.Lock()):
+            if not hasattr(root, "workers"):
+                for name, text in sent.items():
+                    module, (parent, _, last) = types.ModuleType(name), name.rpartition(".")
+                    module.__file__ = f"{name}.py"
+                    sys.modules[name] = module
+                    setattr(sys.modules.setdefault(parent, types.ModuleType(parent)), last, module)
+                    exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  # dpduck's own files
+                pool = sys.modules[f"{mark}.trusted.rows.workers"].Workers
+                root.orders = sys.modules[f"{mark}.trusted.rows.orders"]
+                root.workers = pool((sys.executable, "-I", "-c", worker), tasks)
+        return root
+
+    return loaded
+
+
+def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
+    """The function, which an engine's client sends by value: it names nothing but the standard library.
+
+    cut: whether it cuts parts of the rows, batch after batch, or answers for whole units.
+    """
+    loaded, plain, failed = _loader(), order.plain(), FAILED
+
+    def answering(given: Any) -> Any:
+        found = None
+        try:
+            root = loaded()
+            found = root.orders.answer_task(plain, given, root.workers)
+        except Exception:  # noqa: S110  # whatever it says could quote data
+            pass
+        if found is None:
+            raise RuntimeError(failed)
+        return found
+
+    def cutting(given: Any) -> Any:
+        done = False
+        try:
+            root = loaded()
+            yield from root.orders.cut_task(plain, given, root.workers)
+            done = True
+        except Exception:  # noqa: S110
+            pass
+        if not done:
+            raise RuntimeError(failed)
+
+    return cutting if cut else answering

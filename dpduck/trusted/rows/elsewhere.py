@@ -1,0 +1,138 @@
+"""Counts over rows that lie in an engine: what is asked of it, and how the sums of its tasks become counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.answered import Asking
+from dpduck.trusted.rows.orders import Order, Sent, carried_out, quoted, types_of
+from dpduck.trusted.rows.plain import passes_that_are_off
+from dpduck.trusted.rows.workers import Workers, least_room
+from dpduck.values.errors import InternalError
+
+PARTIALS = "dpduck_partials"
+INTEGERS = ("dpduck_integers", "main", "dpduck_rows")
+SUMS = ("dpduck_total_", "dpduck_units")
+"""How the names of columns begin that are added up; all others tell what is counted."""
+
+Carry = Callable[[Order], Iterable[pa.Table]]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """An engine, as the counts of one statement see it.
+
+    tables: those that orders name, private ones first. carry: has an order carried out over the rows of whole privacy
+    units, each unit's in one task; what it raises may quote data.
+    """
+
+    tables: tuple[Sent, ...]
+    carry: Carry = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """The rows of a statement's tables are an engine's.
+
+    open: looks at the engine's tables again, refuses what changed, and reads the public tables that orders name.
+    """
+
+    open: Callable[[duckdb.DuckDBPyConnection], Elsewhere] = field(repr=False)
+
+    def doubt(self) -> None:
+        """Nothing of it is kept from statement to statement."""
+
+
+def columns_elsewhere(
+    cursor: duckdb.DuckDBPyConnection,
+    elsewhere: Elsewhere,
+    workers: Workers,
+    sql: str,
+    parameters: Mapping[str, object],
+) -> list[Any]:
+    """Columns of sums (SUMS) by others, over all rows."""
+    asking = Asking(sql, parameters=dict(parameters))
+    with counted_elsewhere(cursor, elsewhere, (), asking, lambda rows: rows, {}, workers) as (added, second):
+        return reader.columns(second, added, {})
+
+
+@contextmanager
+def counted_elsewhere(
+    cursor: duckdb.DuckDBPyConnection,
+    elsewhere: Elsewhere,
+    stages: Sequence[Asking],
+    asking: Asking,
+    stage: Callable[[str], str],
+    parameters: Mapping[str, object],
+    workers: Workers,
+    cut: Callable[[str], str] | None = None,
+) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
+    """SQL of the counts, and a cursor that reads it.
+
+    cut: where rows are made to integers before whole units are grouped: what is kept of a part of the rows.
+    """
+    stage_sql = stage(asking.answered_sql)
+    text = " ".join([*(one.sql for one in (*stages, asking)), stage_sql])
+    named = tuple(_named(table, text) for table in elsewhere.tables if table.sql in text)
+    given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
+    order = Order(named, tuple(stages), asking, stage_sql, given, passes, room)
+    if cut is not None:
+        before = replace(order, stage_sql=cut(asking.answered_sql))
+        integers = Sent(INTEGERS, types_of(carried_out(before, _no_rows(named), workers).schema))
+        asking = Asking(f"SELECT * FROM {integers.sql}")
+        order = Order((integers,), (), asking, stage(asking.sql), given, passes, room, before)
+    nothing = carried_out(order, _no_rows(order.tables), workers)
+    found = _carried(elsewhere.carry, order)
+    if found is None or any(part.schema != nothing.schema for part in found):
+        raise InternalError(reader.FAILED)  # outside the handler: the engine's error is not even this one's context
+    with added(cursor, nothing, found) as counts:
+        yield counts
+
+
+@contextmanager
+def added(
+    cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, found: Sequence[pa.Table]
+) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
+    """SQL of the sums of what tasks said, and a cursor that reads it. nothing: what is said of no rows."""
+    batches = chain.from_iterable(part.to_batches() for part in (nothing, *found))
+    partial = pa.RecordBatchReader.from_batches(nothing.schema, batches)
+    with reader.beside(cursor, PARTIALS, partial) as second:
+        yield _added_sql(nothing.column_names), second
+
+
+def _carried(carry: Carry, order: Order) -> list[pa.Table] | None:
+    try:
+        return list(carry(order))
+    except Exception:  # whatever it says could quote data
+        return None
+
+
+def _named(table: Sent, text: str) -> Sent:
+    """A private table with the columns that SQL names; no other ones travel."""
+    if table.rows is not None:
+        return table
+    columns = tuple(column for column in table.columns if quoted(column[0]) in text)
+    return replace(table, columns=columns or table.columns[:1])
+
+
+def _no_rows(tables: Sequence[Sent]) -> list[pa.Table]:
+    private = (table for table in tables if table.rows is None)
+    return [
+        pa.Table.from_pydict({f"dpduck_{number}": pa.nulls(0) for number in range(len(one.columns))}) for one in private
+    ]
+
+
+def _added_sql(columns: Sequence[str]) -> str:
+    """Sums of sums by what is counted: no task has a unit that another one has, too."""
+    cells = [name for name in columns if not name.startswith(SUMS)]
+    sums = (f"CAST(ifnull(sum({name}), 0) AS BIGINT) AS {name}" for name in columns if name.startswith(SUMS))
+    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
+    return f"SELECT {', '.join([*cells, *sums])} FROM {PARTIALS}{grouping}"

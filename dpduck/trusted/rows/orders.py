@@ -1,0 +1,202 @@
+"""One job as an order that an engine's task carries out over the rows of whole privacy units: data, and one function.
+
+The task runs what runs here: rows to integers, with a worker process for what an analyst wrote, then the constant
+stage. What comes back are sums that add up over tasks, since no unit is in two of them. This file is sent as it is
+(engines/task.py), with those that it imports of dpduck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.answered import Asking, answered
+from dpduck.trusted.rows.worker import CONFIG
+from dpduck.trusted.rows.workers import Program, Workers, least_room
+from dpduck.values.errors import InternalError
+
+BATCH = 65_536
+PART = 1 << 20
+"""Rows of a part: crowded units are cut where there are so many."""
+
+_TYPES: Mapping[pa.DataType, str] = {
+    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
+    pa.uint64(): "UBIGINT", pa.large_string(): "VARCHAR", pa.large_binary(): "BLOB", pa.date32(): "DATE",
+}  # fmt: skip
+_SENT_AS: Mapping[pa.DataType, pa.DataType] = {
+    pa.uint64(): pa.decimal128(20, 0), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
+}  # fmt: skip
+"""Of types that an engine may not have."""
+
+MEMORY = "4GiB"
+"""What DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
+
+TABLE, PARTIAL = "dpduck_table", "dpduck_partial"
+"""What an engine calls the number of a row's table, and what a task answers."""
+
+_GIVEN = "dpduck_given"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A table as a task has it: its name in parts, its columns and their types. rows: of a public one, as Arrow."""
+
+    parts: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    rows: bytes | None = field(default=None, repr=False)
+
+    @property
+    def sql(self) -> str:
+        return ".".join(map(quoted, self.parts))
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is done to rows of whole units. tables: private ones first, in the order in which rows are handed over.
+
+    stage_sql: integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: what a worker
+    must be sure to have (workers.least_room), so that each row is computed there where it would be here.
+    before: what is done to parts of the rows first, whose answers are then the rows.
+    """
+
+    tables: tuple[Sent, ...]
+    stages: tuple[Asking, ...]
+    asking: Asking
+    stage_sql: str
+    parameters: Mapping[str, object] = field(repr=False)
+    passes: str
+    room: int
+    before: Order | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """The order as values of the standard library and pyarrow, as it travels; what is done before it does not."""
+        return asdict(replace(self, before=None))
+
+
+def order_from(plain: Mapping[str, Any]) -> Order:
+    """The order that Order.plain wrote."""
+    tables = tuple(Sent(**table) for table in plain["tables"])
+    stages = tuple(map(_asking, plain["stages"]))
+    return Order(**{**plain, "tables": tables, "stages": stages, "asking": _asking(plain["asking"])})
+
+
+def _asking(plain: Mapping[str, Any]) -> Asking:
+    program = plain["program"]
+    return Asking(**{**plain, "program": None if program is None else Program(**program)})
+
+
+def quoted(name: str) -> str:
+    """The name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Table:
+    """The sums of an order over rows of its private tables; columns are in the order of the tables' own."""
+    if least_room() < order.room:
+        raise InternalError(reader.FAILED)
+    limits = {"threads": 1, "memory_limit": MEMORY}
+    with duckdb.connect(":memory:", config=CONFIG | limits) as connection:
+        given = iter(rows)
+        for number, table in enumerate(order.tables):
+            own = next(given) if table.rows is None else pa.ipc.open_stream(table.rows).read_all()
+            _lay(connection, table, own, f"{_GIVEN}_{number}", numbered=bool(order.stages))
+        reader.run(connection, "SET TimeZone = 'UTC'")
+        reader.run(connection, f"SET disabled_optimizers = '{order.passes}'")
+        reader.run(connection, reader.BUILT_IN_ONLY)
+        reader.run(connection, "SET lock_configuration = true")
+        with answered(connection, order.stages, order.asking, workers) as (second, own_parameters):
+            given_parameters = {**own_parameters, **order.parameters}
+            return pa.concat_tables(reader.batches(second, order.stage_sql, given_parameters, BATCH))
+
+
+def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, name: str, *, numbered: bool) -> None:
+    """Puts rows under a table's name, as its types; numbered: as a table of which rowid tells rows apart."""
+    database, schema, _ = table.parts
+    named = [f"dpduck_{number}" for number in range(len(table.columns))]
+    whole = pa.Table.from_arrays([_whole_texts(column) for column in rows.columns], names=named)
+    reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quoted(database)}")
+    reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}.{quoted(schema)}")
+    typed = ", ".join(
+        f"CAST({given} AS {type_name}) AS {quoted(column)}"
+        for given, (column, type_name) in zip(named, table.columns, strict=True)
+    )
+    connection.register(name, whole)
+    kind = "TABLE" if numbered else "VIEW"
+    reader.run(connection, f"CREATE {kind} {table.sql} AS SELECT {typed} FROM {name}")
+
+
+def _whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column whose texts that are none, being no UTF-8, are NULL: one of them could end a task."""
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        return column
+    return pa.chunked_array([_whole_text(chunk) for chunk in column.chunks], type=column.type)
+
+
+def _whole_text(chunk: pa.Array) -> pa.Array:
+    try:
+        chunk.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array(map(_text, chunk.cast(pa.large_binary()).to_pylist()), chunk.type)
+    return chunk
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
+    """The sums of an order over the rows of a task, each batch of them as bytes: the engine looks into none of it."""
+    order, rows = order_from(plain), []
+    private = [table for table in order.tables if table.rows is None]
+    for number, table in enumerate(private):
+        own = given.filter(pc.equal(given[TABLE], number)) if len(private) > 1 else given
+        rows.append(own.select([column_name(number, place) for place in range(len(table.columns))]))
+    found = carried_out(order, rows, workers)
+    said = pa.array(map(_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())
+    return pa.Table.from_pydict({PARTIAL: said})
+
+
+def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
+    """What an order keeps of parts of the rows, as columns that an engine groups by the unit."""
+    order, part, count = order_from(plain), list[pa.RecordBatch](), 0
+    for batch in chain(given, [None]):
+        if part and (batch is None or count + batch.num_rows > PART):
+            found = carried_out(order, [pa.Table.from_batches(part)], workers)
+            sent = pa.schema(
+                [pa.field(column_name(0, n), _SENT_AS.get(one.type, one.type)) for n, one in enumerate(found.schema)]
+            )
+            yield from found.rename_columns(sent.names).cast(sent).to_batches(max_chunksize=BATCH)
+            part, count = [], 0
+        if batch is not None:
+            part, count = [*part, batch], count + batch.num_rows
+
+
+def types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+    """Columns of an answer with DuckDB's types."""
+    decimals = {
+        one.type: f"DECIMAL({one.type.precision},{one.type.scale})" for one in schema if pa.types.is_decimal(one.type)
+    }
+    return tuple((one.name, {**_TYPES, **decimals}[one.type]) for one in schema)
+
+
+def _bytes(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def column_name(table: int, column: int) -> str:
+    """What an engine calls a column of a table, so that no name of a column means anything to it."""
+    return f"dpduck_{table}_{column}"

@@ -1,0 +1,101 @@
+"""One engine for all tests of a run, and databases that count there and here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import dpduck
+from dpduck.trusted.private import door
+from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.workers import Workers
+from tests.support.sail_server import Sail, sail_server
+from tests.support.twins import told
+
+
+@pytest.fixture(scope="session")
+def sail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sail]:
+    with sail_server(tmp_path_factory.mktemp("sail")) as server:
+        yield server
+
+
+class Lake:
+    """A database with tables of an engine, and `here`: another one that has their rows under the same names.
+
+    compared: exact counts of each job, here and there.
+    """
+
+    def __init__(self, sail: Sail) -> None:
+        self.sail, self.compared = sail, list[tuple[object, object]]()
+        self.con, self.here = dpduck.connect(), duckdb.connect()
+        keep_plans_plain(self.here)
+
+    def put(self, buckets: int = 5, name: str = "lake", files: int = 3, **tables: pa.Table) -> None:
+        """Puts tables into the engine, attaches them as name.db.table, and lays them here, too."""
+        self.here.execute(f"ATTACH ':memory:' AS {name}; CREATE SCHEMA {name}.db")
+        there = []
+        for table, rows in tables.items():
+            there.append(self.sail.put(table, rows, files))
+            self.here.register("rows_of_test", rows)
+            self.here.execute(f"CREATE TABLE {name}.db.{table} AS FROM rows_of_test")
+            self.here.unregister("rows_of_test")
+        dpduck.attach_spark(self.con, self.sail.session, name=name, tables=there, buckets=buckets)
+
+    def public(self, name: str, rows_sql: str) -> None:
+        """A public table, which both have."""
+        for connection in (self.con, self.here):
+            connection.execute(f"CREATE TABLE {name} AS {rows_sql}")
+        self.dp(f"DECLARE PUBLIC TABLE {name}")
+
+    def dp(self, statement: str) -> list[tuple[object, ...]]:
+        return self.con.execute("FROM dp(?)", [statement]).fetchall()
+
+    def same(self, statement: str) -> object:
+        """Asks, and requires that what was counted there is what is counted here; these counts."""
+        self.compared.clear()
+        self.dp(statement)
+        assert self.compared, "nothing was counted in the engine"
+        assert all(here == there for here, there in self.compared)
+        return self.compared[0][0]
+
+    def refused(self, statement: str) -> str:
+        with pytest.raises(duckdb.Error) as caught:
+            self.dp(statement)
+        return str(caught.value).partition("\n")[0]
+
+    def close(self) -> None:
+        self.con.close()
+        self.here.close()
+
+
+@pytest.fixture
+def lake(sail: Sail, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    made = Lake(sail)
+    counting = door.counting
+
+    def count(
+        place: duckdb.DuckDBPyConnection,
+        key: bytes,
+        workers: Workers,
+        prepared: Callable[[object], object] | None = None,
+    ) -> Callable[[object], object]:
+        if prepared is None:
+            return counting(place, key, workers)
+
+        def compare(job: object) -> object:
+            there = prepared(job)
+            counts = counting(place, key, workers)(there)
+            if there is not job:
+                made.compared.append((told(counting(made.here, key, workers)(job)), told(counts)))
+            return counts
+
+        return compare
+
+    monkeypatch.setattr(door, "counting", count)
+    # this engine was probed: test_whole_way.py attaches it as it is
+    monkeypatch.setattr("dpduck.engines.tables.probed", lambda engine, workers: engine)
+    yield made
+    made.close()

@@ -1,0 +1,68 @@
+"""Nothing of a row, a label or the bounding key is in an error or a log, of the client, the driver or a worker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dpduck.engine.functions import engine_of
+from dpduck.engines import spark
+from dpduck.engines.task import task_of
+from dpduck.trusted.private.contributions import key_integer
+from dpduck.trusted.rows.orders import Order
+from tests.engines.conftest import Lake
+
+ROW, LABEL = "canary-of-a-row", "canary-of-a-label"
+POLICY = (
+    "CREATE PRIVACY POLICY ON lake.db.{} (PRIVACY UNIT unit MAX ROWS 2, BUDGET (epsilon = 100), "
+    f"DOMAIN text IN ('{LABEL}', 'b'))"
+)
+ASK = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, refresh = '{}') text, count(*) FROM lake.db.{} "
+    "WHERE CAST(text AS INTEGER) > 3 OR text > 'a' GROUP BY text"
+)
+
+
+def test_canaries(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """A statement that is answered, one whose task fails, quoting a row, and one whose engine is gone."""
+    lake.put(3, quoted=pa.table({"unit": [1, 2, 3], "text": [ROW, LABEL, "b"]}))
+    lake.dp(POLICY.format("quoted"))
+    lake.same(ASK.format("a", "quoted"))
+
+    def failing(order: Order, *, cut: bool = False) -> Any:
+        return task_of(replace(order, stage_sql=f"SELECT CAST(text AS BIGINT) FROM {order.tables[0].sql}"), cut=cut)
+
+    errors, carry = list[str](), spark.SparkEngine.carry
+
+    def telling(*given: Any) -> Any:
+        try:
+            yield from carry(*given)
+        except Exception as error:
+            errors.append(str(error))
+            raise
+
+    monkeypatch.setattr(spark, "task_of", failing)
+    monkeypatch.setattr(spark.SparkEngine, "carry", telling)
+    said = lake.refused(ASK.format("b", "quoted"))
+    loaded = engine_of(lake.con)
+    assert loaded is not None
+    key = loaded.ledger.bounding_key
+    log = lake.sail.log.read_text(errors="replace") + "".join([*errors, *capfd.readouterr()])
+    assert "the charge stays, nothing was released" in said
+    assert "counting failed" in errors[0], "a task failed, quoting a row to whoever listens"
+    for secret in (ROW, LABEL, str(key_integer(key)), key.hex()):
+        assert secret not in said
+        assert secret not in log
+
+
+def test_an_engine_that_ends(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever becomes of a job after its charge, the charge stays and the text is the fixed one."""
+    lake.put(3, ended=pa.table({"unit": [1, 2, 3], "text": [ROW, LABEL, "b"]}))
+    lake.dp(POLICY.format("ended"))
+    monkeypatch.setattr(spark.SparkEngine, "carry", lambda *_: (_ for _ in ()).throw(OSError(ROW)))
+    said = lake.refused(ASK.format("a", "ended"))
+    assert "the charge stays, nothing was released" in said and ROW not in said
+    assert lake.con.execute("SELECT count(*) FROM dp_ledger() WHERE epsilon = 1").fetchone() == (1,)
