@@ -47,11 +47,15 @@ class Described:
 
 @dataclass(frozen=True)
 class Place:
-    """A table in an engine. unit: the column that says whose a row is; None where each row is a unit."""
+    """A table in an engine. unit: the column that says whose a row is; None where each row is a unit.
+
+    every: whether rows without a unit are read, too, for the owner's eyes.
+    """
 
     there: str
     columns: Columns = field(repr=False)
     unit: str | None = None
+    every: bool = False
 
 
 def connected(address: str) -> Any:
@@ -156,19 +160,21 @@ def _whole(named: Sequence[tuple[Place, Columns, Any]], buckets: int) -> Any:
                 f"CAST(NULL AS {_spark_type(of)}) AS {column_name(other, n)}" for n, (_, of) in enumerate(missing)
             ]
         columns += [f"{number} AS {TABLE}", f"{_bucket(place, buckets)} AS {BUCKET}"]
-        kept = frame if place.unit is None else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
+        kept = frame if place.unit is None or place.every else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
         chosen = kept.selectExpr(*columns)
         whole = chosen if whole is None else whole.unionByName(chosen)
     return whole
 
 
 def _bucket(place: Place, buckets: int) -> str:
-    """The bucket of a row: that of its unit, or any where rows are units."""
+    """The bucket of a row: that of its unit, or any where rows are units, or have none."""
+    anywhere = f"pmod(xxhash64({', '.join(_quoted(name) for name, _ in place.columns)}), {buckets})"
     if place.unit is None:
-        return f"pmod(xxhash64({', '.join(_quoted(name) for name, _ in place.columns)}), {buckets})"
+        return anywhere
     type_name = dict(place.columns)[place.unit]
     unit = f"CAST({_quoted(place.unit)} AS BIGINT)" if type_name in WHOLE else _quoted(place.unit)
-    return f"pmod(xxhash64({unit}), {buckets})"
+    bucket = f"pmod(xxhash64({unit}), {buckets})"
+    return f"CASE WHEN {unit} IS NULL THEN {anywhere} ELSE {bucket} END" if place.every else bucket
 
 
 def _column(there: str, described: Any) -> tuple[str, str]:

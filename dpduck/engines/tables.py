@@ -148,7 +148,7 @@ class EngineTables:
         if not self.has(table):
             return partial(reader.columns, cursor)
         shapes = {table: tuple((one.name, one.type_name) for one in listed)}
-        elsewhere = self._opened(self._engine_of([table]), [table], [], shapes, cursor)
+        elsewhere = self._opened(self._engine_of([table]), [table], [], shapes, cursor, every=True)
         return partial(columns_elsewhere, cursor, elsewhere, self._workers)
 
     def _engine_of(self, private: Sequence[TableName]) -> str:
@@ -169,6 +169,7 @@ class EngineTables:
         public: Sequence[TableName],
         shapes: Mapping[TableName, tuple[tuple[str, str], ...]],
         cursor: duckdb.DuckDBPyConnection,
+        every: bool = False,
     ) -> Elsewhere:
         """The engine for one statement, once its tables are what they were."""
         engine, buckets = self._engines[name]
@@ -179,7 +180,7 @@ class EngineTables:
                 raise Refusal(f"{table} changed in its engine", accepted=ATTACHED.format(name=name) + " again")
             units = {fold(column): column for column, _ in shapes[table]}
             unit = None if policy.unit.column is None else units[fold(policy.unit.column)]
-            places[table.sql] = Place(known.there, shapes[table], unit)
+            places[table.sql] = Place(known.there, shapes[table], unit, every)
             self.require_policy(table, None if unit is None else dict(shapes[table])[unit])
             expected = max(expected, policy.expect_rows or 0)
         _require_one_type(places.values())

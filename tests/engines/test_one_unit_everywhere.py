@@ -61,7 +61,7 @@ def test_neighbours(lake: Lake) -> None:
     counts = []
     for table in ("whole", "without", "alone"):
         lake.dp(POLICY.format(table=table))
-        found: Any = lake.same(ASK.format(m=3, tag="", where="", table=table))
+        found: Any = lake.same(ASK.format(m=3, tag="once", where="", table=table))
         counts.append(found)
     both = {cell: counts[1].get(cell, [0])[0] + counts[2].get(cell, [0])[0] for cell in counts[0]}
     assert {cell: values[0] for cell, values in counts[0].items()} == both

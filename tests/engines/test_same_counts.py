@@ -75,6 +75,7 @@ ROWS = st.lists(
         st.one_of(st.none(), st.sampled_from(["a", "b", "ä", "", "12", " 7"])),
         st.one_of(st.none(), st.floats(width=64), st.sampled_from([0.0, -0.0, 1e300])),
     ),
+    min_size=1,
     max_size=25,
 )
 

@@ -27,15 +27,22 @@ def test_from_a_policy_to_a_principal(sail: Sail, tmp_path: Path) -> None:
     with dpduck.connect(path) as con:
         assert dpduck.attach_spark(con, sail.address, name="lake", tables=[there]) == ["lake.db.clinic"]
         con.execute("FROM dp(?)", [POLICY.format("clinic")]).fetchall()
-        assert con.execute("SELECT value FROM dp_check('lake.db.clinic') WHERE what = 'rows'").fetchone() == (1000.0,)
+        assert con.execute("SELECT value FROM dp_check('lake.db.clinic') WHERE finding = 'rows'").fetchone() == (
+            1000.0,
+        )
         assert con.execute("SELECT count(*) FROM lake.db.clinic").fetchone() == (0,), "the twin is empty"
+        con.register("laid", rows(1000))
+        con.execute("CREATE TABLE here AS FROM laid")
+        con.execute("FROM dp(?)", [POLICY.replace("lake.db.{}", "here")]).fetchall()
+        found = [con.execute("FROM dp_check(?)", [name]).fetchall() for name in ("lake.db.clinic", "here")]
+        assert found[0] == found[1], "the same facts, there and here, of rows without a unit, too"
         explained = con.execute("SELECT epsilon FROM dp_explain(?) WHERE chosen", [ASK.format(1, "clinic")])
         assert explained.fetchone() == (1.0,)
         answer = con.execute("FROM dp(?)", [ASK.format(1, "clinic")]).fetchall()
         assert con.execute("FROM dp(?)", [ASK.format(1, "clinic")]).fetchall() == answer
         con.execute("FROM dp(?)", [VIEW.format("clinic")]).fetchall()
         assert con.execute("SELECT count(*) FROM private.by_age").fetchone() == (18,)
-        assert con.execute("SELECT spent FROM dp_budget()").fetchone() == (2.0,)
+        assert con.execute("SELECT spent FROM dp_budget() WHERE table_name = 'clinic'").fetchone() == (2.0,)
     secrets = SecretsFile.open(tmp_path / "clinic_private_secrets", create=False)
     PrincipalBook(secrets).add("alice")
     with pytest.raises(dpduck.Refusal, match="knows no table of 'pond'"):

@@ -72,9 +72,10 @@ def sail_server(folder: Path) -> Iterator[Sail]:
             assert process.poll() is None, log.read_text(errors="replace")
             time.sleep(0.1)
         address = f"sc://127.0.0.1:{port}"
-        session = SparkSession.builder.remote(address).create()
+        session: Any = SparkSession.builder.remote(address).create()
         session.sql("CREATE DATABASE db").collect()
-        yield Sail(address, folder, log, session)
+        # Sail's catalog is a session's own: whoever connects by the address joins this one
+        yield Sail(f"{address}/;session_id={session.session_id}", folder, log, session)
         session.stop()
     finally:
         process.kill()
