@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 220,
-    "lines": 46_996,
+    "lines": 47_007,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 554,
     "modules of a plain count": 90,

@@ -202,7 +202,8 @@ def automatic_gates(asked: Sequence[Setting], results: Results, epsilons: Sequen
             error = float(np.hypot(deviation_of_mean(ours), deviation_of_mean(theirs)))
             difference = float(ours.mean() - theirs.mean())
             above += difference > 0
-            closest = max(closest, (difference / error, difference / theirs.mean(), f"{setting} {method}"))
+            away = difference / error if error else np.inf * difference if difference else 0.0
+            closest = max(closest, (away, difference / theirs.mean(), f"{setting} {method}"))
     yield (
         closest[0] <= ALLOWANCE,
         f"auto measured: {above} of {len(asked) * len(PAPER)} comparisons are above; the closest, {closest[2]}, by "

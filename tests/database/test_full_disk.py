@@ -103,6 +103,7 @@ def test_a_disk_that_takes_nothing_more(tmp_path: Path, how: str) -> None:
     for name in ("new", "view", "policy"):
         line = str(said[name])
         assert line == "6" or any(words in line for words in known), said
-    assert said["old"] and said["old again"] and said["room"] == 6
+    struck_off = "failed after" in str(said["new"])  # its answer was ended, and could not be committed
+    assert said["old"] and said["old again"] and said["room"] == (said["new"] if struck_off else 6)
     unanswered = "is not kept" in str(said["view"]) or "failed after" in str(said["view"])
     assert said["charged after"] == 1 + int(unanswered), "nothing twice"

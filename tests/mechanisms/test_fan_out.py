@@ -80,9 +80,11 @@ REPEATED = (
     "people JOIN calls ON people.id = calls.who JOIN visits ON visits.patient = people.id "
     "LEFT JOIN visits AS v ON v.patient = people.id",
     "visits AS v0 JOIN calls ON who = patient FULL JOIN visits AS v ON v.patient = calls.who",
+    "calls JOIN (SELECT a.patient FROM visits AS a JOIN visits AS b ON a.patient = b.patient) AS s ON s.patient = who",
 )
 REFUSED = (
-    "calls JOIN (SELECT a.patient FROM visits AS a JOIN visits AS b ON a.patient = b.patient) AS s ON s.patient = who"
+    "visits AS v JOIN calls ON who = v.patient "
+    "JOIN (SELECT a.patient FROM visits AS a JOIN visits AS b ON a.patient = b.patient) AS s ON s.patient = who"
 )
 
 
@@ -98,7 +100,7 @@ def test_joins_by_keys_repeat_nothing() -> None:
     with opened(1) as connection:
         assert [(rows, outcome(connection, rows)) for rows in ALLOWED] == [(rows, "answered") for rows in ALLOWED]
         assert [cuts(connection, rows) for rows in ALLOWED] == [0, 1, 0, 1, 1, 0]
-        assert [cuts(connection, rows) for rows in REPEATED] == [2, 2]
+        assert [cuts(connection, rows) for rows in REPEATED] == [2, 2, 2]
         assert "each row of a join" in outcome(connection, REFUSED)
 
 

@@ -53,6 +53,7 @@ class Join:
 
     copies: of a table that rows are repeated by, the most rows that are joined for one key; else 0.
     keys: its columns that rows are joined by. content: of a private table, by whose keyed order its rows are chosen.
+    first: whether it is the first table of the source that is cut so, in place of the joined one.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class Join:
     copies: int = 0
     keys: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
+    first: bool = False
 
 
 @dataclass(frozen=True)

@@ -153,17 +153,18 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
             right = Source(_first(join.source), _joined(join.source, types))
             on = tuple(_condition_sql(condition, types) for condition in join.conditions)
             many = source.multiplies(number) and not isinstance(join.source.first.nested, Units)
-            bound = (source.rows_for_a_key, *_cut_by(source, join)) if many else ()
+            cut = source if join.private_joins else join.source
+            bound = (source.rows_for_a_key, *_cut_by(source, join, cut), cut is source) if many else ()
             joins.append(Join(join.kind, right, on, *bound))
     return tuple(joins)
 
 
-def _cut_by(source: RowSource, join: PrivateJoin) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of a joined private table that rows are joined by, and those that tell its rows apart."""
+def _cut_by(source: RowSource, join: PrivateJoin, cut: RowSource) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns that a join is by of the first table of one side, and those that tell its rows apart."""
     pairs = [pair for condition in join.conditions for pair in equal_columns(condition, source, join.source)]
-    alias = join.source.first.alias
+    alias = cut.first.alias
     keys = (base(alias, name) for relation, name in pairs if relation.alias == alias)
-    return tuple(dict.fromkeys(keys)), tuple(base(alias, column) for column in join.source.first.row_key)
+    return tuple(dict.fromkeys(keys)), tuple(base(alias, column) for column in cut.first.row_key)
 
 
 def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Lookup:

@@ -40,6 +40,11 @@ class PrivateJoin:
     source: RowSource
     conditions: tuple[exp.Expr, ...]
 
+    @property
+    def private_joins(self) -> bool:
+        """Whether what is joined has joins of private rows itself."""
+        return any(isinstance(join, PrivateJoin) for join in self.source.joins)
+
 
 @dataclass(frozen=True)
 class RowSource:
@@ -222,9 +227,11 @@ def equal_columns(condition: exp.Expr, source: RowSource, right: RowSource) -> l
 
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:
     """Refuses joins that could make so many rows of one unit's few, or of one row, that it decides what fails."""
-    last = source.joins[-1]
-    private = isinstance(last, PrivateJoin) and any(isinstance(join, PrivateJoin) for join in last.source.joins)
-    if private and source.multiplies(len(source.joins) - 1):
+    *before, last = source.joins
+    joined = (
+        isinstance(last, PrivateJoin) and last.private_joins and any(isinstance(one, PrivateJoin) for one in before)
+    )
+    if joined and source.multiplies(len(before)):
         raise refusal(
             place,
             "rows of a unit would be joined each with each row of a join",

@@ -204,7 +204,8 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
         later = {other.kind for other in source.joins[number + 1 :]}
         free = movable and join.kind == INNER and not later & EXTENDING
         if join.copies and (join.content or (scope.copied and isinstance(join.right.first, Stored))):
-            scope.cut[join.right.first.alias] = _cut_sql(join.right.first.alias, join)
+            cut = (source if join.first else join.right).first.alias
+            scope.cut[cut] = _cut_sql(cut, join)
         left = _aliases(source.first, source.joins[:number])
         right = _parts(join.right, scope, free)
         conditions = [scope.equality(one) if isinstance(one, Lookup) else scope.condition(one, free) for one in join.on]
