@@ -16,11 +16,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 220,
-    "lines": 47_007,
+    "modules": 227,
+    "lines": 48_232,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 554,
-    "modules of a plain count": 90,
+    "functions of a plain count": 559,
+    "modules of a plain count": 91,
     "functions of a stored answer": 76,
     "modules of a stored answer": 17,
 }

@@ -66,7 +66,7 @@ def check_table(
 
 
 def check_columns(reads: Columns, table: TableName, columns: Sequence[Column]) -> list[Finding]:
-    """Of a table of this database without a policy: rows, and of each column NULLs, values, where most lie, and rows of one value."""
+    """Looks at a table without a policy: rows, and of each column NULLs, values, where most lie, rows of one value."""
     total = _row(reads, f"SELECT count(*) FROM {table.sql}")[0] or 0.0
     findings = [Finding("rows", total, NO_POLICY)]
     for column in columns:
