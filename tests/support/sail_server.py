@@ -55,6 +55,9 @@ def sail_server(folder: Path) -> Iterator[Sail]:
         pytest.skip("no Sail on this machine (pip install pysail==0.7.2 pyspark-client==4.2.0 'pandas<3')")
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    main = sys.modules["__main__"]
+    if not hasattr(main, "__file__"):  # of pytest-xdist: pyspark takes that for its own doctests, and wants its JARs
+        main.__file__ = __file__
     without = folder / "without"
     without.mkdir()
     (without / "dpduck.py").write_text(NO_DPDUCK)
