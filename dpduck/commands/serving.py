@@ -32,6 +32,8 @@ FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 BESIDE = 6 * 2**30
 """Bytes that the server's process may have beside its database: messages, rows on their way, and the stack of a thread
 for each connection, which counts whole (8 MiB) however little of it is used."""
+BESIDE_VAULT = 8 << 30
+"""Bytes for everything but the vault; on small machines half of what there is."""
 
 LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
 """Seconds for releases at work, then for connections, when the server is told to end."""
@@ -72,7 +74,7 @@ class Listening:
 @click.option("--released-rows", default=QUOTA.rows, show_default=True, help="Kept in the store, a principal.")
 @click.option("--floor", default=FLOOR, show_default=True, help="Seconds of the grid of times for new answers.")
 @click.option("--memory", default="4GB", show_default=True, help="For released tables; as much for statements.")
-@click.option("--vault-memory", help="For counting, if not most of this machine's.")
+@click.option("--vault-memory", help="For counting, if not this machine's but for 8 GiB, or half.")
 @click.option("--prepare", is_flag=True, help="Prepare the tables that have a policy and are not prepared.")
 @click.option("--engine", multiple=True, help="Whose tables are counted there: NAME=sc://HOST:PORT; several times.")
 def serve(
@@ -205,8 +207,9 @@ def _end(service: Service, closing: list[Callable[[], None]]) -> None:
 
 
 def _most_memory() -> int:
-    """Bytes of this machine's memory that the vault may have."""
-    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.9)
+    """Bytes of this machine's memory that the vault may have: what readers, runners and workers need is left."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(total // 2, total - BESIDE_VAULT)
 
 
 def _tls(certificate: Path | None, key: Path | None) -> Tls | None:

@@ -7,6 +7,7 @@ the releases at work are finished: what was charged is not wasted.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import queue
@@ -62,12 +63,24 @@ def main(arguments: list[str]) -> int:
         limit_memory(memory)
     path = door_path(store_files(Path(database), Path(store) if store else None))
     door = None if path is None else OwnerDoor(vault, path)
+    end_at_once()
     pipe.send_bytes(packed({"ready": True}))
     answer_all(pipe, vault, vault.end, crew)
     if door is not None:
         door.close()
     vault.close()
     return 0
+
+
+def end_at_once() -> None:
+    """Ends the process without the handlers of others where a library calls exit(), so that it is started anew.
+
+    OpenBLAS does that where it gets no memory, from any thread. A handler of Arrow's then waits for threads that wait
+    for Python's lock: the process neither answered nor ended. The handler that is registered last is called first.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "on_exit"):  # of the GNU C library
+        library.on_exit(ctypes.cast(library._exit, ctypes.c_void_p), None)
 
 
 class Crew:

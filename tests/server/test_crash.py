@@ -7,11 +7,15 @@ import os
 import select
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
+
+import pytest
 
 import dpduck
 from dpduck.engine.connection import verify_store
@@ -161,3 +165,27 @@ def test_a_server_that_is_killed_comes_back(tmp_path: Path, state_directory: Pat
     with serving(database) as server:
         assert shell(attach(server.address, token) + first) == (answered, "")
     assert verify_store(database) == charged
+
+
+EXITS = """
+import atexit, ctypes, os, sys, threading, time
+from dpduck.server.vault_process import end_at_once
+library = ctypes.CDLL(None)
+library.on_exit(ctypes.cast(library.pause, ctypes.c_void_p), None)  # a handler of a library's that waits for ever
+if sys.argv[1] == "mended":
+    end_at_once()
+threading.Thread(target=library.exit, args=(3,), daemon=True).start()
+time.sleep(60)
+"""
+
+
+def test_a_library_that_calls_exit_ends_the_vault(tmp_path: Path) -> None:
+    """A handler that waits for ever keeps no process that neither answers nor ends; without the mend it does."""
+    script = tmp_path / "exits.py"
+    script.write_text(EXITS)
+    command = [sys.executable, str(script)]
+    assert subprocess.run([*command, "mended"], check=False, timeout=60).returncode == 3
+    with subprocess.Popen([*command, "as it was"]) as waits:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waits.wait(timeout=5)
+        waits.kill()
