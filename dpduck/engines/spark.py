@@ -6,6 +6,7 @@ Spark 4, Databricks and Sail speak this protocol. pyspark is imported here alone
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,9 @@ class Place:
 
 def connected(address: str) -> Any:
     """A session of a Spark Connect server."""
+    main = sys.modules["__main__"]
+    if not hasattr(main, "__file__"):  # as of python -c: pyspark takes that for its own doctests, and ends the process
+        main.__file__ = ""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra, which the core does without
     except ImportError:

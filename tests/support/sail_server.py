@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpduck.engines.spark import connected
 from tests.support.ports import free_port
 
 READY = re.compile(r"Spark Connect server on")
@@ -53,11 +54,6 @@ def sail_server(folder: Path) -> Iterator[Sail]:
     """A server whose tables lie in a folder."""
     if not all(importlib.util.find_spec(name) for name in ("pysail", "pyspark")):
         pytest.skip("no Sail on this machine (pip install pysail==0.7.2 pyspark-client==4.2.0 'pandas<3')")
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-
-    main = sys.modules["__main__"]
-    if not hasattr(main, "__file__"):  # of pytest-xdist: pyspark takes that for its own doctests, and wants its JARs
-        main.__file__ = __file__
     without = folder / "without"
     without.mkdir()
     (without / "dpduck.py").write_text(NO_DPDUCK)
@@ -75,7 +71,7 @@ def sail_server(folder: Path) -> Iterator[Sail]:
             assert process.poll() is None, log.read_text(errors="replace")
             time.sleep(0.1)
         address = f"sc://127.0.0.1:{port}"
-        session: Any = SparkSession.builder.remote(address).create()
+        session: Any = connected(address)
         session.sql("CREATE DATABASE db").collect()
         # Sail's catalog is a session's own: whoever connects by the address joins this one
         yield Sail(f"{address}/;session_id={session.session_id}", folder, log, session)
