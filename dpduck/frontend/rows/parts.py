@@ -21,12 +21,22 @@ def text_sql(value: str, type_name: str) -> str:
 
     DuckDB raises, or becomes invalid, where it writes a moment that no calendar has; a comparison never does.
     """
+    if type_name.startswith("DECIMAL("):
+        return f"CASE WHEN {digits_fit(value, type_name)} THEN CAST({value} AS VARCHAR) END"
     if type_name not in _MOMENTS:
         return f"CAST({value} AS VARCHAR)"
     low, high = (f"CAST('{end}' AS {type_name})" for end in _MOMENTS[type_name])
     ends = "" if "TIME_" in type_name or type_name == "TIME" else ("infinity", "-infinity")
     endless = "".join(f" OR {value} = CAST('{end}' AS {type_name})" for end in ends)
     return f"CASE WHEN {value} BETWEEN {low} AND {high}{endless} THEN CAST({value} AS VARCHAR) END"
+
+
+def digits_fit(value: str, type_name: str) -> str:
+    """Whether a stored decimal has no more digits than its type: Arrow and Parquet bring others, which DuckDB keeps."""
+    digits, scale = map(int, type_name.removeprefix("DECIMAL(").removesuffix(")").split(","))
+    most = f"{'9' * (digits - scale) or '0'}.{'9' * scale}"
+    low, high = (f"CAST('{sign}{most}' AS {type_name})" for sign in ("-", ""))
+    return f"{value} BETWEEN {low} AND {high}"
 
 
 @dataclass(frozen=True)

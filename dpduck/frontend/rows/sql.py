@@ -11,7 +11,7 @@ from dpduck.frontend.rows.facts import Column, PublicFacts, Rows
 from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.frontend.rows.parts import REFERENCE, ROWS, Join, Lookup, Source, Stored, Union, UnitLookup, Units
 from dpduck.frontend.rows.relation import PrivateRelation, comparable
-from dpduck.frontend.rows.tree import PrivateJoin, RowSource, equal_columns
+from dpduck.frontend.rows.tree import MOST_BRANCHES, MOST_FOUND, PrivateJoin, RowSource, equal_columns
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.frontend.text.positions import refusal
 
@@ -152,7 +152,7 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
         else:
             right = Source(_first(join.source), _joined(join.source, types))
             on = tuple(_condition_sql(condition, types) for condition in join.conditions)
-            many = source.multiplies(number) and not isinstance(join.source.first.nested, Units)
+            many = source.multiplies(number) and (join.private_joins or not isinstance(join.source.first.nested, Units))
             cut = source if join.private_joins else join.source
             bound = (source.rows_for_a_key, *_cut_by(source, join, cut), cut is source) if many else ()
             joins.append(Join(join.kind, right, on, *bound))
@@ -164,7 +164,7 @@ def _cut_by(source: RowSource, join: PrivateJoin, cut: RowSource) -> tuple[tuple
     pairs = [pair for condition in join.conditions for pair in equal_columns(condition, source, join.source)]
     alias = cut.first.alias
     keys = (base(alias, name) for relation, name in pairs if relation.alias == alias)
-    return tuple(dict.fromkeys(keys)), tuple(base(alias, column) for column in cut.first.row_key)
+    return tuple(dict.fromkeys(keys)), tuple(base(alias, column.name) for column in cut.first.columns)
 
 
 def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Lookup:
@@ -242,6 +242,10 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
     """Describes the rows of a request, with at most `max_rows` of each unit."""
     policy, lookup, types = source.policy, unit_lookup(source), column_types(source)
     unit_bound = max_rows if policy.unit.column is not None else source.multiplicity
+    if source.found > MOST_FOUND or source.leaves > MOST_BRANCHES:
+        raise refusal(
+            place, "too many tables are united, or joined inside of UNION ALL", f"at most {MOST_BRANCHES}, fewer joins"
+        )
     if unit_bound > MAX_ROW_BOUND:
         raise refusal(
             place, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"

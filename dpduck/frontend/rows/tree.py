@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from sqlglot import exp
@@ -23,6 +24,12 @@ two for a key, forty such joins made 2^40 of one person's."""
 MOST_ROWS, MOST_OF_ALL = 128, 1 << 10
 """Rows for a key that one join may find of a unit, where it is by a key of neither side, and all such joins together:
 what is beyond is not read. With thirty such joins two rows of one person became 2^30."""
+
+MOST_FOUND = 8 * MOST_OF_ALL
+"""What such joins may find inside of each other, and in all tables of a UNION ALL."""
+
+MOST_BRANCHES = 64
+"""Tables of a UNION ALL, those inside of it included: by CTEs, each of the one before twice, they would be 2^k."""
 
 MOST_POWER = 11
 """Tables whose rows of a unit may be joined each with each, so that each join finds two at least."""
@@ -136,7 +143,7 @@ class RowSource:
     @property
     def copies(self) -> int:
         """The most rows that joins with public tables make of one row, those inside of branches included."""
-        inside = max((branch.copies for branch in self.branches), default=1)
+        inside = sum(branch.copies for branch in self.branches) or 1
         joined = (join.multiplicity if isinstance(join, PublicJoin) else join.source.copies for join in self.joins)
         return inside * prod(joined)
 
@@ -160,16 +167,37 @@ class RowSource:
             once = (once if theirs else frozenset()) | (others if ours else frozenset())
         return power, once
 
+    @property
+    def leaves(self) -> int:
+        """Tables that are read, of UNION ALL each as often as it is there."""
+        joined = (join.source.leaves for join in self.joins if isinstance(join, PrivateJoin))
+        return (sum(branch.leaves for branch in self.branches) or 1) + sum(joined)
+
     def multiplies(self, number: int) -> bool:
         """Whether that join of private rows is by a key of neither side, so that each row is joined with many."""
-        before, after = (replace(self, joins=self.joins[:end]).repeated[0] for end in (number, number + 1))
-        return after > before
+        join = self.joins[number]
+        if not isinstance(join, PrivateJoin) or join.kind in (SEMI, ANTI):
+            return False
+        once = replace(self, joins=self.joins[:number]).repeated[1] | join.source.repeated[1]
+        return not any(alias in once for one in join.conditions for alias in _keyed(one, self, join.source))
 
     @property
     def rows_for_a_key(self) -> int:
-        """The most rows that such a join finds: all of them together MOST_OF_ALL."""
-        joins = self.repeated[0] - 1
-        return next(most for most in range(MOST_ROWS, 0, -1) if most**joins <= MOST_OF_ALL or most == 1)
+        """The most rows that such a join finds: all of them together, those inside included, MOST_OF_ALL."""
+        return self._found[0]
+
+    @property
+    def found(self) -> int:
+        """The most rows that joins by a key of neither side make of one, those inside included."""
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[int, int]:
+        inner = (join.source.found for join in self.joins if isinstance(join, PrivateJoin))
+        inside = (sum(branch.found for branch in self.branches) or 1) * prod(inner)
+        joins = sum(map(self.multiplies, range(len(self.joins))))
+        most = next(most for most in range(MOST_ROWS, 0, -1) if inside * most**joins <= MOST_OF_ALL or most == 1)
+        return most, inside * most**joins
 
     @property
     def usual_rows(self) -> int:
@@ -243,6 +271,12 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
             place,
             f"each row of a unit would be joined with each, {power} tables at a time",
             f"at most {MOST_POWER} such tables; joins by a PRIMARY KEY or UNIQUE column of one side, SEMI JOIN",
+        )
+    if source.found > MOST_FOUND:
+        raise refusal(
+            place,
+            "rows of a unit would be joined each with each, in joins inside of joins",
+            "fewer such joins; joins by a PRIMARY KEY or UNIQUE column of one side",
         )
     most = MOST_COPIES if power == 1 else MOST_COPIES_OF_MANY
     if source.copies > most:

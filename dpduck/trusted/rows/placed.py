@@ -236,7 +236,8 @@ def _cut_sql(alias: str, join: Join) -> str:
         [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
     )
     ordered = f" ORDER BY {', '.join([order_sql(content), *content])}" if content else ""
-    return f"QUALIFY row_number() OVER (PARTITION BY {', '.join(keys)}{ordered}) <= {int(join.copies)}"
+    nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
+    return f"QUALIFY row_number() OVER (PARTITION BY {', '.join(keys)}{ordered}) <= {int(join.copies)}{nobody}"
 
 
 def _note_tables(source: Source, scope: _Scope) -> None:

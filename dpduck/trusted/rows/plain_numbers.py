@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dpduck.frontend.rows.parts import digits_fit
 from dpduck.trusted.rows.plain import DECIMAL, FLOATS, INTEGERS, NotPlain, Reader, Types, tokens_of
 
 MOST_DIGITS, FAST_DIGITS = 38, 18
@@ -151,7 +152,8 @@ def _stored(name: str, type_name: str) -> _Number:
     places = DECIMAL.fullmatch(type_name)
     if places is None:
         raise NotPlain
-    return _Number(name, int(places[1]), int(places[2]), column=name)
+    digits, scale = int(places[1]), int(places[2])
+    return _Number(f"CASE WHEN {digits_fit(name, type_name)} THEN {name} END", digits, scale, column=name)
 
 
 def _literal(text: str) -> _Number:

@@ -7,10 +7,12 @@ from decimal import Decimal
 from itertools import product
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpduck.frontend.rows.parts import text_sql
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.plain_numbers import number_sql
 
@@ -157,3 +159,19 @@ def test_a_column_within_bounds_is_narrow() -> None:
     assert max(int(digits) for digits in re.findall(r"DECIMAL\((\d+)", narrow)) <= 18
     loose = number_sql(f"CAST({cut.replace('<= 0', '<= 1')} * 2 AS DOUBLE)", TYPES)
     assert loose is not None and "TRY_CAST" not in loose, "bounds that are not those of the values"
+
+
+@pytest.mark.parametrize("number", ["x * x + 1", "x + x", "x"])
+def test_decimals_beyond_their_type_count_for_nothing(number: str) -> None:
+    """Arrow brings decimals with more digits than their type, and DuckDB keeps them: no sum of them raises."""
+    buffer = b"".join(value.to_bytes(16, "little", signed=True) for value in (32767, 5))
+    rows = pa.table({"x": pa.Array.from_buffers(pa.decimal128(4, 0), 2, [None, pa.py_buffer(buffer)])})
+    column = '"r"."x"'
+    sql = number_sql(f"CAST({number.replace('x', column)} AS DOUBLE)", {column: "DECIMAL(4,0)"})
+    assert sql is not None
+    with duckdb.connect() as connection:
+        connection.register("given", rows)
+        connection.execute("CREATE TABLE r AS FROM given")
+        values = connection.execute(f"SELECT {sql}, {text_sql('x', 'DECIMAL(4,0)')} FROM r").fetchall()
+    assert values[1] == (5.0 if number == "x" else 10.0 if number == "x + x" else 26.0, "5")
+    assert values[0][1] is None
