@@ -163,8 +163,12 @@ class MeasuredStore:
         """Stores the measurements of a release, in the transaction that stores it. prepared: what was counted."""
         if noisy is None:
             return
-        moment = unchanging(cursor, rows, self._session) if prepared is None else f"prepared {prepared.moment}"
+        moment = self.moment(rows, prepared, cursor)
         cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?)", [name, rows.table.sql, moment, noisy])
+
+    def moment(self, rows: Rows, prepared: Moment | None, cursor: duckdb.DuckDBPyConnection) -> str:
+        """Names the moment of the rows that are counted now; "" of rows that may change at any time."""
+        return unchanging(cursor, rows, self._session) if prepared is None else f"prepared {prepared.moment}"
 
     def of(self, table: str, reader: str | None) -> list[Kept]:
         """Measurements of a private table that a reader may know of, oldest first; None for its owner.

@@ -244,10 +244,19 @@ class Engine:
             else:
                 catalog = Catalog(cursor, self._policies, box, caller)
                 question = analyse_known(asked, catalog)
-            sql = known_sql(question, self._measured, caller, self._copies, self._known, box, asked.text)
+            moment = self._moment(question.analysis.request.rows, cursor)
+            sql = known_sql(question, self._measured, caller, self._copies, self._known, box, asked.text, moment)
             if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
                 self._analysed.put((argument, caller, "known"), (question, catalog.known))
             return sql
+
+    def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
+        """Names the moment of the rows that would be counted now; "" where they may change, or none would be."""
+        try:
+            twins = self._twins(rows)
+        except Refusal:
+            return ""
+        return "" if isinstance(twins, Apart) else self._measured.moment(rows, twins, cursor)
 
     def ask(self, argument: str, caller: Caller) -> str:
         """SQL with the answers of a private histogram or session."""

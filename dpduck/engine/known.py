@@ -38,8 +38,12 @@ def known_sql(
     remembered: SandboxAnswers,
     box: Sandbox,
     text: str,
+    moment: str,
 ) -> str:
-    """SQL with a known answer; a Refusal with a statement that would pay, where no release determines it."""
+    """SQL with a known answer; a Refusal with a statement that would pay, where no release determines it.
+
+    moment: of the rows of now (MeasuredStore.moment).
+    """
     request = question.analysis.request
     caller.require_tables(request.asked_tables)
     cells = sum(
@@ -48,7 +52,7 @@ def known_sql(
     if cells > MOST_CELLS:
         raise Refusal(f"the answer would have {cells} cells", accepted=f"at most {MOST_CELLS}: fewer columns")
     kept = measured.of(request.rows.table.sql, None if caller.owner else caller.name)
-    answers = answers_of(question, kept, remembered)
+    answers = answers_of(question, kept, remembered, moment)
     found = [one for one in answers if one is not None]
     if len(found) < len(answers):
         unknown = next(number for number, one in enumerate(answers) if one is None)

@@ -50,7 +50,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class _Sum:
-    """A sum over rows in all cells. smallest: the least standard deviation of a measurement that it may rest on."""
+    """A sum over rows in all cells. smallest: the least standard deviation of a measurement, in its largest weight."""
 
     estimates: FloatArray
     variances: FloatArray
@@ -59,13 +59,15 @@ class _Sum:
     uses: tuple[Usable, ...]
 
 
-def answers_of(question: KnownQuestion, kept: Sequence[Kept], remembered: Remembered) -> list[Answer | None]:
-    """The answer of each aggregate; None where no release determines it in all cells."""
+def answers_of(
+    question: KnownQuestion, kept: Sequence[Kept], remembered: Remembered, moment: str
+) -> list[Answer | None]:
+    """The answer of each aggregate; None where no release determines it in all cells. moment: of the rows of now."""
     request, tables = question.analysis.request, usable(question, kept)
     found = []
     for aggregate in request.question.aggregates:
         need = wanted(aggregate, request.rows.filters)
-        found.append(None if need is None else _best(question, aggregate, need, tables, remembered))
+        found.append(None if need is None else _best(question, aggregate, need, tables, remembered, moment))
     return found
 
 
@@ -75,9 +77,13 @@ def _best(
     need: Wanted,
     tables: dict[Same, list[Usable]],
     remembered: Remembered,
+    moment: str,
 ) -> Answer | None:
-    """The answer of least error among those from tables that may be combined; of equal ones, that of most rows."""
-    best: tuple[tuple[float, int], Answer] | None = None
+    """The answer of least error among those from tables that may be combined; of equal ones, that of most rows.
+
+    Those about the rows of now come first.
+    """
+    best: tuple[tuple[bool, float, int], Answer] | None = None
     for same in [same for same in tables if same.quantity == need.quantities[0]]:
         how = match(question, same, need.conditions)
         others = [replace(same, quantity=quantity) for quantity in need.quantities]
@@ -88,9 +94,10 @@ def _best(
             continue
         parts = [one for one in sums if one is not None]
         total = sum(float(one.variances.sum()) for one in parts)
-        rank = (float(f"{total:.9e}"), len(how.left_out))  # nine digits: below them errors are equal
+        error = float(f"{total:.9e}")  # nine digits: below them errors are equal
+        rank = (same.moment != moment, error, len(how.left_out))
         if best is None or rank < best[0]:
-            best = rank, _answered(question, aggregate, parts, same, how)
+            best = rank, _answered(question, aggregate, parts, how, same.moment == moment)
     return None if best is None else best[1]
 
 
@@ -153,8 +160,9 @@ def _knowledge(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> tu
     names = tuple((use.kept.name, use.table, use.weights) for use in uses)
     known: tuple[Knowledge, float] | None = remembered.get((axes, names))
     if known is None:
-        seen = [one for use in uses for one in seen_by(axes, use)]
-        known = Knowledge(axes.lengths, seen), float(min(one.variance for one in seen) ** 0.5)
+        found = [(one, max(map(abs, use.weights))) for use in uses for one in seen_by(axes, use)]
+        smallest = float(min(one.variance**0.5 / weight for one, weight in found))
+        known = Knowledge(axes.lengths, [one for one, _ in found]), smallest
         remembered.put((axes, names), known)
     return known
 
@@ -166,10 +174,10 @@ def _cells(knowledge: Knowledge, of_set: Asked) -> tuple[FloatArray, FloatArray]
     return of_set.cells(found.estimates), of_set.cells(found.variances)
 
 
-def _answered(question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum], same: Same, how: Match) -> Answer:
+def _answered(question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum], how: Match, now: bool) -> Answer:
     names = tuple(dict.fromkeys(use.kept.name for one in sums for use in one.uses))
     moments = [use.kept.released_at for one in sums for use in one.uses]
-    alone = moments[0] if same.moment == names[0] else ""
+    alone = "" if now else moments[0]
     confidence = question.analysis.confidence
     if len(sums) == 1:
         stderrs = np.sqrt(sums[0].variances)

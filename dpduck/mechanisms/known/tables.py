@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from dpduck.database.measured import Kept, MeasuredKey, MeasuredTable, domain_digest, rows_digest
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.select.known import Condition, KnownQuestion, conjuncts
@@ -67,7 +69,12 @@ def usable(question: KnownQuestion, kept: Sequence[Kept]) -> dict[Same, list[Usa
     for one in kept:
         if one.measured.rows == rows and _columns_are_known(question, one):
             for number, table in enumerate(one.measured.tables):
+                own: dict[Same, Usable] = {}
                 for same, part in _of_table(question, one, number, table):
+                    before = own.get(same)
+                    if before is None or np.count_nonzero(part.weights) > np.count_nonzero(before.weights):
+                        own[same] = part  # of two sums that share their noises the one of more parts
+                for same, part in own.items():
                     found.setdefault(same, []).append(part)
     return found
 
