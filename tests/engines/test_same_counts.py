@@ -31,11 +31,11 @@ def test_more_rows_of_a_unit_and_rows_that_are_units(lake: Lake) -> None:
     """MAX ROWS 40 counts crowded units first; where each row is a unit nothing is bounded."""
     visits(lake, "patient_id MAX ROWS 40", 1000)
     for title in ("three keys", "texts", "sums", "keys"):
-        lake.same(STATEMENTS[title])
+        assert lake.same(STATEMENTS[title]) is not None, title
     lake.put(2, "pond", files=2, alone=rows(500))
     lake.dp(POLICY.format(unit="ROW").replace("lake.db.visits", "pond.db.alone"))
     for title in ("three keys", "texts", "public join"):
-        lake.same(STATEMENTS[title].replace("lake.db.visits", "pond.db.alone"))
+        assert lake.same(STATEMENTS[title].replace("lake.db.visits", "pond.db.alone")) is not None, title
 
 
 def test_statements_of_the_reference(lake: Lake) -> None:

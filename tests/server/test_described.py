@@ -79,4 +79,4 @@ def test_no_text_around_a_name_reaches_the_vault(served: Served) -> None:
         "\u00a0",
         " x",
     ):
-        served.refused("alice", f"DESCRIBE ages{tail}")
+        assert served.refused("alice", f"DESCRIBE ages{tail}"), tail
