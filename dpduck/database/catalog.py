@@ -28,6 +28,12 @@ COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCEN
 Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 """Answers by method and question, with what was asked."""
 
+_Namesakes = dict[str, dict[tuple[str, ...], tuple[TableName, str | None]]]
+"""Tables and views by their folded names, and by all folded parts of these."""
+
+_Constraints = dict[tuple[str, ...], tuple[tuple[str, ...], ...]]
+"""The columns of primary and unique keys, by tables."""
+
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
 
@@ -70,6 +76,9 @@ class Catalog:
         self._policies = policies
         self._box = box
         self.known: Facts = {}
+        self._names = set[str]()
+        self._tables: _Namesakes = {}
+        self._constraints: _Constraints = {}
 
     def holds(self, facts: Facts) -> bool:
         """Whether every question that something rests on has the same answer now, for this caller.
@@ -95,13 +104,43 @@ class Catalog:
     @_remembered
     def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
         """Every table and view of a name by its folded parts: in full, with a table's definition; None of a view."""
-        alike = f"lower({quote_text(table)})"
+        return self._listing(table)[0].get(fold(table), {})
+
+    def _listing(self, table: str) -> tuple[_Namesakes, _Constraints]:
+        """What DuckDB lists of a name: it lists all tables there are each time, so policies' names are asked beside."""
+        if fold(table) not in self._names:
+            beside = () if self._names else (*self._in_force, *self._policies.public_tables())
+            names = {one for one in (table, *(one.table for one in beside)) if fold(one) not in self._names}
+            self._list(", ".join(f"lower({quote_text(name)})" for name in sorted(names)))
+            self._names.update(map(fold, names))
+        return self._tables, self._constraints
+
+    def _list(self, names: str) -> None:
         rows = self._cursor.execute(
             "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
-            f"WHERE lower(table_name) = {alike} UNION ALL "
-            f"SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() WHERE lower(view_name) = {alike}"
+            f"WHERE lower(table_name) IN ({names}) UNION ALL "
+            f"SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() WHERE lower(view_name) IN ({names})"
         ).fetchall()
-        return {tuple(map(fold, row[:3])): (TableName((row[0], row[1], row[2])), row[3]) for row in rows}
+        for *parts, sql in rows:
+            self._tables.setdefault(fold(parts[2]), {})[tuple(map(fold, parts))] = (TableName(tuple(parts)), sql)
+        keys = self._cursor.execute(
+            "SELECT database_name, schema_name, table_name, list(constraint_column_names ORDER BY constraint_type, "
+            f"constraint_index) FROM duckdb_constraints() WHERE lower(table_name) IN ({names}) "
+            "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') GROUP BY ALL"
+        ).fetchall()
+        own = [row for row in keys if self._kinds.get(fold(row[0])) == "duckdb"]
+        self._constraints.update({tuple(row[:3]): tuple(map(tuple, row[3])) for row in own})
+
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        """What kind each database is, by its folded name."""
+        rows = self._cursor.execute("SELECT database_name, type FROM duckdb_databases()").fetchall()
+        return {fold(name): str(kind) for name, kind in rows}
+
+    @cached_property
+    def _in_force(self) -> dict[TableName, Policy]:
+        """Policies by their tables."""
+        return {policy.table: policy for policy in self._policies.policies()}
 
     def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
         return self._namesakes(table.table).get(tuple(map(fold, table.parts)))
@@ -115,14 +154,14 @@ class Catalog:
 
     def _permitted(self, table: TableName) -> TableName | None:
         """The table, None where it is none of those that principals know of; a refusal where it is another's."""
-        if self._caller is not None and self._policies.policy(table) is not None:
+        if self._caller is not None and table in self._in_force:
             self._caller.require_table(str(table))
             return table
         return table if self._policies.is_public(table) else None
 
     @_remembered
     def known_names(self) -> tuple[str, ...]:
-        mine = (policy.table for policy in self._policies.policies())
+        mine = (policy.table for policy in self._in_force.values())
         if self._caller is not None and not self._caller.owner:
             mine = (table for table in mine if self._caller.may_ask(str(table)))
         return tuple(
@@ -175,18 +214,12 @@ class Catalog:
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
         listed = self._listed(table)
         names = table if listed is None else listed[0]
-        rows = self._cursor.execute(
-            "SELECT constraint_column_names FROM duckdb_constraints() WHERE "
-            f"(database_name, schema_name, table_name) = ({', '.join(map(quote_text, names.parts))}) "
-            "AND database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb') "
-            "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type, constraint_index"
-        ).fetchall()
-        return tuple(tuple(row[0]) for row in rows)
+        return self._listing(names.table)[1].get(names.parts, ())
 
     @_remembered
     def policy(self, table: TableName) -> Policy | None:
         """The policy in force; a table that was since replaced by something that computes is refused."""
-        policy = self._policies.policy(table)
+        policy = self._in_force.get(table)
         if policy is not None and (self.is_view(table) or self.computes(table)):
             raise Refusal(
                 f"{table} was replaced by a view, or by a table {COMPUTES}",
@@ -199,7 +232,8 @@ class Catalog:
     @_remembered
     def require_stored(self, table: TableName) -> None:
         """Refuses a table of another database that is none there, but a view or the like."""
-        require_stored(self._cursor, table)
+        if self._kinds.get(fold(table.parts[0])) not in LISTING_VIEWS:
+            require_stored(self._cursor, table)
 
     @_remembered
     def is_public(self, table: TableName) -> bool:

@@ -172,6 +172,7 @@ class PreparedTables:
         if not any(table.sql in self._known for table in tables):
             return None
         found, moments, nonces = {}, set(), []
+        policies = {policy.table: policy for policy in self._policies.policies()}
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:
@@ -180,7 +181,7 @@ class PreparedTables:
                     f"{prepared} is prepared, and {table.table} is not: their rows are not of one moment",
                     accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE; or ON {prepared} UNPREPARE",
                 )
-            found[table.sql] = self._twin(known, table, rows)
+            found[table.sql] = self._twin(known, table, rows, policies.get(table))
             moments.add(known.moment)
             nonces.append(known.nonce)
         if len(moments) > 1:
@@ -192,7 +193,7 @@ class PreparedTables:
         beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes)
         return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
 
-    def _twin(self, known: Prepared, table: TableName, rows: Rows) -> Twin:
+    def _twin(self, known: Prepared, table: TableName, rows: Rows, policy: Policy | None) -> Twin:
         """The twin of a table; a Refusal where table, policy or references are no longer what they were."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
@@ -200,7 +201,6 @@ class PreparedTables:
         columns = {shape.sql: _names(listed) for shape, listed, _ in rows.shapes}
         same = now[table.sql][1] == known.epoch and unique <= set(known.keys)
         same = same and all(columns.get(name) == listed for name, listed in known.columns)
-        policy = self._policies.policy(table)
         if not same or policy is None or any(now.get(name, (-1, 0))[0] != one for name, one in known.revisions):
             raise Refusal(
                 f"{table.table}, its policy, or one that it refers to changed since it was prepared",

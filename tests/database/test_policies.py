@@ -20,7 +20,7 @@ def test_the_labels_of_a_domain_are_in_memory_once(tmp_path: Path) -> None:
     with dpduck.connect(tmp_path / "clinic.duckdb") as connection:
         connection.execute("CREATE TABLE visits (patient INTEGER, age INTEGER)")
         connection.execute(f"FROM dp($o$ {DECLARED.format(1)} $o$)")
-        policies = PolicyStore(connection.cursor, STORE_NAME, lambda unit: None)
+        policies = PolicyStore(connection.cursor, STORE_NAME, dict)
         table = TableName(("clinic", "main", "visits"))
         first, second = policies.policy(table), policies.policy(table)
         assert first is not None

@@ -67,7 +67,7 @@ def plan_of(connection: duckdb.DuckDBPyConnection, statement: str) -> CubePlan:
     assert isinstance(ask, AskStatement)
     with connection.cursor() as cursor:
         return planned(
-            analyse(ask, Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))).request
+            analyse(ask, Catalog(cursor, PolicyStore(connection.cursor, "private", dict))).request
         )
 
 

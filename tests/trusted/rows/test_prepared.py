@@ -52,7 +52,7 @@ STATEMENTS = (
 def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
     """What is written of the table."""
     with connection.cursor() as cursor:
-        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))
+        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", dict))
         table = TableName(("memory", "main", name))
         policy = catalog.policy(table)
         assert policy is not None
