@@ -119,7 +119,8 @@ class Catalog:
         rows = self._cursor.execute(
             "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
             f"WHERE lower(table_name) IN ({names}) UNION ALL "
-            f"SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() WHERE lower(view_name) IN ({names})"
+            "SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() "
+            f"WHERE lower(view_name) IN ({names})"
         ).fetchall()
         for *parts, sql in rows:
             self._tables.setdefault(fold(parts[2]), {})[tuple(map(fold, parts))] = (TableName(tuple(parts)), sql)

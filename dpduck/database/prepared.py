@@ -33,6 +33,7 @@ from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.prepared import Twin, Twins
 from dpduck.trusted.rows.twin_writer import PERSON, RESERVED, Layout, carried, write_twin
+from dpduck.trusted.rows.whole_numbers import Clamped, clamped_column
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError, Refusal, StoreError
 
@@ -214,7 +215,7 @@ class PreparedTables:
             raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
-        return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own)
+        return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own, known.cuts)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
         """What is written of a table; refused where DuckDB has columns that cannot be carried over.
@@ -248,7 +249,8 @@ class PreparedTables:
         columns = _names(relation.columns)
         links = {name for name, _ in relation.links} | {fold(unit or "")}
         linked = frozenset(name for name, _ in columns if fold(name) in links)
-        layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains, linked)
+        cuts = () if unit_sql is None else _cuts(policy, columns)
+        layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains, linked, cuts)
         shapes = [(table.sql, columns), *((one.table.sql, _names(one.columns)) for one in relation.parents)]
         return Facts(policy, relation, layout, tuple(shapes))
 
@@ -324,6 +326,7 @@ class PreparedTables:
             size,
             content,
             at,
+            facts.layout.cuts,
         )
 
     def _take(self, written: Sequence[Prepared]) -> None:
@@ -387,3 +390,11 @@ def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
         their += "" if len(tables) == 1 else " are about their rows"
         told.append(f"{', '.join(tables)} {their} of {at}, until NEW EPOCH or UNPREPARE")
     return "; ".join(told)
+
+
+def _cuts(policy: Policy, columns: Columns) -> tuple[Clamped, ...]:
+    """The columns with a CLAMP that a twin holds cut to it."""
+    types = {fold(name): (name, type_name) for name, type_name in columns}
+    clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)
+    found = (clamped_column(*known, clamp.low, clamp.high, clamp.step) for known, clamp in clamps if known is not None)
+    return tuple(one for one in found if one is not None)

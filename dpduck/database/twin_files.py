@@ -19,7 +19,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import duckdb
@@ -31,6 +31,7 @@ from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.program import BATCH_TEXTS
 from dpduck.trusted.rows.twin_writer import carried, sent_sql
+from dpduck.trusted.rows.whole_numbers import Clamped
 from dpduck.values.errors import InternalError, Refusal, StoreError
 
 TABLE = "main.twin"
@@ -270,7 +271,7 @@ class Prepared:
 
     revisions: of its policy, first, and of those that its references lead through. columns: names and types of the
     columns of these tables. keys: columns of which each is a key by itself. unit_type: DuckDB's type of the unit.
-    size, digest: of the file.
+    size, digest: of the file. cuts: columns that the twin holds cut to a CLAMP, too.
     """
 
     table: str
@@ -285,6 +286,7 @@ class Prepared:
     size: int
     digest: str
     at: str
+    cuts: tuple[Clamped, ...] = ()
 
 
 class Records:
@@ -316,7 +318,7 @@ class Records:
             cursor.execute("BEGIN")
             for known in written:
                 facts = [known.moment, known.layout, known.epoch, known.revisions, known.columns, known.keys]
-                facts += [known.unit_type, known.size, known.digest]
+                facts += [known.unit_type, known.size, known.digest, [astuple(cut) for cut in known.cuts]]
                 row = [known.table, known.nonce, READY, json.dumps(facts), known.at]
                 cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [known.nonce])
                 cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, known.table])
@@ -335,7 +337,10 @@ class Records:
 
 
 def _read(table: str, nonce: str, facts: str, at: object) -> Prepared:
-    moment, layout, epoch, revisions, columns, keys, unit_type, size, digest = json.loads(facts)
+    moment, layout, epoch, revisions, columns, keys, unit_type, size, digest, *more = json.loads(facts)
     read = tuple((str(name), int(revision)) for name, revision in revisions)
     listed = tuple((str(name), tuple((str(one), str(of)) for one, of in types)) for name, types in columns)
-    return Prepared(table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at))
+    cuts = tuple(Clamped(*map(str, cut)) for cut in (more[0] if more else ()))
+    return Prepared(
+        table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at), cuts
+    )
