@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from dpduck.database.cursors import Caller
+from dpduck.database.cursors import Caller, Still
 from dpduck.database.policies import PolicyStore
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
@@ -101,7 +101,21 @@ class Catalog:
             raise Refusal("this connection has no current database", accepted="an open database")
         return str(row[0]), str(row[1])
 
-    @_remembered
+    @cached_property
+    def _still(self) -> Still | None:
+        return self._policies.shadows.still(self._cursor)
+
+    def _kept(self, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
+        """A fact about a table, which is asked once for all statements where the table cannot change."""
+        if self._still is None or fold(table.parts[0]) not in self._still.databases:
+            return ask()
+        question = (*map(fold, table.parts), *asked)
+        known: tuple[Fact] | None = self._still.facts.get(question)
+        if known is None:
+            known = (ask(),)
+            self._still.facts.put(question, known)
+        return known[0]
+
     def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
         """Every table and view of a name by its folded parts: in full, with a table's definition; None of a view."""
         return self._listing(table)[0].get(fold(table), {})
@@ -144,7 +158,10 @@ class Catalog:
         return {policy.table: policy for policy in self._policies.policies()}
 
     def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
-        return self._namesakes(table.table).get(tuple(map(fold, table.parts)))
+        def ask() -> tuple[TableName, str | None] | None:
+            return self._namesakes(table.table).get(tuple(map(fold, table.parts)))
+
+        return self._kept(table, ("listed",), ask)
 
     @_remembered
     def resolve(self, name: TableName) -> TableName | None:
@@ -192,6 +209,9 @@ class Catalog:
 
     @_remembered
     def columns(self, table: TableName) -> tuple[Column, ...]:
+        return self._kept(table, ("columns", table), lambda: self._described(table))
+
+    def _described(self, table: TableName) -> tuple[Column, ...]:
         try:
             rows = self._cursor.execute(f"DESCRIBE {table.sql}").fetchall()
         except (duckdb.CatalogException, duckdb.BinderException):
@@ -215,7 +235,7 @@ class Catalog:
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
         listed = self._listed(table)
         names = table if listed is None else listed[0]
-        return self._listing(names.table)[1].get(names.parts, ())
+        return self._kept(names, ("keys", names), lambda: self._listing(names.table)[1].get(names.parts, ()))
 
     @_remembered
     def policy(self, table: TableName) -> Policy | None:
@@ -247,6 +267,9 @@ class Catalog:
     @_remembered
     def public_digest(self, table: TableName) -> str:
         self._require_public(table)
+        return self._kept(table, ("digest", table), lambda: self._digest(table))
+
+    def _digest(self, table: TableName) -> str:
         columns = ", ".join(f"t.{quote_identifier(column.name)}" for column in self.columns(table))
         row = self._row(
             f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0), coalesce(sum(hash(1, {columns})), 0) "
@@ -305,6 +328,9 @@ class Catalog:
     @_remembered
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
         self._require_public(table)
+        return self._kept(table, ("values", table, column), lambda: self._values(table, column))
+
+    def _values(self, table: TableName, column: str) -> tuple[str | None, ...]:
         name = quote_identifier(column)
         rows = self._cursor.execute(
             f"SELECT CAST(value AS VARCHAR) FROM (SELECT DISTINCT {name} AS value FROM {table.sql}) "
@@ -317,6 +343,10 @@ class Catalog:
         self._require_public(table)
         if self._is_key(table, columns):
             return 1
+        asked = ("multiplicity", table, *columns, None, *distinct)
+        return self._kept(table, asked, lambda: self._most_repeated(table, columns, distinct))
+
+    def _most_repeated(self, table: TableName, columns: Sequence[str], distinct: Sequence[str]) -> int:
         names = ", ".join(quote_identifier(column) for column in columns)
         present = " AND ".join(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
         kept = ", ".join(quote_identifier(column) for column in distinct)

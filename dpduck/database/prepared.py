@@ -191,7 +191,8 @@ class PreparedTables:
                 accepted=f"ALTER PRIVACY POLICY ON {', '.join(map(str, tables))} PREPARE",
             )
         names = tuple(twin.sql for twin in found.values())
-        beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes)
+        still = self._policies.shadows.still
+        beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes, still=still)
         return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
 
     def _twin(self, known: Prepared, table: TableName, rows: Rows, policy: Policy | None) -> Twin:

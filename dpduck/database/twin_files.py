@@ -24,9 +24,9 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.database.cursors import OpenCursor
+from dpduck.database.cursors import OpenCursor, Still
 from dpduck.frontend.rows.facts import Column
-from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.program import BATCH_TEXTS
@@ -156,23 +156,34 @@ class TwinFiles:
         twins: Sequence[str],
         public: Sequence[tuple[TableName, str]],
         shapes: Shapes,
+        still: Callable[[duckdb.DuckDBPyConnection], Still | None] = lambda cursor: None,
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]:
         """A cursor that reads twins, by name, and copies of public tables.
 
-        public: with digests, as `cursor` sees them.
+        public: with digests, as `cursor` sees them. still: returns what cannot change.
         """
+        unchanging = still(cursor) if public else None
         columns = {table: listed for table, listed, _ in shapes}
         with self._cursor() as second:
             with self._lock:
-                names = {table.sql: self._copy(cursor, table, digest, columns[table]) for table, digest in public}
+                names = {
+                    table.sql: self._copy(cursor, table, digest, columns[table], unchanging) for table, digest in public
+                }
                 self._evict(set(names.values()))
                 reader.begin(second)
                 _hold(second, (*twins, *names.values()))
             yield second, names
 
-    def _copy(self, cursor: duckdb.DuckDBPyConnection, table: TableName, digest: str, columns: Sequence[Column]) -> str:
+    def _copy(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        table: TableName,
+        digest: str,
+        columns: Sequence[Column],
+        still: Still | None,
+    ) -> str:
         told = [(column.name, column.type_name) for column in columns]
-        known = repr((table.sql, digest, _texts_digest(cursor, table, columns), told))
+        known = repr((table.sql, digest, _known_texts(cursor, table, columns, still), told))
         if known in self._copies:
             self._copies.move_to_end(known)
             return self._copies[known]
@@ -237,6 +248,20 @@ def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
             reader.columns(cursor, f"SELECT 1 FROM {name} LIMIT 0", {})
     except InternalError:
         raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again") from None
+
+
+def _known_texts(
+    cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column], still: Still | None
+) -> list[str]:
+    """The digest of texts, which is asked once of a table that cannot change."""
+    if still is None or fold(table.parts[0]) not in still.databases:
+        return _texts_digest(cursor, table, columns)
+    question = ("texts", table, tuple(columns))
+    known: list[str] | None = still.facts.get(question)
+    if known is None:
+        known = _texts_digest(cursor, table, columns)
+        still.facts.put(question, known)
+    return known
 
 
 def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[str]:
