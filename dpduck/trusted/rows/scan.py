@@ -58,7 +58,7 @@ class Scan:
         if self.prepared is None:
             return None
         free = keys is not None and not (self.where or self.moved or self.stages or self.joined or worker)
-        return Known(worker, free and self.prepared.codes.issuperset(keys or ()))
+        return Known(worker or self.joined, free and self.prepared.codes.issuperset(keys or ()))
 
     def ordering(self) -> dict[str, str]:
         """Columns by which a unit's rows are bounded, but for the unit."""
