@@ -28,6 +28,8 @@ COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCEN
 Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 """Answers by method and question, with what was asked."""
 
+SHADOWED = "shadowed_functions"
+
 _Namesakes = dict[str, dict[tuple[str, ...], tuple[TableName, str | None]]]
 """Tables and views by their folded names, and by all folded parts of these."""
 
@@ -85,8 +87,7 @@ class Catalog:
 
         Which functions are hidden comes last: it is looked for meanwhile.
         """
-        last = Catalog.shadowed_functions.__name__
-        questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
+        questions = sorted(facts.items(), key=lambda fact: fact[0][0] == SHADOWED)
         try:
             return all(
                 getattr(self, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions

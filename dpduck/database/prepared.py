@@ -250,7 +250,7 @@ class PreparedTables:
         columns = _names(relation.columns)
         links = {name for name, _ in relation.links} | {fold(unit or "")}
         linked = frozenset(name for name, _ in columns if fold(name) in links)
-        cuts = () if unit_sql is None else _cuts(policy, columns)
+        cuts = () if unit_sql is None else cuts_of(policy, columns)
         layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains, linked, cuts)
         shapes = [(table.sql, columns), *((one.table.sql, _names(one.columns)) for one in relation.parents)]
         return Facts(policy, relation, layout, tuple(shapes))
@@ -393,7 +393,7 @@ def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
     return "; ".join(told)
 
 
-def _cuts(policy: Policy, columns: Columns) -> tuple[Clamped, ...]:
+def cuts_of(policy: Policy, columns: Columns) -> tuple[Clamped, ...]:
     """The columns with a CLAMP that a twin holds cut to it."""
     types = {fold(name): (name, type_name) for name, type_name in columns}
     clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)
