@@ -168,8 +168,7 @@ class PreparedTables:
 
     def twins(self, rows: Rows) -> Twins | None:
         """What is counted in place of a request's tables; None where none of them was prepared."""
-        read = [rows.table, *(one.table for one in rows.reads if not one.hidden)]
-        tables = list(dict.fromkeys(read))
+        tables = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads if not one.hidden)]))
         if not any(table.sql in self._known for table in tables):
             return None
         found, moments, nonces = {}, set(), []

@@ -83,9 +83,7 @@ def prepared(connection: duckdb.DuckDBPyConnection, *names: str) -> tuple[duckdb
             write_twin(cursor, second, layout, twin, KEY, steps.append)
         assert steps[0] == "reading rows"
         own = layout.unit != "dpduck_person"
-        twins[f'"memory"."main"."{name}"'] = Twin(
-            twin, layout.domains, layout.unit, layout.unit_type, own, layout.cuts
-        )
+        twins[f'"memory"."main"."{name}"'] = Twin(twin, layout.domains, layout.unit, layout.unit_type, own, layout.cuts)
     return other, twins
 
 

@@ -36,10 +36,12 @@ def open_bills(rows: int) -> duckdb.DuckDBPyConnection:
     """Amounts inside, at and outside of their bounds, the largest of their types, and NULL, of units of many sizes."""
     connection = dpduck.connect()
     connection.execute(
-        "CREATE TABLE bills AS SELECT nullif(i % 17 * (i % 5), 0) AS who, ['a', 'b', 'c', 'x', NULL][i % 5 + 1] AS kind, "
-        "CAST([0, 1.5, 104999.99, 105000, 105000.01, -0.01, 9999999999999.99, -9999999999999.99, NULL, 0.5][i % 10 + 1] "
-        "AS DECIMAL(15,2)) AS price, CAST([0, 0.01, 0.05, 0.1, 0.11, -99.99, 99.99, NULL][i % 8 + 1] AS DECIMAL(4,2)) "
-        "AS part, CAST([-20.5, 30.25, -30, 0.125, 0.13, -0.37, 12.38, NULL, 9999][i % 9 + 1] AS DECIMAL(9,2)) AS debt, "
+        "CREATE TABLE bills AS SELECT nullif(i % 17 * (i % 5), 0) AS who, "
+        "['a', 'b', 'c', 'x', NULL][i % 5 + 1] AS kind, "
+        "CAST([0, 1.5, 104999.99, 105000, 105000.01, -0.01, 9999999999999.99, -9999999999999.99, NULL, 0.5]"
+        "[i % 10 + 1] AS DECIMAL(15,2)) AS price, "
+        "CAST([0, 0.01, 0.05, 0.1, 0.11, -99.99, 99.99, NULL][i % 8 + 1] AS DECIMAL(4,2)) AS part, "
+        "CAST([-20.5, 30.25, -30, 0.125, 0.13, -0.37, 12.38, NULL, 9999][i % 9 + 1] AS DECIMAL(9,2)) AS debt, "
         "CAST([-3, 7, -128, 127, 0, NULL, 1][i % 7 + 1] AS TINYINT) AS whole, "
         "CAST([0, 9223372036854775807, -9223372036854775808, 899999, NULL][i % 5 + 1] AS BIGINT) AS far, "
         "CAST(['nan', 'inf', '-inf', '2.25', '1e300', NULL][i % 6 + 1] AS DOUBLE) AS real, "
@@ -85,19 +87,20 @@ def test_numbers_of_any_stored_units_do_not_overflow() -> None:
         columns[column] = f"DECIMAL({len(str(bound)) + 4},2)"
         cuts.append(Cut(column, Fraction(-bound, 100), Fraction(bound, 100), Fraction(1), 2, f'"r"."u{number}"', ""))
     held = ", ".join(
-        f"CAST([{-(1 << bits)}, {(1 << bits) - 1}, 0, NULL][i % {4 ** (number + 1)} // {4**number} + 1] AS {name}) AS u{number}"
-        for number, (name, bits) in enumerate(types.items())
+        f"CAST([{-(1 << bits)}, {(1 << bits) - 1}, 0, NULL][i % {4 ** (place + 1)} // {4**place} + 1] AS {name}) "
+        f"AS u{place}"
+        for place, (name, bits) in enumerate(types.items())
     )
     texts = [_cut(cut) for cut in cuts]
     found = 0
     with duckdb.connect() as connection:
-        listed = ", ".join(f'CAST(0 AS {kind}) AS {name.partition(".")[2]}' for name, kind in columns.items())
+        listed = ", ".join(f"CAST(0 AS {kind}) AS {name.partition('.')[2]}" for name, kind in columns.items())
         connection.execute(f"CREATE TABLE r AS SELECT {listed}, {held} FROM range(64) AS g(i)")
         for first, sign, second, third in product(texts, "+-*", texts, texts):
-            number = computed(f"CAST(({first} {sign} {second}) * (1 - {third}) AS DOUBLE)", columns, cuts)
-            if number is not None and '"u' in number.sql:
+            made = computed(f"CAST(({first} {sign} {second}) * (1 - {third}) AS DOUBLE)", columns, cuts)
+            if made is not None and '"u' in made.sql:
                 found += 1
-                connection.execute(f'SELECT sum({number.sql}) FROM r AS "r"').fetchall()
+                connection.execute(f'SELECT sum({made.sql}) FROM r AS "r"').fetchall()
     assert found > 20
 
 
