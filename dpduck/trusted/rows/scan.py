@@ -57,8 +57,10 @@ class Scan:
         """
         if self.prepared is None:
             return None
+        # two joins take longer than to hold what one leaves, where conditions can be expected to leave few rows of many
+        once = worker or (self.joined and bool(self.where))
         free = keys is not None and not (self.where or self.moved or self.stages or self.joined or worker)
-        return Known(worker or self.joined, free and self.prepared.codes.issuperset(keys or ()))
+        return Known(once, free and self.prepared.codes.issuperset(keys or ()))
 
     def ordering(self) -> dict[str, str]:
         """Columns by which a unit's rows are bounded, but for the unit."""
