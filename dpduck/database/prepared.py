@@ -172,7 +172,7 @@ class PreparedTables:
         if not any(table.sql in self._known for table in tables):
             return None
         found, moments, nonces = {}, set(), []
-        policies = {policy.table: policy for policy in self._policies.policies()}
+        policies = {one.table: one for one in self._policies.policies()}
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:

@@ -240,8 +240,9 @@ def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
         f"[CAST({one.code} AS INTEGER) + 1] ELSE {one.name} END AS {one.name}"
         for one in told
     ]
-    replaced = f"* REPLACE ({', '.join(read)})" if read else "*"
-    return f"SELECT {', '.join([replaced, *cuts])} FROM ({rows}) AS t" if read or cuts else rows
+    last = [NUMBER, TIED, PLACE, ROWS_OF_UNIT, OPEN_ROWS, *codes]
+    others = f"* EXCLUDE ({', '.join(last)})" + (f" REPLACE ({', '.join(read)})" if read else "")
+    return f"SELECT {', '.join([others, *cuts, *last])} FROM ({rows}) AS t" if read or cuts else rows
 
 
 def _cut_columns(layout: Layout) -> Iterator[str]:
