@@ -292,8 +292,7 @@ class PreparedTables:
         return written
 
     def _write(self, cursor: duckdb.DuckDBPyConnection, facts: Facts, moment: str, at: str) -> Prepared:
-        nonce, digest, relation = secrets.token_hex(16), facts.digest, facts.relation
-        table = relation.table
+        nonce, digest, relation, table = secrets.token_hex(16), facts.digest, facts.relation, facts.relation.table
         self._steps("preparing")
         self._records.begin(table.sql, nonce)
         try:
