@@ -17,10 +17,10 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 227,
-    "lines": 48_335,
+    "lines": 48_387,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 563,
-    "modules of a plain count": 91,
+    "functions of a plain count": 565,
+    "modules of a plain count": 92,
     "functions of a stored answer": 76,
     "modules of a stored answer": 17,
 }
