@@ -17,10 +17,10 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 230,
-    "lines": 48_886,
+    "lines": 48_938,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 567,
-    "modules of a plain count": 92,
+    "functions of a plain count": 569,
+    "modules of a plain count": 93,
     "functions of a stored answer": 76,
     "modules of a stored answer": 17,
 }
