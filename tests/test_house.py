@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 230,
-    "lines": 48_938,
+    "lines": 48_950,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 569,
     "modules of a plain count": 93,
