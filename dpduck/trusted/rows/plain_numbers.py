@@ -33,7 +33,7 @@ from dpduck.trusted.rows.whole_numbers import (
 
 MOST_DIGITS, FAST_DIGITS = 38, 18
 """Of DuckDB's DECIMAL, and of one that it keeps in 64 bits: beyond these it multiplies with a check that can raise,
-unless an operand is wider itself."""
+unless an operand is wider itself. Of longer decimals 2.0 cannot compute the least that storage holds."""
 
 _LONGEST_LITERAL = 16
 _DIGITS: Mapping[str, int] = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}
@@ -108,7 +108,8 @@ def computed(value: str, types: Types, cuts: Sequence[Cut] = ()) -> Computed | N
     double = None if number.units is None else number.units.double
     if number.units is not None and double is not None:
         return Computed(double, number.units.reach)
-    return Computed(f"CAST({number.column or number.sql} AS DOUBLE)")
+    narrow = number.digits <= FAST_DIGITS or types.get(number.column) in INTEGERS
+    return Computed(f"CAST({number.column if number.column and narrow else number.sql} AS DOUBLE)")
 
 
 def cut_units(column: str, clamped: Clamped) -> str:

@@ -20,7 +20,7 @@ from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
-from dpduck.trusted.rows.plain_numbers import cut_units
+from dpduck.trusted.rows.plain_numbers import cut_units, number_sql
 from dpduck.trusted.rows.program import LONGEST_TEXT
 from dpduck.trusted.rows.whole_numbers import STEPS, UNITS, Clamped, steps_sql
 from dpduck.values.domain import Domain, ValueDomain
@@ -252,7 +252,8 @@ def _cut_columns(layout: Layout) -> Iterator[str]:
         units = cut_units(name, cut)
         yield f'{units} AS "{UNITS.format(number)}"'
         if cut.steps is not None and not cut.alike:
-            yield f'{steps_sql(cut, f"CAST({name} AS DOUBLE)")} AS "{STEPS.format(number)}"'
+            value = number_sql(f"CAST({name} AS DOUBLE)", {name: cut.type_name}) or "CAST(NULL AS DOUBLE)"
+            yield f'{steps_sql(cut, value)} AS "{STEPS.format(number)}"'
 
 
 def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:

@@ -22,7 +22,7 @@ UNITS, STEPS = "dpduck_units_{}", "dpduck_steps_{}"
 """Columns of a twin, by the number of the cut."""
 
 EXACT, ROOM = 1 << 53, 1 << 63
-_HELD = re.compile(r"TINYINT|SMALLINT|INTEGER|BIGINT|DECIMAL\(\d+,\d+\)")
+_HELD = re.compile(r"TINYINT|SMALLINT|INTEGER|BIGINT|DECIMAL\((\d|1[0-8]),\d+\)")
 MOST_SCALE = 6
 _TYPES = {"TINYINT": 1 << 7, "SMALLINT": 1 << 15, "INTEGER": 1 << 31, "BIGINT": 1 << 63}
 
