@@ -1,8 +1,9 @@
 """TPC-H with the customer as privacy unit: annotated queries at epsilon 1 beside DuckDB's exact answers, one run.
 
-Gates: at scale factor 1 each query takes at most 5 times DuckDB's own time, with --prepared at most 3 (issue 4), the
-tables prepared before. Informs: relative errors and times at scale
-factor 0.1. Traps avoided: both sides run alternately on one connection after a round that warms DuckDB's buffers; every
+Gates: at scale factor 1 each query takes at most 5 times DuckDB's own time; with --prepared, the tables prepared
+before, at most 3, and at scale factor 10 at most 1.5 (issue 4), of a database that is opened read-only, as a server
+opens it. Informs: relative errors, times at scale factor 0.1, and those of prepared tables in a database that can be
+written. Traps avoided: both sides run alternately on one connection after a round that warms DuckDB's buffers; every
 annotated run is a new release with its own charge, analysis, noise and table; medians of five. Errors are medians over
 the cells that the exact answer holds and over releases; a cell's error is relative to its exact value.
 """
@@ -24,7 +25,8 @@ import dpduck
 from benchmarks.speed._tpch import QUERIES, Query, make_database, protect
 
 ROUNDS = 5
-LIMIT, PREPARED_LIMIT = 5.0, 3.0
+LIMITS = {"1": 5.0}
+PREPARED_LIMITS = {"1": 3.0, "10": 1.5}
 
 
 def cells(rows: Sequence[tuple[Any, ...]], keys: int) -> dict[tuple[str, ...], list[float]]:
@@ -41,14 +43,14 @@ def errors(exact: dict[tuple[str, ...], list[float]], noisy: dict[tuple[str, ...
     return found
 
 
-def run(connection: duckdb.DuckDBPyConnection, query: Query) -> tuple[float, float, float]:
-    """Median seconds of DuckDB and of the annotated statement, and the median relative error."""
+def run(connection: duckdb.DuckDBPyConnection, query: Query, title: str) -> tuple[float, float, float]:
+    """Median seconds of DuckDB and of the annotated statement, and the median relative error. title: told apart by."""
     own, ours, found = [], [], []
     for number in range(ROUNDS + 1):
         start = time.perf_counter()
         exact = connection.execute(query.exact).fetchall()
         middle = time.perf_counter()
-        noisy = connection.execute("FROM dp(?)", [query.annotated(f"round {number}")]).fetchall()
+        noisy = connection.execute("FROM dp(?)", [query.annotated(f"{title}, round {number}")]).fetchall()
         end = time.perf_counter()
         if number:
             own.append(middle - start)
@@ -65,22 +67,30 @@ def prepare(connection: duckdb.DuckDBPyConnection) -> None:
     print(f"{len(tables)} tables prepared in {time.perf_counter() - start:.1f} s")
 
 
-def table(folder: Path, scale: str, gate: bool, prepared: bool) -> bool:
+def table(folder: Path, scale: str, prepared: bool) -> bool:
     """Prints a line for each query; whether every gate is met."""
-    limit = PREPARED_LIMIT if prepared else LIMIT
-    path, good = folder / f"tpch_{scale.replace('.', '_')}.duckdb", True
+    path = folder / f"tpch_{scale.replace('.', '_')}.duckdb"
     make_database(path, scale)
     with dpduck.connect(path) as connection:
         protect(connection)
-        if prepared:
-            prepare(connection)
-        print(f"scale factor {scale}: query, DuckDB, dpduck at epsilon 1, ratio, median relative error")
-        for query in QUERIES:
-            own, ours, error = run(connection, query)
-            ratio = ours / own
-            verdict = "informs" if not gate else f"gate <= {limit:g}: " + ("met" if ratio <= limit else "MISSED")
-            good = good and (not gate or ratio <= limit)
-            print(f"  Q{query.number:<3} {own:8.3f} s {ours:8.3f} s {ratio:7.2f} {error:10.4%}  {verdict}", flush=True)
+        if not prepared:
+            return asked(connection, f"scale factor {scale}", LIMITS.get(scale))
+        prepare(connection)
+        asked(connection, f"scale factor {scale}, written to", None)
+    with dpduck.connect(path, read_only=True) as connection:
+        return asked(connection, f"scale factor {scale}, read-only", PREPARED_LIMITS.get(scale))
+
+
+def asked(connection: duckdb.DuckDBPyConnection, title: str, limit: float | None) -> bool:
+    """A line for each query under a title; whether every ratio is within the limit."""
+    good = True
+    print(f"{title}: query, DuckDB, dpduck at epsilon 1, ratio, median relative error")
+    for query in QUERIES:
+        own, ours, error = run(connection, query, title)
+        ratio = ours / own
+        verdict = "informs" if limit is None else f"gate <= {limit:g}: " + ("met" if ratio <= limit else "MISSED")
+        good = good and (limit is None or ratio <= limit)
+        print(f"  Q{query.number:<3} {own:8.3f} s {ours:8.3f} s {ratio:7.2f} {error:10.4%}  {verdict}", flush=True)
     return good
 
 
@@ -90,7 +100,7 @@ def main() -> int:
     prepared = "--prepared" in sys.argv
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DPDUCK_STATE_DIR"] = folder
-        results = [table(Path(folder), scale, scale == "1", prepared) for scale in scales]
+        results = [table(Path(folder), scale, prepared) for scale in scales]
     return 0 if all(results) else 1
 
 

@@ -11,9 +11,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from dpduck.database.cursors import Caller
+from dpduck.database.cursors import Caller, Still
 from dpduck.database.policies import PolicyStore
 from dpduck.database.sandbox import Sandbox
+from dpduck.database.stored_tables import LISTING_VIEWS, require_stored
 from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.rows.plain import keep_plans_plain
@@ -27,6 +28,12 @@ COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCEN
 
 Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 """Answers by method and question, with what was asked."""
+
+_Namesakes = dict[str, dict[tuple[str, ...], tuple[TableName, str | None]]]
+"""Tables and views by their folded names, and by all folded parts of these."""
+
+_Constraints = dict[tuple[str, ...], tuple[tuple[str, ...], ...]]
+"""The columns of primary and unique keys, by tables."""
 
 P = ParamSpec("P")
 Fact = TypeVar("Fact")
@@ -70,6 +77,9 @@ class Catalog:
         self._policies = policies
         self._box = box
         self.known: Facts = {}
+        self._names = set[str]()
+        self._tables: _Namesakes = {}
+        self._constraints: _Constraints = {}
 
     def holds(self, facts: Facts) -> bool:
         """Whether every question that something rests on has the same answer now, for this caller.
@@ -92,19 +102,67 @@ class Catalog:
             raise Refusal("this connection has no current database", accepted="an open database")
         return str(row[0]), str(row[1])
 
-    @_remembered
+    @cached_property
+    def _still(self) -> Still | None:
+        return self._policies.shadows.still(self._cursor)
+
+    def _kept(self, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
+        """A fact about a table, which is asked once for all statements where the table cannot change."""
+        if self._still is None or fold(table.parts[0]) not in self._still.databases:
+            return ask()
+        question = (*map(fold, table.parts), *asked)
+        known: tuple[Fact] | None = self._still.facts.get(question)
+        if known is None:
+            known = (ask(),)
+            self._still.facts.put(question, known)
+        return known[0]
+
     def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
         """Every table and view of a name by its folded parts: in full, with a table's definition; None of a view."""
-        alike = f"lower({quote_text(table)})"
+        return self._listing(table)[0].get(fold(table), {})
+
+    def _listing(self, table: str) -> tuple[_Namesakes, _Constraints]:
+        """What DuckDB lists of a name: it lists all tables there are each time, so policies' names are asked beside."""
+        if fold(table) not in self._names:
+            beside = () if self._names else (*self._in_force, *self._policies.public_tables())
+            names = {one for one in (table, *(one.table for one in beside)) if fold(one) not in self._names}
+            self._list(", ".join(f"lower({quote_text(name)})" for name in sorted(names)))
+            self._names.update(map(fold, names))
+        return self._tables, self._constraints
+
+    def _list(self, names: str) -> None:
         rows = self._cursor.execute(
             "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
-            f"WHERE lower(table_name) = {alike} UNION ALL "
-            f"SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() WHERE lower(view_name) = {alike}"
+            f"WHERE lower(table_name) IN ({names}) UNION ALL "
+            "SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() "
+            f"WHERE lower(view_name) IN ({names})"
         ).fetchall()
-        return {tuple(map(fold, row[:3])): (TableName((row[0], row[1], row[2])), row[3]) for row in rows}
+        for *parts, sql in rows:
+            self._tables.setdefault(fold(parts[2]), {})[tuple(map(fold, parts))] = (TableName(tuple(parts)), sql)
+        keys = self._cursor.execute(
+            "SELECT database_name, schema_name, table_name, list(constraint_column_names ORDER BY constraint_type, "
+            f"constraint_index) FROM duckdb_constraints() WHERE lower(table_name) IN ({names}) "
+            "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') GROUP BY ALL"
+        ).fetchall()
+        own = [row for row in keys if self._kinds.get(fold(row[0])) == "duckdb"]
+        self._constraints.update({tuple(row[:3]): tuple(map(tuple, row[3])) for row in own})
+
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        """What kind each database is, by its folded name."""
+        rows = self._cursor.execute("SELECT database_name, type FROM duckdb_databases()").fetchall()
+        return {fold(name): str(kind) for name, kind in rows}
+
+    @cached_property
+    def _in_force(self) -> dict[TableName, Policy]:
+        """Policies by their tables."""
+        return {policy.table: policy for policy in self._policies.policies()}
 
     def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
-        return self._namesakes(table.table).get(tuple(map(fold, table.parts)))
+        def ask() -> tuple[TableName, str | None] | None:
+            return self._namesakes(table.table).get(tuple(map(fold, table.parts)))
+
+        return self._kept(table, ("listed",), ask)
 
     @_remembered
     def resolve(self, name: TableName) -> TableName | None:
@@ -115,14 +173,14 @@ class Catalog:
 
     def _permitted(self, table: TableName) -> TableName | None:
         """The table, None where it is none of those that principals know of; a refusal where it is another's."""
-        if self._caller is not None and self._policies.policy(table) is not None:
+        if self._caller is not None and table in self._in_force:
             self._caller.require_table(str(table))
             return table
         return table if self._policies.is_public(table) else None
 
     @_remembered
     def known_names(self) -> tuple[str, ...]:
-        mine = (policy.table for policy in self._policies.policies())
+        mine = (policy.table for policy in self._in_force.values())
         if self._caller is not None and not self._caller.owner:
             mine = (table for table in mine if self._caller.may_ask(str(table)))
         return tuple(
@@ -152,6 +210,9 @@ class Catalog:
 
     @_remembered
     def columns(self, table: TableName) -> tuple[Column, ...]:
+        return self._kept(table, ("columns", table), lambda: self._described(table))
+
+    def _described(self, table: TableName) -> tuple[Column, ...]:
         try:
             rows = self._cursor.execute(f"DESCRIBE {table.sql}").fetchall()
         except (duckdb.CatalogException, duckdb.BinderException):
@@ -175,18 +236,12 @@ class Catalog:
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
         listed = self._listed(table)
         names = table if listed is None else listed[0]
-        rows = self._cursor.execute(
-            "SELECT constraint_column_names FROM duckdb_constraints() WHERE "
-            f"(database_name, schema_name, table_name) = ({', '.join(map(quote_text, names.parts))}) "
-            "AND database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb') "
-            "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type, constraint_index"
-        ).fetchall()
-        return tuple(tuple(row[0]) for row in rows)
+        return self._kept(names, ("keys", names), lambda: self._listing(names.table)[1].get(names.parts, ()))
 
     @_remembered
     def policy(self, table: TableName) -> Policy | None:
         """The policy in force; a table that was since replaced by something that computes is refused."""
-        policy = self._policies.policy(table)
+        policy = self._in_force.get(table)
         if policy is not None and (self.is_view(table) or self.computes(table)):
             raise Refusal(
                 f"{table} was replaced by a view, or by a table {COMPUTES}",
@@ -199,7 +254,8 @@ class Catalog:
     @_remembered
     def require_stored(self, table: TableName) -> None:
         """Refuses a table of another database that is none there, but a view or the like."""
-        require_stored(self._cursor, table)
+        if self._kinds.get(fold(table.parts[0])) not in LISTING_VIEWS:
+            require_stored(self._cursor, table)
 
     @_remembered
     def is_public(self, table: TableName) -> bool:
@@ -212,6 +268,9 @@ class Catalog:
     @_remembered
     def public_digest(self, table: TableName) -> str:
         self._require_public(table)
+        return self._kept(table, ("digest", table), lambda: self._digest(table))
+
+    def _digest(self, table: TableName) -> str:
         columns = ", ".join(f"t.{quote_identifier(column.name)}" for column in self.columns(table))
         row = self._row(
             f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0), coalesce(sum(hash(1, {columns})), 0) "
@@ -270,6 +329,9 @@ class Catalog:
     @_remembered
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
         self._require_public(table)
+        return self._kept(table, ("values", table, column), lambda: self._values(table, column))
+
+    def _values(self, table: TableName, column: str) -> tuple[str | None, ...]:
         name = quote_identifier(column)
         rows = self._cursor.execute(
             f"SELECT CAST(value AS VARCHAR) FROM (SELECT DISTINCT {name} AS value FROM {table.sql}) "
@@ -282,6 +344,10 @@ class Catalog:
         self._require_public(table)
         if self._is_key(table, columns):
             return 1
+        asked = ("multiplicity", table, *columns, None, *distinct)
+        return self._kept(table, asked, lambda: self._most_repeated(table, columns, distinct))
+
+    def _most_repeated(self, table: TableName, columns: Sequence[str], distinct: Sequence[str]) -> int:
         names = ", ".join(quote_identifier(column) for column in columns)
         present = " AND ".join(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
         kept = ", ".join(quote_identifier(column) for column in distinct)
@@ -331,57 +397,3 @@ class Catalog:
     @_remembered
     def shadowed_functions(self) -> frozenset[str]:
         return self._policies.shadows.names(self._cursor) if self._shadowed is None else self._shadowed()
-
-
-# Whether what DuckDB lists as a table holds rows of its own, asked where it lies.
-#
-# DuckDB lists views of an attached PostgreSQL as tables: a view could compute from all rows, or raise by one.
-# Other kinds of databases are refused: in SQLite a column may hold values of another type than its own, and
-# one such row makes every reading of the column fail.
-
-LISTING_VIEWS = ("duckdb", "ducklake")
-"""Kinds of databases whose views DuckDB lists as views."""
-
-_KIND = "SELECT type FROM duckdb_databases() WHERE lower(database_name) = lower({})"
-_POSTGRES = """
-SELECT c.relkind::text, c.relrowsecurity, pg_catalog.current_setting('server_encoding'),
-    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND t.typcategory IN ('A', 'C')) AS nested,
-    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a
-            WHERE a.attrelid = c.oid AND pg_catalog.to_jsonb(a) ->> 'attgenerated' = 'v') AS computed,
-    EXISTS (WITH RECURSIVE part AS (
-                SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid
-                UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN part ON i.inhparent = part.inhrelid)
-            SELECT 1 FROM part JOIN pg_catalog.pg_class k ON k.oid = part.inhrelid
-            WHERE k.relkind NOT IN ('r', 'p')) AS foreign_parts
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE pg_catalog.lower(n.nspname) = pg_catalog.lower({}) AND pg_catalog.lower(c.relname) = pg_catalog.lower({})
-"""
-_ACCEPTED = "a table with rows of its own, in DuckDB, DuckLake or PostgreSQL"
-
-
-def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
-    """Refuses what is in another database and no plain table there, as this cursor's transaction sees it."""
-    database, schema, name = table.parts
-    row = cursor.execute(_KIND.format(quote_text(database))).fetchall()
-    kind = str(row[0][0]) if row else ""
-    if kind in LISTING_VIEWS or not row:
-        return
-    if kind != "postgres":
-        raise Refusal(f"{table} lies in a database of kind {kind!r}", accepted=_ACCEPTED)
-    asked = _POSTGRES.format(quote_text(schema), quote_text(name))
-    try:
-        found = cursor.execute(f"SELECT * FROM postgres_query({quote_text(database)}, {quote_text(asked)})").fetchall()
-    except duckdb.Error:
-        raise Refusal(f"PostgreSQL does not say what {table} is", accepted=_ACCEPTED) from None
-    if len(found) != 1 or found[0][0] not in ("r", "p") or found[0][5]:
-        raise Refusal(f"{table} is a view, or no plain table, in PostgreSQL", accepted=_ACCEPTED)
-    _, secured, encoding, nested, computed, _ = found[0]
-    if secured:
-        raise Refusal(f"{table} has row-level security: its rows depend on who reads", accepted=_ACCEPTED)
-    if nested or computed or encoding == "SQL_ASCII":
-        raise Refusal(
-            f"{table} has columns of arrays or rows, computed ones, or texts without an encoding: one row could make "
-            "reading fail",
-            accepted="a PostgreSQL table without them",
-        )

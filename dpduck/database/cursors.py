@@ -15,6 +15,7 @@ from fractions import Fraction
 import duckdb
 import pyarrow as pa
 
+from dpduck.database.sandbox import SandboxAnswers
 from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.values.privacy import Budget, Charge
@@ -265,7 +266,20 @@ _HIDDEN = (
     "SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name) "
     "HAVING bool_or(internal) AND NOT bool_and(internal)"
 )
-_DATABASES = "SELECT database_name, path, database_oid, readonly FROM duckdb_databases() WHERE NOT internal"
+_DATABASES = "SELECT database_name, path, database_oid, readonly, type FROM duckdb_databases() WHERE NOT internal"
+MOST_STILL = 512
+"""Facts about tables that cannot change that are remembered."""
+
+
+@dataclass(frozen=True)
+class Still:
+    """Databases whose tables cannot change while they are attached, by their folded names, and what is known of them.
+
+    A file of DuckDB's that is open for reading alone: nobody else can open it to write meanwhile.
+    """
+
+    databases: frozenset[str]
+    facts: SandboxAnswers = field(default_factory=lambda: SandboxAnswers(MOST_STILL), repr=False, compare=False)
 
 
 class Shadows:
@@ -278,6 +292,18 @@ class Shadows:
     def __init__(self, store: str) -> None:
         self._store = store
         self._known: tuple[str, frozenset[str]] | None = None
+        self._still: tuple[str, Still] | None = None
+
+    def still(self, cursor: duckdb.DuckDBPyConnection) -> Still | None:
+        """What cannot change, as this cursor sees it; None where something can."""
+        databases = self._others(cursor)
+        token = _token(databases)
+        if token is None:
+            return None
+        if self._still is None or self._still[0] != token:
+            files = [row for row in databases if row[4] == "duckdb" and row[1] and "://" not in str(row[1])]
+            self._still = token, Still(frozenset(fold(str(row[0])) for row in files))
+        return self._still[1]
 
     def names(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
         """Names in lower case."""
@@ -304,9 +330,11 @@ class Shadows:
 
     def _unchanging(self, cursor: duckdb.DuckDBPyConnection) -> str | None:
         """The databases, where nothing can be added to one; else None."""
+        return _token(self._others(cursor))
+
+    def _others(self, cursor: duckdb.DuckDBPyConnection) -> list[tuple[object, ...]]:
         rows = cursor.execute(_DATABASES).fetchall()
-        others = [row for row in rows if row[0] != self._store and not str(row[0]).startswith(PREFIX)]
-        return repr(sorted(others, key=lambda row: row[2])) if others and all(row[3] for row in others) else None
+        return [row for row in rows if row[0] != self._store and not str(row[0]).startswith(PREFIX)]
 
     def _held(self, databases: str | None) -> frozenset[str] | None:
         known = self._known
@@ -316,6 +344,11 @@ class Shadows:
         found = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
         self._known = None if databases is None else (databases, found)
         return found
+
+
+def _token(databases: Sequence[tuple[object, ...]]) -> str | None:
+    ordered = sorted(databases, key=lambda row: str(row[2]))
+    return repr(ordered) if databases and all(row[3] for row in databases) else None
 
 
 @contextmanager

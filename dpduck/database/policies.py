@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
+
+import duckdb
 
 from dpduck.database.cursors import OpenCursor, Shadows
 from dpduck.database.sandbox import SandboxAnswers
 from dpduck.frontend.rows.facts import Clamp, Policy
-from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.privacy import Budget, PrivacyUnit, Reference
 
@@ -22,10 +26,19 @@ _MOST_READ = 64
 _PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
 
 
+@dataclass(frozen=True)
+class _InForce:
+    """Policies by their tables' names in SQL, declared public tables, and every name ever used, the first one first."""
+
+    policies: Mapping[str, Policy]
+    public: tuple[str, ...]
+    spelled: tuple[str, ...]
+
+
 class PolicyStore:
     """Reads and writes the policy tables of a store attached under a name.
 
-    budget_of: the budget in force for a privacy unit, which another table's policy may have changed since.
+    budgets: those in force, by privacy unit: another table's policy may have changed one since.
     home: the database and schema in which names of tables are looked up; None for those of the cursor that looks.
     shadows: what hides built-in functions there.
     """
@@ -34,15 +47,17 @@ class PolicyStore:
         self,
         open_cursor: OpenCursor,
         store: str,
-        budget_of: Callable[[str], Budget | None],
+        budgets: Callable[[], Mapping[str, Budget]],
         home: tuple[str, str] | None = None,
     ) -> None:
         self.home = home
         self.shadows = Shadows(store)
         self._open_cursor = open_cursor
-        self._budget_of = budget_of
+        self._budgets = budgets
         self._schema = f"{quote_identifier(store)}.dpduck"
         self._read = SandboxAnswers(_MOST_READ)
+        self._lock = threading.RLock()
+        self._held: _InForce | None = None
 
     def create_tables(self) -> None:
         """The tables, where they are not there yet."""
@@ -58,11 +73,46 @@ class PolicyStore:
 
     def policy(self, table: TableName) -> Policy | None:
         """The policy in force, None where there is none."""
-        return next(iter(self._active(f"AND table_name = {quote_text(table.sql)}")), None)
+        policy = self._now().policies.get(table.sql)
+        return None if policy is None else self._with_budget(policy, self._budgets())
 
     def policies(self) -> list[Policy]:
         """Every policy in force, in the order of their tables' names."""
-        return self._active("")
+        budgets = self._budgets()
+        return [self._with_budget(policy, budgets) for policy in self._now().policies.values()]
+
+    def _now(self) -> _InForce:
+        """What the store holds. Nobody else writes it while it is attached: it is read once after each change."""
+        with self._lock:
+            if self._held is not None:
+                return self._held
+            with self._open_cursor() as cursor:
+                active = cursor.execute(
+                    f"SELECT definition FROM {self._schema}.policies WHERE active ORDER BY table_name"
+                ).fetchall()
+                public = cursor.execute(f"SELECT table_name FROM {self._schema}.public_tables ORDER BY ALL").fetchall()
+                spelled = cursor.execute(
+                    f"SELECT table_name FROM (SELECT table_name, changed_at AS known_at FROM {self._schema}.policies "
+                    f"UNION ALL SELECT table_name, declared_at FROM {self._schema}.public_tables) "
+                    "GROUP BY table_name ORDER BY min(known_at), table_name"
+                ).fetchall()
+            defined = [self._defined(row[0]) for row in active]
+            found = _InForce(
+                {policy.table.sql: policy for policy in defined},
+                tuple(dict.fromkeys(row[0] for row in public)),
+                tuple(row[0] for row in spelled),
+            )
+            self._held = found if len(defined) <= _MOST_READ else None
+            return found
+
+    @contextmanager
+    def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor that changes what the store holds; nobody reads it meanwhile."""
+        with self._lock, self._open_cursor() as cursor:
+            try:
+                yield cursor
+            finally:
+                self._held = None
 
     def dropped(self) -> list[Policy]:
         """The last policy of every table that has none any more, in the order of the tables' names."""
@@ -72,13 +122,8 @@ class PolicyStore:
         )
         with self._open_cursor() as cursor:
             rows = cursor.execute(query).fetchall()
-        return [self._with_budget(self._defined(row[0])) for row in rows]
-
-    def _active(self, condition: str) -> list[Policy]:
-        query = f"SELECT definition FROM {self._schema}.policies WHERE active {condition} ORDER BY table_name"
-        with self._open_cursor() as cursor:
-            rows = cursor.execute(query).fetchall()
-        return [self._with_budget(self._defined(row[0])) for row in rows]
+        budgets = self._budgets()
+        return [self._with_budget(self._defined(row[0]), budgets) for row in rows]
 
     def _defined(self, text: str) -> Policy:
         """The policy that a definition says: one object for each text, so that its labels are in memory once."""
@@ -88,22 +133,15 @@ class PolicyStore:
             self._read.put(text, policy)
         return policy
 
-    def _with_budget(self, policy: Policy) -> Policy:
-        return replace(policy, budget=self._budget_of(policy.unit.key) or policy.budget)
+    def _with_budget(self, policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
+        return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
 
     def known_as(self, table: TableName) -> TableName:
         """The table as policies and declarations spell it, which is how budgets and releases know it.
 
         DuckDB's names are one whatever their case, and ALTER TABLE .. RENAME TO may change that.
         """
-        with self._open_cursor() as cursor:
-            rows = cursor.execute(
-                f"SELECT table_name FROM (SELECT table_name, changed_at AS known_at FROM {self._schema}.policies "
-                f"UNION ALL SELECT table_name, declared_at FROM {self._schema}.public_tables) "
-                f"WHERE lower(table_name) = lower({quote_text(table.sql)}) "
-                "GROUP BY table_name ORDER BY min(known_at), table_name"
-            ).fetchall()
-        known = [row[0] for row in rows if fold(row[0]) == fold(table.sql)]
+        known = [name for name in self._now().spelled if fold(name) == fold(table.sql)]
         if not known or table.sql in known:
             return table
         return _named_in_sql(known[0])
@@ -133,7 +171,7 @@ class PolicyStore:
         """Puts a policy in force as the next revision of its table."""
         revision, epoch = self.last_revision(policy.table)
         stored = replace(policy, revision=revision + 1, epoch=max(epoch, policy.epoch))
-        with self._open_cursor() as cursor:
+        with self._writing() as cursor:
             cursor.execute("BEGIN")
             cursor.execute(
                 f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [policy.table.sql]
@@ -147,34 +185,28 @@ class PolicyStore:
 
     def drop(self, table: TableName) -> None:
         """Takes a policy out of force; its revisions and whatever was spent stay on record."""
-        with self._open_cursor() as cursor:
+        with self._writing() as cursor:
             cursor.execute(f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [table.sql])
 
     def is_public(self, table: TableName) -> bool:
         """Whether the owner has declared the table public."""
-        with self._open_cursor() as cursor:
-            row = cursor.execute(
-                f"SELECT 1 FROM {self._schema}.public_tables WHERE table_name = {quote_text(table.sql)}"
-            ).fetchone()
-        return row is not None
+        return table.sql in self._now().public
 
     def public_tables(self) -> list[TableName]:
         """All declared public tables."""
-        with self._open_cursor() as cursor:
-            rows = cursor.execute(f"SELECT table_name FROM {self._schema}.public_tables ORDER BY ALL").fetchall()
-        return [_named_in_sql(text) for (text,) in rows]
+        return [_named_in_sql(text) for text in self._now().public]
 
     def declare_public(self, table: TableName) -> None:
         """Records that the owner calls the table public."""
         if not self.is_public(table):
-            with self._open_cursor() as cursor:
+            with self._writing() as cursor:
                 cursor.execute(
                     f"INSERT INTO {self._schema}.public_tables VALUES (?, now() AT TIME ZONE 'UTC')", [table.sql]
                 )
 
     def withdraw_public(self, table: TableName) -> None:
         """Takes a declaration back; domains already read from the table stay as they were."""
-        with self._open_cursor() as cursor:
+        with self._writing() as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql])
 
 

@@ -33,6 +33,7 @@ from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.prepared import Twin, Twins
 from dpduck.trusted.rows.twin_writer import PERSON, RESERVED, Layout, carried, write_twin
+from dpduck.trusted.rows.whole_numbers import Clamped, clamped_column
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError, Refusal, StoreError
 
@@ -167,11 +168,11 @@ class PreparedTables:
 
     def twins(self, rows: Rows) -> Twins | None:
         """What is counted in place of a request's tables; None where none of them was prepared."""
-        read = [rows.table, *(one.table for one in rows.reads if not one.hidden)]
-        tables = list(dict.fromkeys(read))
+        tables = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads if not one.hidden)]))
         if not any(table.sql in self._known for table in tables):
             return None
         found, moments, nonces = {}, set(), []
+        policies = {one.table: one for one in self._policies.policies()}
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:
@@ -180,7 +181,7 @@ class PreparedTables:
                     f"{prepared} is prepared, and {table.table} is not: their rows are not of one moment",
                     accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE; or ON {prepared} UNPREPARE",
                 )
-            found[table.sql] = self._twin(known, table, rows)
+            found[table.sql] = self._twin(known, table, rows, policies.get(table))
             moments.add(known.moment)
             nonces.append(known.nonce)
         if len(moments) > 1:
@@ -189,10 +190,11 @@ class PreparedTables:
                 accepted=f"ALTER PRIVACY POLICY ON {', '.join(map(str, tables))} PREPARE",
             )
         names = tuple(twin.sql for twin in found.values())
-        beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes)
+        still = self._policies.shadows.still
+        beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes, still=still)
         return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
 
-    def _twin(self, known: Prepared, table: TableName, rows: Rows) -> Twin:
+    def _twin(self, known: Prepared, table: TableName, rows: Rows, policy: Policy | None) -> Twin:
         """The twin of a table; a Refusal where table, policy or references are no longer what they were."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
@@ -200,7 +202,6 @@ class PreparedTables:
         columns = {shape.sql: _names(listed) for shape, listed, _ in rows.shapes}
         same = now[table.sql][1] == known.epoch and unique <= set(known.keys)
         same = same and all(columns.get(name) == listed for name, listed in known.columns)
-        policy = self._policies.policy(table)
         if not same or policy is None or any(now.get(name, (-1, 0))[0] != one for name, one in known.revisions):
             raise Refusal(
                 f"{table.table}, its policy, or one that it refers to changed since it was prepared",
@@ -214,7 +215,7 @@ class PreparedTables:
             raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
-        return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own)
+        return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own, known.cuts)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
         """What is written of a table; refused where DuckDB has columns that cannot be carried over.
@@ -248,7 +249,8 @@ class PreparedTables:
         columns = _names(relation.columns)
         links = {name for name, _ in relation.links} | {fold(unit or "")}
         linked = frozenset(name for name, _ in columns if fold(name) in links)
-        layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains, linked)
+        cuts = () if unit_sql is None else cuts_of(policy, columns)
+        layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains, linked, cuts)
         shapes = [(table.sql, columns), *((one.table.sql, _names(one.columns)) for one in relation.parents)]
         return Facts(policy, relation, layout, tuple(shapes))
 
@@ -290,8 +292,7 @@ class PreparedTables:
         return written
 
     def _write(self, cursor: duckdb.DuckDBPyConnection, facts: Facts, moment: str, at: str) -> Prepared:
-        nonce, digest, relation = secrets.token_hex(16), facts.digest, facts.relation
-        table = relation.table
+        nonce, digest, relation, table = secrets.token_hex(16), facts.digest, facts.relation, facts.relation.table
         self._steps("preparing")
         self._records.begin(table.sql, nonce)
         try:
@@ -324,6 +325,7 @@ class PreparedTables:
             size,
             content,
             at,
+            facts.layout.cuts,
         )
 
     def _take(self, written: Sequence[Prepared]) -> None:
@@ -387,3 +389,11 @@ def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
         their += "" if len(tables) == 1 else " are about their rows"
         told.append(f"{', '.join(tables)} {their} of {at}, until NEW EPOCH or UNPREPARE")
     return "; ".join(told)
+
+
+def cuts_of(policy: Policy, columns: Columns) -> tuple[Clamped, ...]:
+    """The columns with a CLAMP that a twin holds cut to it."""
+    types = {fold(name): (name, type_name) for name, type_name in columns}
+    clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)
+    found = (clamped_column(*known, clamp.low, clamp.high, clamp.step) for known, clamp in clamps if known is not None)
+    return tuple(one for one in found if one is not None)

@@ -311,8 +311,8 @@ class ReleaseStore:
         scope = f"; {release.scope}" if release.scope else ""
         comment = f"{release.guarantee}{scope}; strategy {release.strategy}; ledger entry {release.ledger_id}"
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")
-        names = cursor.execute(f"DESCRIBE {self.table_sql(release.name)}").fetchall()
-        for row in names:
+        named = f"DESCRIBE {self.table_sql(release.name)}"  # an answer is read through dp(), under other names
+        for row in [] if release.kind == "answer" else cursor.execute(named).fetchall():
             target = f"{self.table_sql(release.name)}.{quote_identifier(row[0])}"
             cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.column_note(row[0]))}")
         marks, values = written_values([

@@ -19,18 +19,19 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import duckdb
 
-from dpduck.database.cursors import OpenCursor
+from dpduck.database.cursors import OpenCursor, Still
 from dpduck.frontend.rows.facts import Column
-from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.program import BATCH_TEXTS
 from dpduck.trusted.rows.twin_writer import carried, sent_sql
+from dpduck.trusted.rows.whole_numbers import Clamped
 from dpduck.values.errors import InternalError, Refusal, StoreError
 
 TABLE = "main.twin"
@@ -155,23 +156,34 @@ class TwinFiles:
         twins: Sequence[str],
         public: Sequence[tuple[TableName, str]],
         shapes: Shapes,
+        still: Callable[[duckdb.DuckDBPyConnection], Still | None] = lambda cursor: None,
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]:
         """A cursor that reads twins, by name, and copies of public tables.
 
-        public: with digests, as `cursor` sees them.
+        public: with digests, as `cursor` sees them. still: returns what cannot change.
         """
+        unchanging = still(cursor) if public else None
         columns = {table: listed for table, listed, _ in shapes}
         with self._cursor() as second:
             with self._lock:
-                names = {table.sql: self._copy(cursor, table, digest, columns[table]) for table, digest in public}
+                names = {
+                    table.sql: self._copy(cursor, table, digest, columns[table], unchanging) for table, digest in public
+                }
                 self._evict(set(names.values()))
                 reader.begin(second)
                 _hold(second, (*twins, *names.values()))
             yield second, names
 
-    def _copy(self, cursor: duckdb.DuckDBPyConnection, table: TableName, digest: str, columns: Sequence[Column]) -> str:
+    def _copy(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        table: TableName,
+        digest: str,
+        columns: Sequence[Column],
+        still: Still | None,
+    ) -> str:
         told = [(column.name, column.type_name) for column in columns]
-        known = repr((table.sql, digest, _texts_digest(cursor, table, columns), told))
+        known = repr((table.sql, digest, _known_texts(cursor, table, columns, still), told))
         if known in self._copies:
             self._copies.move_to_end(known)
             return self._copies[known]
@@ -238,6 +250,20 @@ def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
         raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again") from None
 
 
+def _known_texts(
+    cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column], still: Still | None
+) -> list[str]:
+    """The digest of texts, which is asked once of a table that cannot change."""
+    if still is None or fold(table.parts[0]) not in still.databases:
+        return _texts_digest(cursor, table, columns)
+    question = ("texts", table, tuple(columns))
+    known: list[str] | None = still.facts.get(question)
+    if known is None:
+        known = _texts_digest(cursor, table, columns)
+        still.facts.put(question, known)
+    return known
+
+
 def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[str]:
     """What the digest of a public table leaves out: DuckDB's hash is one of 0 and -0, and of wide numbers' halves."""
     tied = [column for column in columns if re.match("U?HUGEINT|DECIMAL|UUID|FLOAT|DOUBLE", column.type_name)]
@@ -270,7 +296,7 @@ class Prepared:
 
     revisions: of its policy, first, and of those that its references lead through. columns: names and types of the
     columns of these tables. keys: columns of which each is a key by itself. unit_type: DuckDB's type of the unit.
-    size, digest: of the file.
+    size, digest: of the file. cuts: columns that the twin holds cut to a CLAMP, too.
     """
 
     table: str
@@ -285,6 +311,7 @@ class Prepared:
     size: int
     digest: str
     at: str
+    cuts: tuple[Clamped, ...] = ()
 
 
 class Records:
@@ -316,7 +343,7 @@ class Records:
             cursor.execute("BEGIN")
             for known in written:
                 facts = [known.moment, known.layout, known.epoch, known.revisions, known.columns, known.keys]
-                facts += [known.unit_type, known.size, known.digest]
+                facts += [known.unit_type, known.size, known.digest, [astuple(cut) for cut in known.cuts]]
                 row = [known.table, known.nonce, READY, json.dumps(facts), known.at]
                 cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [known.nonce])
                 cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, known.table])
@@ -335,7 +362,10 @@ class Records:
 
 
 def _read(table: str, nonce: str, facts: str, at: object) -> Prepared:
-    moment, layout, epoch, revisions, columns, keys, unit_type, size, digest = json.loads(facts)
+    moment, layout, epoch, revisions, columns, keys, unit_type, size, digest, *more = json.loads(facts)
     read = tuple((str(name), int(revision)) for name, revision in revisions)
     listed = tuple((str(name), tuple((str(one), str(of)) for one, of in types)) for name, types in columns)
-    return Prepared(table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at))
+    cuts = tuple(Clamped(*map(str, cut)) for cut in (more[0] if more else ()))
+    return Prepared(
+        table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at), cuts
+    )

@@ -89,7 +89,7 @@ class Engine:
         self._answered = SandboxAnswers()
         self._analysed = SandboxAnswers(MOST_ANALYSED)
         self._ledger = ledger
-        self._policies = PolicyStore(connections.cursor, store, ledger.budget, connections.home)
+        self._policies = PolicyStore(connections.cursor, store, ledger.budgets, connections.home)
         self._releases = ReleaseStore(connections.cursor, store, steps)
         self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
         self._workers = Workers()

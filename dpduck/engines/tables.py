@@ -51,6 +51,7 @@ class EngineTables:
         self._open_cursor, self._policies, self._workers = open_cursor, policies, workers
         self._records = f"{quote_identifier(store)}.dpduck.engine_tables"
         self._engines: dict[str, tuple[SparkEngine, int | None]] = {}
+        self._held: dict[str, Recorded] | None = None
 
     def create_tables(self) -> None:
         """The table of records, where it is not there yet."""
@@ -97,11 +98,14 @@ class EngineTables:
         cursor.execute(f"DELETE FROM {self._records} WHERE table_name = ?", [table.sql])
         row = [table.sql, name, there, described.identity]
         cursor.execute(f"INSERT INTO {self._records} VALUES (?, ?, ?, ?)", row)
+        self._held = None
 
     def _recorded(self) -> dict[str, Recorded]:
-        with self._open_cursor() as cursor:
-            rows = cursor.execute(f"SELECT table_name, engine, there, identity FROM {self._records}").fetchall()
-        return {row[0]: Recorded(*map(str, row)) for row in rows}
+        if self._held is None:
+            with self._open_cursor() as cursor:
+                rows = cursor.execute(f"SELECT table_name, engine, there, identity FROM {self._records}").fetchall()
+            self._held = {row[0]: Recorded(*map(str, row)) for row in rows}
+        return self._held
 
     def known(self, name: str) -> list[str]:
         """The tables that were ever attached of an engine of this name, as it calls them."""

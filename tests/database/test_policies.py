@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import dpduck
-from dpduck.database.policies import PolicyStore
-from dpduck.database.store import STORE_NAME
+from dpduck.engine.functions import engine_of
 from dpduck.frontend.text.names import TableName
 
 DECLARED = (
@@ -20,7 +19,9 @@ def test_the_labels_of_a_domain_are_in_memory_once(tmp_path: Path) -> None:
     with dpduck.connect(tmp_path / "clinic.duckdb") as connection:
         connection.execute("CREATE TABLE visits (patient INTEGER, age INTEGER)")
         connection.execute(f"FROM dp($o$ {DECLARED.format(1)} $o$)")
-        policies = PolicyStore(connection.cursor, STORE_NAME, lambda unit: None)
+        engine = engine_of(connection)
+        assert engine is not None
+        policies = engine._policies
         table = TableName(("clinic", "main", "visits"))
         first, second = policies.policy(table), policies.policy(table)
         assert first is not None

@@ -41,7 +41,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 def found(connection: duckdb.DuckDBPyConnection, table: str, columns: list[str]) -> tuple[int, bool]:
     """The multiplicity, and whether rows were counted for it."""
     with connection.cursor() as cursor:
-        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))
+        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", dict))
         asked: list[str] = []
         row = catalog._row
         catalog._row = lambda sql: asked.append(sql) or row(sql)  # type: ignore[method-assign, func-returns-value]
@@ -73,12 +73,12 @@ def test_keys_answer_for_themselves(
 def test_keys_of_other_systems_are_not_relied_on(connection: duckdb.DuckDBPyConnection) -> None:
     """PostgreSQL's keys do not cover the rows of tables that inherit, which a SELECT returns: rows are counted."""
     with connection.cursor() as cursor:
-        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))
+        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", dict))
         table = TableName(("memory", "main", "keyed"))
         assert catalog.unique_keys(table) == (("id",), ("name",))
     with connection.cursor() as cursor:
         cursor.execute(
             "CREATE TEMP MACRO duckdb_databases() AS TABLE SELECT 'memory' AS database_name, 'postgres' AS type"
         )
-        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))
+        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", dict))
         assert catalog.unique_keys(table) == ()

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.database import catalog as stored_tables
+from dpduck.database import stored_tables
 from dpduck.frontend.text.names import TableName
 from dpduck.publish.postgres import load_extension
 from dpduck.values.errors import Refusal

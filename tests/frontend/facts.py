@@ -18,7 +18,7 @@ def analysed(connection: duckdb.DuckDBPyConnection, text: str) -> Analysis | Non
     if not isinstance(statement, AskStatement):
         return None
     with connection.cursor() as cursor:
-        return analyse(statement, Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None)))
+        return analyse(statement, Catalog(cursor, PolicyStore(connection.cursor, "private", dict)))
 
 
 def request_of(connection: duckdb.DuckDBPyConnection, text: str) -> Request:

@@ -7,6 +7,7 @@ or an output may be an analyst's expression, and trusted code finds out by itsel
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import prod
 
 _YEARS = ("0001-01-01", "9999-12-31")
@@ -89,10 +90,26 @@ class Coded:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """A column that prepared rows hold cut to bounds, too, as a whole number of units of 10^-scale.
+
+    steps_sql: the same in steps from its lower bound, "" where that is not held.
+    """
+
+    column_sql: str
+    low: Fraction
+    high: Fraction
+    step: Fraction
+    scale: int
+    units_sql: str
+    steps_sql: str
+
+
+@dataclass(frozen=True)
 class Source:
     """A FROM with its WHERE. types: DuckDB's type of each column, by its SQL; of joined sources, too.
 
-    coded: of prepared rows, conditions that are asked of codes in place of values, by their text.
+    coded: of prepared rows, conditions that are asked of codes in place of values, by their text. cuts: of these rows.
     """
 
     first: Stored | Union | Units
@@ -100,6 +117,7 @@ class Source:
     filters: tuple[str, ...] = ()
     types: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     coded: tuple[tuple[str, Coded], ...] = field(default=(), repr=False)
+    cuts: tuple[Cut, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

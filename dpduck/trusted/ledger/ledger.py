@@ -8,6 +8,7 @@ leaves the sum of its unit as it was. What restores and copies are noticed is sa
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -111,6 +112,12 @@ class Ledger:
         with self._lock:
             self._chain.read_on()
             return self._chain.state.budgets.get(unit_key)
+
+    def budgets(self) -> Mapping[str, Budget]:
+        """The budgets that were last declared, by unit."""
+        with self._lock:
+            self._chain.read_on()
+            return dict(self._chain.state.budgets)
 
     def spent(self, unit_key: str, principal: str | None = None) -> Charge:
         """The sum of all charges of a unit, or of one principal's; epsilon is None once a release had none."""

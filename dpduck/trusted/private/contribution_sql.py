@@ -61,11 +61,11 @@ def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
     for number, aggregate in enumerate(aggregates):
         if aggregate.value_sql:
             low, high = bounds_of_steps(aggregate)
-            met = f"{flag(number)} AND " if aggregate.condition else ""
-            inside = (
-                f"CASE WHEN {met}{value(number)} IS NOT NULL THEN least(greatest({value(number)}, {low}), {high}) END"
-            )
-            columns.append(f"{inside} AS {value(number)}")
+            inside, below = f"{value(number)} BETWEEN {low} AND {high}", f"{value(number)} < {low}"
+            outside = f"CASE WHEN {below} THEN {low} WHEN {value(number)} > {high} THEN {high} END"
+            cut = f"CASE WHEN {inside} THEN {value(number)} ELSE {outside} END"
+            cut = f"CASE WHEN {flag(number)} THEN {cut} END" if aggregate.condition else cut
+            columns.append(f"{cut} AS {value(number)}")
     return columns
 
 
@@ -78,8 +78,11 @@ def steps(aggregate: Contribution, value: str) -> str:
     """k of a row; of one that is still to be added up for its unit, its value in steps from 0.
 
     No value is farther from 0 than 2^45 steps, of which a double keeps 2^-8: nothing between low and high rounds to
-    less than 0 or more than K. least, greatest and round would take several times as long as all the rest.
+    less than 0 or more than K. least, greatest and round would take several times as long as all the rest. What is
+    between is not asked where the type has room for the value: every step is put between 0 and K by checked_columns.
     """
+    if aggregate.stepped:
+        return value
     low, high = aggregate.low, aggregate.high
     first, last = bounds_of_steps(aggregate)
     if aggregate.per_group:
@@ -87,6 +90,8 @@ def steps(aggregate: Contribution, value: str) -> str:
     above = f"({value} - {_double(low)})" if low and not aggregate.per_group else value
     quotient = f"{above} / {_double(aggregate.step)}" if aggregate.step != 1 else above
     type_name = "INTEGER" if last < LIMB >> 2 else "BIGINT"
+    if aggregate.reach is not None and (aggregate.reach + abs(low)) / aggregate.step < LIMB >> 2:
+        return f"TRY_CAST({quotient} AS {type_name})"
     return (
         f"CASE WHEN {value} BETWEEN {_double(low)} AND {_double(high)} THEN TRY_CAST({quotient} AS {type_name}) "
         f"WHEN isfinite({value}) THEN CASE WHEN {value} < {_double(low)} THEN {first} ELSE {last} END END"

@@ -37,6 +37,7 @@ class Contribution:
     condition: SQL, "" for every row. form: 'count', 'sum' or 'moments'.
     value_sql: of a row, a DOUBLE, proven row-local and unable to raise; NULL, NaN and infinities do not contribute.
     low, high, steps: the value's public bounds and K. degree, rest: of moments.
+    reach: how far from 0 the value is at most, where that is known. stepped: whether value_sql is of steps already.
     per_group: '' for rows; 'sum' or 'average': a unit's rows in a cell are first made one, whose value is clamped.
     """
 
@@ -49,6 +50,8 @@ class Contribution:
     degree: int = 0
     rest: bool = False
     per_group: str = ""
+    reach: Fraction | None = None
+    stepped: bool = False
 
     def __post_init__(self) -> None:
         most = MOST_SQUARED_STEPS if self.degree == 2 else MOST_STEPS

@@ -225,10 +225,14 @@ def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Con
 
 
 def _own(aggregate: Contribution, scan: Scan) -> Contribution:
-    number = scan.number(aggregate.value_sql) if aggregate.value_sql else ""
+    if not aggregate.value_sql:
+        return aggregate
+    number, held = scan.number(aggregate.value_sql), scan.steps(aggregate)
     if number is None:
         raise InternalError("a value that a worker computes")
-    return replace(aggregate, value_sql=number)
+    if held:
+        return replace(aggregate, value_sql=held, stepped=True)
+    return replace(aggregate, value_sql=number.sql, reach=None if scan.unit_sql is None else number.reach)
 
 
 def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from dpduck.frontend.rows.parts import Branch, Coded, Join, Lookup, Source, Stored, Union, Units
 from dpduck.trusted.private.contributions import order_sql
 from dpduck.trusted.rows.answered import ROW
-from dpduck.trusted.rows.plain import columns_of, is_plain
+from dpduck.trusted.rows.plain import columns_of, is_plain, without_try
 from dpduck.values.errors import Refusal
 
 Types = Mapping[str, str]
@@ -112,7 +112,7 @@ class _Scope:
             here = not coded.outside or is_plain(text, self.types)
             return coded.condition(text if here else self._flag(text, coded.outside))
         if is_plain(text, self.types):
-            return text
+            return without_try(text, self.types)
         if movable:
             self.moved.append(text)
             return None

@@ -6,7 +6,8 @@ analyst's text that runs, but SQL that is written here, in which every operand i
 so no addition or multiplication can overflow, whatever a row holds. A sum has the digits of its wider operand and one
 more, a product those of both. A column that is cut to public bounds has the digits of these bounds; the cast to them is
 TRY_CAST, so that nothing rests on the bounds. What overflows in the types of the analyst's text, and was left out of
-answers for that, has its value here.
+answers for that, has its value here. Where prepared rows hold all columns of a number as whole numbers of small
+types, it is computed of these (whole_numbers.py): the same double, in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -14,9 +15,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
-from dpduck.frontend.rows.parts import digits_fit
+from dpduck.frontend.rows.parts import Cut, digits_fit
 from dpduck.trusted.rows.plain import DECIMAL, FLOATS, INTEGERS, NotPlain, Reader, Types, tokens_of
+from dpduck.trusted.rows.whole_numbers import (
+    Clamped,
+    Whole,
+    chosen,
+    integer_type,
+    literal_units,
+    negative,
+    product,
+    total,
+    units_of,
+)
 
 MOST_DIGITS, FAST_DIGITS = 38, 18
 """Of DuckDB's DECIMAL, and of one that it keeps in 64 bits: beyond these it multiplies with a check that can raise,
@@ -31,13 +44,17 @@ _OUTER = re.compile(r"(?:try\()?CAST\((?P<inside>.*) AS DOUBLE\)(?P<closed>\))?"
 
 @dataclass(frozen=True)
 class _Number:
-    """SQL of type DECIMAL(digits, scale). column: where it is a stored column as such; literal: the text of one."""
+    """SQL of type DECIMAL(digits, scale). column: where it is a stored column as such; literal: the text of one.
+
+    units: the same number of columns that prepared rows hold cut; None where some is held otherwise.
+    """
 
     sql: str
     digits: int
     scale: int
     column: str = ""
     literal: str = ""
+    units: Whole | None = None
 
     def __post_init__(self) -> None:
         if self.digits > MOST_DIGITS:
@@ -54,6 +71,14 @@ class _Number:
         )
 
 
+@dataclass(frozen=True)
+class Computed:
+    """SQL of a DOUBLE that the database computes. reach: how far from 0 it is at most, where that is known."""
+
+    sql: str
+    reach: Fraction | None = None
+
+
 def number_sql(value: str, types: Types) -> str | None:
     """SQL by which the database computes a DOUBLE that an analyst wrote; None where it is left to a worker.
 
@@ -62,24 +87,55 @@ def number_sql(value: str, types: Types) -> str | None:
     >>> number_sql('CAST("r0"."age" * 2 AS DOUBLE)', {'"r0"."age"': "TINYINT"})
     'CAST((CAST("r0"."age" AS DECIMAL(3,0)) * CAST(2 AS DECIMAL(1,0))) AS DOUBLE)'
     """
+    found = computed(value, types)
+    return None if found is None else found.sql
+
+
+def computed(value: str, types: Types, cuts: Sequence[Cut] = ()) -> Computed | None:
+    """The number as `number_sql` has it. cuts: columns that prepared rows hold cut to bounds."""
     found = _OUTER.fullmatch(value)
     if found is None or (found["closed"] is not None) != value.lower().startswith("try("):
         return None
     inside = found["inside"]
     if types.get(inside, "") in FLOATS | INTEGERS:
-        return f"CAST({inside} AS DOUBLE)"
+        return Computed(f"CAST({inside} AS DOUBLE)")
     try:
-        reader = _Numbers(tokens_of(inside), types)
+        reader = _Numbers(tokens_of(inside), types, cuts)
         number = reader.number()
         reader.end()
     except (NotPlain, RecursionError):
         return None
+    double = None if number.units is None else number.units.double
+    if number.units is not None and double is not None:
+        return Computed(double, number.units.reach)
     narrow = number.digits <= FAST_DIGITS or types.get(number.column) in INTEGERS
-    return f"CAST({number.column if number.column and narrow else number.sql} AS DOUBLE)"
+    return Computed(f"CAST({number.column if number.column and narrow else number.sql} AS DOUBLE)")
+
+
+def cut_units(column: str, clamped: Clamped) -> str:
+    """SQL of a column cut to its CLAMP, in units of its last decimal place; column: its name in SQL, of its type."""
+    low, high = clamped.low, clamped.high
+    text = f"CASE WHEN {column} <= {low} THEN {low} WHEN {column} >= {high} THEN {high} ELSE {column} END"
+    reader = _Numbers(tokens_of(text), {column: clamped.type_name})
+    number = reader.number()
+    factor = 10**clamped.scale
+    units = _times(number, _Number(f"CAST({factor} AS {_type(clamped.scale + 1, 0)})", clamped.scale + 1, 0))
+    bound = int(max(abs(Fraction(low)), abs(Fraction(high))) * factor)
+    return f"TRY_CAST({units.sql} AS {integer_type(bound)})"
+
+
+def stored_column(value: str) -> str:
+    """The text inside of the cast to DOUBLE: a column's where the number is one as such; "" for other texts."""
+    found = _OUTER.fullmatch(value)
+    return "" if found is None else found["inside"]
 
 
 class _Numbers(Reader):
     """Reads the tokens of one number."""
+
+    def __init__(self, tokens: Sequence[tuple[str, str]], types: Types, cuts: Sequence[Cut] = ()) -> None:
+        super().__init__(tokens, types)
+        self._cuts = cuts
 
     def number(self) -> _Number:
         found = self._product()
@@ -102,9 +158,8 @@ class _Numbers(Reader):
             if self.peek()[1] == "-":  # of a comment
                 raise NotPlain
             number = self._factor()
-            return replace(
-                number, sql=f"(- {number.sql})", column="", literal=f"-{number.literal}" if number.literal else ""
-            )
+            literal = f"-{number.literal}" if number.literal else ""
+            return replace(number, sql=f"(- {number.sql})", column="", literal=literal, units=negative(number.units))
         if self.sign("("):
             number = self.number()
             self.expect(")")
@@ -141,9 +196,14 @@ class _Numbers(Reader):
         branches += ["ELSE"] if len(values) > len(conditions) else []
         pairs = zip(branches, values, strict=True)
         sql = " ".join(f"{branch} {value.widened(digits, scale)}" for branch, value in pairs)
-        made = _Number(f"CASE {sql} END", digits, scale)
+        made = _Number(f"CASE {sql} END", digits, scale, units=chosen(branches, [value.units for value in values]))
         bounds = _bounds(conditions, values)
-        return made if bounds is None else _cut(made, bounds)
+        return made if bounds is None else replace(_cut(made, bounds), units=self._held(values[2].column, *bounds))
+
+    def _held(self, column: str, low: _Number, high: _Number) -> Whole | None:
+        """A column between two literals, where prepared rows hold it so."""
+        ends = (column, Fraction(low.literal), Fraction(high.literal))
+        return next((units_of(cut) for cut in self._cuts if (cut.column_sql, cut.low, cut.high) == ends), None)
 
 
 def _stored(name: str, type_name: str) -> _Number:
@@ -162,7 +222,7 @@ def _literal(text: str) -> _Number:
     if len(text) > _LONGEST_LITERAL:
         raise NotPlain
     digits, scale = len(whole) + len(part), len(part)
-    return _Number(f"CAST({text} AS {_type(digits, scale)})", digits, scale, literal=text)
+    return _Number(f"CAST({text} AS {_type(digits, scale)})", digits, scale, literal=text, units=literal_units(text))
 
 
 def _sum(left: _Number, sign: str, right: _Number) -> _Number:
@@ -170,16 +230,17 @@ def _sum(left: _Number, sign: str, right: _Number) -> _Number:
     scale = max(left.scale, right.scale)
     digits = max(left.whole, right.whole) + scale + 1
     operands = f"{left.widened(digits, scale)} {sign} {right.widened(digits, scale)}"
-    return _Number(f"CAST(({operands}) AS {_type(digits, scale)})", digits, scale)
+    sql = f"CAST(({operands}) AS {_type(digits, scale)})"
+    return _Number(sql, digits, scale, units=total(left.units, sign, right.units))
 
 
 def _times(left: _Number, right: _Number) -> _Number:
     """Where the product does not fit 64 bits, the left operand is one that DuckDB keeps in 128."""
-    digits, scale = left.digits + right.digits, left.scale + right.scale
+    digits, scale, units = left.digits + right.digits, left.scale + right.scale, product(left.units, right.units)
     if digits > FAST_DIGITS and max(left.digits, right.digits) <= FAST_DIGITS:
         wide = FAST_DIGITS + 1
-        return _Number(f"({left.widened(wide, left.scale)} * {right.sql})", wide + right.digits, scale)
-    return _Number(f"({left.sql} * {right.sql})", digits, scale)
+        return _Number(f"({left.widened(wide, left.scale)} * {right.sql})", wide + right.digits, scale, units=units)
+    return _Number(f"({left.sql} * {right.sql})", digits, scale, units=units)
 
 
 def _bounds(

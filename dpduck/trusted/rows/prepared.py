@@ -21,6 +21,7 @@ from dpduck.trusted.rows.labels import Ask, Declared, asked_of_labels, coded_sou
 from dpduck.trusted.rows.placed import outer
 from dpduck.trusted.rows.plain import is_plain, renamed
 from dpduck.trusted.rows.twin_writer import NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_name, code_type, quoted
+from dpduck.trusted.rows.whole_numbers import Clamped
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
@@ -34,7 +35,7 @@ class Twin:
     """A table that stands for a private one. sql: its name. codes: its DOMAIN columns, in the order of their numbers.
 
     unit: the column that holds the unit of each row, of DuckDB's type unit_type; None for PRIVACY UNIT ROW.
-    own: whether the private table has it.
+    own: whether the private table has it. cuts: columns with a CLAMP, in the order of their numbers.
     """
 
     sql: str
@@ -42,6 +43,7 @@ class Twin:
     unit: str | None
     unit_type: str
     own: bool = True
+    cuts: tuple[Clamped, ...] = field(default=(), repr=False)
 
 
 Beside = Callable[
@@ -125,7 +127,7 @@ def _over_twins(
     inside = frozenset() if outer(source) else frozenset(key.sql for key in keys)
     conditions = [*job.filters, *(one.condition for one in job.aggregates if one.condition)]
     source = _of_codes(_typed(source, known), conditions, known, inside, ask)
-    source = _renamed(source, twins, public, ask)
+    source = _renamed(_with_cuts(source, known), twins, public, ask)
     first = f'"{source.first.alias}"'
     prepared, unit_type = None, job.unit_type
     if unit_sql is not None and first in known and unit_sql == _unit_of(first, known) and _once(source):
@@ -184,6 +186,16 @@ def _typed(source: Source, known: Mapping[str, Twin]) -> Source:
         types |= {f"{alias}.{code_name(n)}": code_type(domain) for n, (_, domain) in enumerate(twin.codes)}
         types |= {} if twin.own or twin.unit is None else {f"{alias}.{quoted(twin.unit)}": twin.unit_type}
     return replace(source, types=tuple(types.items()))
+
+
+def _with_cuts(source: Source, known: Mapping[str, Twin]) -> Source:
+    """The source with the columns that its twins hold cut, too: NULL wherever the column is."""
+    cuts = tuple(
+        clamped.cut(number, alias, f"{alias}.{quoted(clamped.name)}")
+        for alias, twin in known.items()
+        for number, clamped in enumerate(twin.cuts)
+    )
+    return replace(source, cuts=cuts)
 
 
 def _own_unit(unit_sql: str | None, source: Source, twins: Mapping[str, Twin]) -> tuple[str | None, Source]:

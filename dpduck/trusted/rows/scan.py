@@ -9,14 +9,14 @@ from types import MappingProxyType
 
 import duckdb
 
-from dpduck.frontend.rows.parts import REFERENCE, ROWS, Source, Stored, UnitLookup, most_copies, text_sql
-from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Known, order_sql
+from dpduck.frontend.rows.parts import REFERENCE, ROWS, Cut, Source, Stored, UnitLookup, most_copies, text_sql
+from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Contribution, Known, order_sql
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
 from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
-from dpduck.trusted.rows.plain_numbers import number_sql
+from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
 from dpduck.trusted.rows.program import REPEATED, Division, longest_read, of_fixed_size, staged
 from dpduck.trusted.rows.workers import Workers
 
@@ -30,7 +30,7 @@ class Scan:
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
     prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
     elsewhere: the engine that has the rows. alone: whether each row is one of one private table, and depends on no
-    other row of it. copies: the most rows that joins make of one.
+    other row of it. copies: the most rows that joins make of one. cuts: columns that rows hold cut, too.
     """
 
     from_sql: str
@@ -48,6 +48,7 @@ class Scan:
     elsewhere: Elsewhere | None = field(default=None, repr=False)
     alone: bool = False
     copies: int = 1
+    cuts: tuple[Cut, ...] = field(default=(), repr=False)
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
@@ -57,8 +58,10 @@ class Scan:
         """
         if self.prepared is None:
             return None
+        # two joins take longer than to hold what one leaves, where conditions can be expected to leave few rows of many
+        once = worker or (self.joined and bool(self.where))
         free = keys is not None and not (self.where or self.moved or self.stages or self.joined or worker)
-        return Known(worker, free and self.prepared.codes.issuperset(keys or ()))
+        return Known(once, free and self.prepared.codes.issuperset(keys or ()))
 
     def ordering(self) -> dict[str, str]:
         """Columns by which a unit's rows are bounded, but for the unit."""
@@ -75,9 +78,17 @@ class Scan:
         """Whether the database reads a condition itself."""
         return self.types is None or condition in self.coded or is_plain(condition, self.types)
 
-    def number(self, value_sql: str) -> str | None:
-        """SQL by which it computes a number itself; None where it does not."""
-        return value_sql if self.types is None else number_sql(value_sql, self.types)
+    def number(self, value_sql: str) -> Computed | None:
+        """How it computes a number itself; None where it does not."""
+        return Computed(value_sql) if self.types is None else computed(value_sql, self.types, self.cuts)
+
+    def steps(self, aggregate: Contribution) -> str:
+        """The column in which rows hold a number in steps already; "" where they do not."""
+        ends = (stored_column(aggregate.value_sql), aggregate.low, aggregate.high, aggregate.step)
+        if self.unit_sql is None or aggregate.per_group:
+            return ""
+        found = (one.steps_sql for one in self.cuts if (one.column_sql, one.low, one.high, one.step) == ends)
+        return next(found, "")
 
 
 def scan_of(job: CountingJob) -> Scan:
@@ -96,6 +107,7 @@ def scan_of(job: CountingJob) -> Scan:
         frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
         job.elsewhere, job.source is not None and job.elsewhere is not None and _alone(job.source, job.elsewhere),
         1 if job.source is None else most_copies(job.source),
+        () if job.source is None else job.source.cuts,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ unit tied, as 0 and -0, they have one place, and the unit counts as one with row
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import duckdb
@@ -20,7 +20,9 @@ from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
+from dpduck.trusted.rows.plain_numbers import cut_units, number_sql
 from dpduck.trusted.rows.program import LONGEST_TEXT
+from dpduck.trusted.rows.whole_numbers import STEPS, UNITS, Clamped, steps_sql
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
 
@@ -49,6 +51,7 @@ class Layout:
 
     columns: names and types. content: the columns that tell rows of a unit apart. unit_sql: None for PRIVACY UNIT ROW.
     unit: the unit's column in the twin. domains: by column. links: columns by which rows of one unit are found.
+    cuts: columns with a CLAMP.
     """
 
     from_sql: str
@@ -59,6 +62,7 @@ class Layout:
     unit: str | None
     domains: tuple[tuple[str, Domain], ...]
     links: frozenset[str]
+    cuts: tuple[Clamped, ...] = ()
 
 
 def carried(type_name: str) -> bool:
@@ -229,14 +233,27 @@ def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
         f"SELECT {', '.join([own, *numbers, *codes])} "
         f"FROM dpduck_rows LEFT JOIN dpduck_units ON {quoted(layout.unit)} = dpduck_of ORDER BY {NUMBER}, {PLACE}"
     )
-    told = _told(layout)
+    told, cuts = _told(layout), list(_cut_columns(layout))
     parameters.update({one.parameter: texts_parameter(one.values) for one in told})
     read = [
         f"CASE WHEN {one.code} < {len(one.values)} THEN {texts_sql(one.parameter, 'VARCHAR')}"
         f"[CAST({one.code} AS INTEGER) + 1] ELSE {one.name} END AS {one.name}"
         for one in told
     ]
-    return f"SELECT * REPLACE ({', '.join(read)}) FROM ({rows})" if read else rows
+    last = [NUMBER, TIED, PLACE, ROWS_OF_UNIT, OPEN_ROWS, *codes]
+    others = f"* EXCLUDE ({', '.join(last)})" + (f" REPLACE ({', '.join(read)})" if read else "")
+    return f"SELECT {', '.join([others, *cuts, *last])} FROM ({rows}) AS t" if read or cuts else rows
+
+
+def _cut_columns(layout: Layout) -> Iterator[str]:
+    """Columns cut to their CLAMP, as whole numbers (whole_numbers.py): no value of the columns' types can raise."""
+    for number, cut in enumerate(layout.cuts):
+        name = f'"t".{quoted(cut.name)}'
+        units = cut_units(name, cut)
+        yield f'{units} AS "{UNITS.format(number)}"'
+        if cut.steps is not None and not cut.alike:
+            value = number_sql(f"CAST({name} AS DOUBLE)", {name: cut.type_name}) or "CAST(NULL AS DOUBLE)"
+            yield f'{steps_sql(cut, value)} AS "{STEPS.format(number)}"'
 
 
 def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:

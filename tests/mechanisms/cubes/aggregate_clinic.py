@@ -66,9 +66,7 @@ def plan_of(connection: duckdb.DuckDBPyConnection, statement: str) -> CubePlan:
     ask = parse_statement(statement)
     assert isinstance(ask, AskStatement)
     with connection.cursor() as cursor:
-        return planned(
-            analyse(ask, Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))).request
-        )
+        return planned(analyse(ask, Catalog(cursor, PolicyStore(connection.cursor, "private", dict))).request)
 
 
 def exact_tables(connection: duckdb.DuckDBPyConnection, found: CubePlan) -> list[NDArray[np.int64]]:

@@ -12,6 +12,7 @@ import pytest
 import dpduck
 from dpduck.database.catalog import Catalog
 from dpduck.database.policies import PolicyStore
+from dpduck.database.prepared import cuts_of
 from dpduck.frontend.rows.parts import ROWS
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import unit_lookup, unit_sql
@@ -52,7 +53,7 @@ STATEMENTS = (
 def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
     """What is written of the table."""
     with connection.cursor() as cursor:
-        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", lambda unit: None))
+        catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", dict))
         table = TableName(("memory", "main", name))
         policy = catalog.policy(table)
         assert policy is not None
@@ -67,7 +68,8 @@ def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
             chain = chain.replace('"dpduck_reference"', lookup.reference_sql.partition(".")[2])
             rows, own = f"{rows} {chain.replace('JOIN ', 'LEFT JOIN ')}", "dpduck_person"
         links = frozenset(name for name, _ in relation.links) | {own or ""}
-        return Layout(rows, columns, content, unit, relation.unit_type, own, policy.domains, links)
+        cuts = () if unit is None else cuts_of(policy, columns)
+        return Layout(rows, columns, content, unit, relation.unit_type, own, policy.domains, links, cuts)
 
 
 def prepared(connection: duckdb.DuckDBPyConnection, *names: str) -> tuple[duckdb.DuckDBPyConnection, dict[str, Twin]]:
@@ -81,7 +83,7 @@ def prepared(connection: duckdb.DuckDBPyConnection, *names: str) -> tuple[duckdb
             write_twin(cursor, second, layout, twin, KEY, steps.append)
         assert steps[0] == "reading rows"
         own = layout.unit != "dpduck_person"
-        twins[f'"memory"."main"."{name}"'] = Twin(twin, layout.domains, layout.unit, layout.unit_type, own)
+        twins[f'"memory"."main"."{name}"'] = Twin(twin, layout.domains, layout.unit, layout.unit_type, own, layout.cuts)
     return other, twins
 
 
