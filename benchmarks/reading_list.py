@@ -32,6 +32,7 @@ CLAIM = {
     ),
     "the ledger": (
         "trusted/ledger/ledger trusted/ledger/table trusted/ledger/entries trusted/ledger/budgets "
+        "trusted/ledger/state trusted/ledger/periods trusted/rows/periods values/periods "
         "values/privacy values/accounting"
     ),
 }

@@ -14,11 +14,15 @@ from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Kno
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
+from dpduck.trusted.rows.periods import inside_sql, unit_sql
 from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import number_sql
 from dpduck.trusted.rows.program import LONGEST_TEXT, Division, of_fixed_size, staged
+from dpduck.trusted.rows.reader import FAILED
 from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import InternalError
+from dpduck.values.periods import PeriodColumn
 
 Parameters = Mapping[str, object]
 
@@ -30,7 +34,7 @@ class Scan:
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
     prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
     elsewhere: the engine that has the rows. alone: whether each row is one of one private table, and depends on no
-    other row of it.
+    other row of it. periods: by which units are told apart, beside unit_sql.
     """
 
     from_sql: str
@@ -47,6 +51,7 @@ class Scan:
     coded: frozenset[str] = frozenset()
     elsewhere: Elsewhere | None = field(default=None, repr=False)
     alone: bool = False
+    periods: PeriodColumn | None = None
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
@@ -89,12 +94,27 @@ def scan_of(job: CountingJob) -> Scan:
         types = dict(job.source.types)
         found = placed(job.source, job.filters, types, copied=job.unit_sql is None or job.prepared is not None)
         rows = found.from_sql
+    where = (*found.where, *_periods(job, types))
     return Scan(
-        rows, found.where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
+        rows, where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins),
         frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
         job.elsewhere, job.source is not None and job.elsewhere is not None and _alone(job.source, job.elsewhere),
+        job.periods,
     )  # fmt: skip
+
+
+def _periods(job: CountingJob, types: Types | None) -> list[str]:
+    """Conditions of our own that keep rows of the job's periods alone: of the first table's stored column."""
+    column = job.periods
+    if column is None:
+        return []
+    first = None if job.source is None else job.source.first
+    if not isinstance(first, Stored) or types is None or types.get(column.sql) != column.type_name:
+        raise InternalError(FAILED)
+    if not column.sql.startswith(f'"{first.alias}".'):
+        raise InternalError(FAILED)
+    return inside_sql(column)
 
 
 def _alone(source: Source, elsewhere: Elsewhere) -> bool:
@@ -119,13 +139,14 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     if scan.unit_sql is None:
         return _select(outputs, scan.from_sql, conditions)
     as_it_is = not division.needed or travels(scan.unit_type)  # through Arrow; else equal units have equal texts
-    unit = scan.unit_sql if as_it_is else text_sql(scan.unit_sql, scan.unit_type)
+    text = scan.unit_sql if as_it_is else text_sql(scan.unit_sql, scan.unit_type)
+    unit = text if scan.periods is None else unit_sql(text, scan.periods)
     outputs = {**outputs, **scan.ordering()}
     if scan.prepared is not None and not division.needed:  # the stage looks at numbers that are NULL where the unit is
         return _select({**outputs, UNIT: unit}, scan.from_sql, conditions)
     there = f"{scan.unit_sql} IS NOT NULL"
     if division.needed and not of_fixed_size(scan.unit_type):
-        there += f" AND strlen({unit}) <= {LONGEST_TEXT}"
+        there += f" AND strlen({text}) <= {LONGEST_TEXT}"
     if scan.lookup is None:
         return _select({**outputs, UNIT: unit}, scan.from_sql, [*conditions, there])
     rows = _select({**outputs, REFERENCE: scan.lookup.reference_sql}, scan.from_sql, conditions)
