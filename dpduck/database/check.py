@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import TableName, quote_identifier
+from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.trusted.rows.periods import inside_sql
@@ -160,7 +160,10 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Fin
         other = "WITH EDGES or a wider RANGE" if isinstance(domain, RangeDomain) else "WITH OTHER or more values"
         findings.append(_rows(f"rows outside the domain of {column}", outside, total, f"{other} would keep them"))
         if nulls:
-            findings.append(_rows(f"rows with NULL in {column}", nulls, total, "WITH NULL would keep them"))
+            period = policy.unit.period
+            by_it = period is not None and fold(period.column) == fold(column)
+            keep = "they are of no period, and never counted" if by_it else "WITH NULL would keep them"
+            findings.append(_rows(f"rows with NULL in {column}", nulls, total, keep))
         parameters |= code.parameters
         left_out.append(f"({code.sql}) IS NULL")
     if len(left_out) > 1:

@@ -22,7 +22,7 @@ from dpduck.mechanisms.registry import explained
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.entries import NOTHING, added
 from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.ledger.periods import PeriodSums, person_cost
+from dpduck.trusted.ledger.periods import PeriodSums, for_person
 from dpduck.trusted.private.door import charged
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Periods, word_of
@@ -157,7 +157,7 @@ def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, call
     found = [_of(budget, _after(unit, plan, within, ledger, who), 1 - part) for who, part in both]
     if budget.lifetime is not None:
         for who, part in both:
-            person = (person_cost(price, run.count) for run, price in plan if run is not None)
+            person = (for_person(price, run.count) for run, price in plan if run is not None)
             spent = reduce(added, person, ledger.spent_of_person(unit, who))
             found.append(_of(budget.lifetime, spent, 1 - part))
     return min(found, key=lambda one: (one[0] != "delta" or one[1] >= 0, one[1]))

@@ -47,6 +47,17 @@ def require_other_name(column: Column, period: Period | None) -> None:
         )
 
 
+def require_no_null(policy: Policy) -> None:
+    """Refuses a domain with a cell for rows that are in no period: it would always be noise alone."""
+    period = policy.unit.period
+    domain = None if period is None else policy.domain(period.column)
+    if period is not None and domain is not None and domain.with_null:
+        raise Refusal(
+            f"a row whose {period.column} is NULL is of no {period.word.lower()}, and never counted",
+            accepted=f"the DOMAIN of {period.column} without WITH NULL",
+        )
+
+
 def require_same_word(policy: Policy, unit: PrivacyUnit) -> None:
     """Refuses a unit of other periods without a budget for them: the one that is in force was meant for others."""
     words = [None if one.period is None else one.period.word for one in (policy.unit, unit)]

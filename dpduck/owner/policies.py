@@ -29,6 +29,7 @@ from dpduck.owner.domains import build_clamp, build_domain, rounding_note, sprea
 from dpduck.owner.periods import (
     budget_of,
     period_of,
+    require_no_null,
     require_other_name,
     require_same_word,
     unit_by_periods,
@@ -253,6 +254,7 @@ class OwnerDesk:
             policies = ()
         for policy in policies:
             self._check_unit_change(policy)
+            require_no_null(policy)
             self._check_references(policy)
         stored = [known] if known is not None and not policies else []
         with self.prepared.changing(policies) as prepared:

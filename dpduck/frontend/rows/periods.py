@@ -94,9 +94,14 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
     return _within(sql, type_name, period.word, span)
 
 
-def narrowed(rows: Rows, columns: Sequence[SourceColumn]) -> Rows:
-    """The rows without periods that no code of a key has: such rows are dropped from every grouping set."""
-    column = rows.periods
+def by_periods(
+    rows: Rows, columns: Sequence[SourceColumn], source: RowSource, facts: PublicFacts, place: exp.Expr
+) -> Rows:
+    """The rows with the periods that WHERE leaves, without those that no code of a key has.
+
+    Such rows are dropped from every grouping set. columns: those that keys depend on.
+    """
+    column = period_column(source, facts, place)
     if column is None:
         return rows
     for one in columns:

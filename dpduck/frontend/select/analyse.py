@@ -10,7 +10,7 @@ from math import prod
 from sqlglot import exp
 
 from dpduck.frontend.rows.facts import Policy, PublicFacts, SourceColumn
-from dpduck.frontend.rows.periods import narrowed, period_column
+from dpduck.frontend.rows.periods import by_periods
 from dpduck.frontend.rows.relation import PRIVATE_ALIAS
 from dpduck.frontend.rows.scope import resolve
 from dpduck.frontend.rows.source import read_row_source
@@ -316,11 +316,8 @@ def _request(
     if options.summary is None:
         _check_size(select, keys, sets, aggregates, options.selection is not None)
     policy = source.policy
-    rows = replace(
-        rows_of(source, facts, row_bound(options, source, place), select),
-        periods=period_column(source, facts, select),
-    )
-    rows = narrowed(rows, columns)
+    rows = rows_of(source, facts, row_bound(options, source, place), select)
+    rows = by_periods(rows, columns, source, facts, select)
     question = Question(
         sources=columns,
         keys=keys,

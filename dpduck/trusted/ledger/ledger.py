@@ -14,7 +14,7 @@ from pathlib import Path
 from dpduck.trusted.ledger import budgets as budget_rules
 from dpduck.trusted.ledger.copies import Begun, Witness
 from dpduck.trusted.ledger.entries import NOTHING, LedgerEntry, LedgerRow
-from dpduck.trusted.ledger.periods import person_cost, require_named, require_proven
+from dpduck.trusted.ledger.periods import for_person, require_named, require_proven
 from dpduck.trusted.ledger.secrets import (
     BOUNDING_KEY,
     STORE_ID,
@@ -255,12 +255,14 @@ class Ledger:
     ) -> None:
         """Refuses a charge beyond a budget or a part of it, in any of its periods, or of LIFETIME over all of them."""
         state = self._chain.state
+        lifetime = None if budget is None or periods is None else budget.lifetime
+        if lifetime is not None and periods is not None:
+            require_proven(charge, periods)
         budget_rules.require_room(owner, budget, state.of(unit_key, principal, periods), charge)
-        if budget is None or budget.lifetime is None or periods is None:
+        if lifetime is None or periods is None:
             return
-        require_proven(charge, periods)
-        spent, asked = state.of_person(unit_key, principal), person_cost(charge, periods.count)
-        budget_rules.require_room(f"LIFETIME in the {owner}", budget.lifetime, spent, asked)
+        spent, asked = state.of_person(unit_key, principal), for_person(charge, periods.count)
+        budget_rules.require_room(f"LIFETIME in the {owner}", lifetime, spent, asked)
 
 
 def _still_begun(begun: Begun, entry_id: int) -> int:

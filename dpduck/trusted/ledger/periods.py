@@ -38,7 +38,7 @@ class PeriodSums:
     def add(self, periods: Periods, charge: Charge) -> None:
         """Adds a charge."""
         self.charges[periods] = added(self.charges.get(periods, NOTHING), charge)
-        self.person = added(self.person, person_cost(charge, periods.count))
+        self.person = added(self.person, for_person(charge, periods.count))
 
     def by_run(self) -> list[tuple[Periods, Charge]]:
         """Runs of periods in which the same was spent, in order, each with the sum of the charges that have it."""
@@ -63,7 +63,7 @@ def largest(one: Charge, other: Charge) -> Charge:
     return Charge(epsilon, max(one.rho, other.rho), max(one.delta, other.delta))
 
 
-def person_cost(charge: Charge, count: int) -> Charge:
+def for_person(charge: Charge, count: int) -> Charge:
     """What a charge that names so many periods costs a person with rows in each of them."""
     if count == 1:
         return charge

@@ -161,15 +161,7 @@ def opened(
     see LedgerChain.write. twins: what is counted in place of the tables. Whoever opened the door lets the answer be
     seen when Ledger.end has returned, not before.
     """
-    require_paid(asks, bill.charge)
-    for ask in asks:
-        require_periods(ask.scan, bill.periods)
-    if paid is None:
-        ledger.check(
-            bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment, periods=bill.periods
-        )
-    else:
-        _require_same_bill(ledger, bill, asks, paid)
+    _require_room(asks, bill, ledger, paid)
     with ExitStack() as stack:
         cursor = stack.enter_context(open_cursor())
         reader.begin(cursor)
@@ -192,6 +184,17 @@ def opened(
             yield door
         finally:
             door.close()
+
+
+def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
+    """Refuses asks that are not those of the bill, and a bill beyond the budget; paid: the entry that it had."""
+    require_paid(asks, bill.charge)
+    for ask in asks:
+        require_periods(ask.scan, bill.periods)
+    if paid is not None:
+        _require_same_bill(ledger, bill, asks, paid)
+        return
+    ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment, periods=bill.periods)
 
 
 def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:
