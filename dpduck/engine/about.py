@@ -167,7 +167,8 @@ def _unit(policy: Policy, column: str) -> str | None:
     reference = policy.unit.reference
     if fold(policy.unit.column or "") == fold(column) or (reference and fold(reference.column) == fold(column)):
         return f"{policy.unit.key}, MAX ROWS {policy.unit.max_rows}"
-    return None
+    period = policy.unit.period
+    return f"PER {period.word}" if period is not None and fold(period.column) == fold(column) else None
 
 
 def _of_view(name: str, catalog: Catalog) -> list[list[Value]]:

@@ -214,6 +214,32 @@ def test_what_asks_about_several_units_at_once(clinic: Clinic) -> None:
     assert "units of one month are not prepared" in clinic.refused("ALTER PRIVACY POLICY ON visits PREPARE")
 
 
+def test_every_mechanism_pays_for_the_periods_that_it_reads() -> None:
+    """Keys, synthetic data, summaries, projections and sessions: one charge each, to the month of their condition."""
+    budget = "BUDGET (epsilon = 40, delta = 1e-4, delta_keys = 1e-5) PER MONTH"
+    found = made(f"CREATE PRIVACY POLICY ON visits ({UNIT}, {budget}, {DOMAINS})")
+    pay = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 4, delta = 1e-6, "
+    keys = "group_selection_strategy = LAPLACE_THRESHOLD, max_groups_contributed = 1"
+    rows = f"FROM visits WHERE {MARCH}"
+    for statement in (
+        f"{pay}{keys}) charge, count(*) AS n {rows} GROUP BY charge",
+        f"CREATE PRIVATE TABLE made OPTIONS (epsilon = 1) AS SELECT ward, came {rows} WORKLOAD MARGINALS (1)",
+        "CREATE PRIVATE VIEW few OPTIONS (epsilon = 1, summary = 'filter_priority', summary_size = 10) AS "
+        f"SELECT ward, came, count(*) AS n {rows} GROUP BY ward, came",
+        "CREATE PRIVATE SESSION s OPTIONS (epsilon = 1, delta = 1e-6, sparsity = 4, queries = 50) AS "
+        f"SELECT charge {rows}",
+        f"CREATE PRIVATE HISTOGRAM h OPTIONS (epsilon = 1) AS SELECT charge {rows}",
+    ):
+        found.dp(statement)
+    assert len(found.rows("FROM dp_ask('s', ['5', '6'])")) == 1
+    march = "memory.main.visits.person PER MONTH FROM 2024-03-01 TO 2024-04-01"
+    assert found.rows("SELECT DISTINCT privacy_unit FROM dp_ledger() WHERE rho > 0") == [(march,)]
+    assert found.charges() == 5
+    unit = dict(found.rows("SELECT column_name, privacy_unit FROM dp_columns('visits') WHERE privacy_unit IS NOT NULL"))
+    assert unit == {"person": "memory.main.visits.person PER MONTH, MAX ROWS 4", "came": "PER MONTH"}
+    found.con.close()
+
+
 def test_tables_share_the_budget_of_one_persons_month(clinic: Clinic) -> None:
     """REFERENCES: bills by month have the ledger of visits by month; units of two kinds for one person are refused."""
     clinic.con.execute("CREATE TABLE bills AS SELECT person, came AS billed, charge FROM visits")
