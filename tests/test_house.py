@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 236,
-    "lines": 50_132,
+    "lines": 50_148,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 581,
     "modules of a plain count": 98,
