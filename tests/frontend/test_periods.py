@@ -134,7 +134,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(condition=CONDITIONS)
 def test_no_row_that_meets_a_condition_is_left_out(visits: duckdb.DuckDBPyConnection, condition: str) -> None:
     """Of random conditions DuckDB says which moments meet them: each is in a period that is charged, and so is read."""
