@@ -32,6 +32,7 @@ CLAIM = {
     ),
     "the ledger": (
         "trusted/ledger/ledger trusted/ledger/table trusted/ledger/entries trusted/ledger/budgets "
+        "trusted/ledger/state trusted/ledger/periods trusted/rows/periods values/periods "
         "values/privacy values/accounting"
     ),
 }
@@ -57,10 +58,10 @@ ROWS = {
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (
         "frontend/rows/source frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
-        "frontend/rows/relation frontend/rows/unions frontend/rows/parts"
+        "frontend/rows/relation frontend/rows/unions frontend/rows/parts frontend/rows/periods"
     ),
     "facts that are taken for public": (
-        "database/catalog owner/policies database/policies mechanisms/jobs engines/tables"
+        "database/catalog owner/policies owner/periods database/policies mechanisms/jobs engines/tables"
     ),
 }
 OTHERS = {

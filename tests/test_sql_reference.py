@@ -24,7 +24,7 @@ from dpduck.trusted.rows import functions as row_functions
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
     name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("sql", "synthetic_data", "prepared", "known", "reference", "choosing")
+    for name in ("sql", "synthetic_data", "prepared", "known", "reference", "choosing", "monthly")
 }
 ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits"
 ROW = re.compile(r"^\| (`.*?) \|$", re.MULTILINE)
@@ -58,11 +58,19 @@ def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
     return len(statements)
 
 
-@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "known", "choosing"])
+@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "known", "choosing", "monthly"])
 def test_every_statement_runs(page: str) -> None:
     """A page's SQL works as it stands, on a connection of its own."""
     with dpduck.connect() as connection:
         assert run_page(connection, page) > 3
+
+
+def test_a_month_costs_what_the_page_says() -> None:
+    """docs/monthly.md names what January, March and LIFETIME have spent after its statements."""
+    with dpduck.connect() as connection:
+        run_page(connection, "monthly")
+        spent = dict(connection.execute("SELECT period, spent FROM dp_budget()").fetchall())
+    assert (spent["2024-01"], spent["2024-02"], spent["2024-03"], spent["LIFETIME"]) == (0.75, 0.75, 0.25, 4)
 
 
 def test_options_are_the_parsers() -> None:

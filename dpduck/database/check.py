@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import TableName, quote_identifier
+from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows.binning import code_expression
+from dpduck.trusted.rows.periods import inside_sql
+from dpduck.trusted.rows.periods import unit_sql as unit_of_period_sql
 from dpduck.values.domain import RangeDomain
+from dpduck.values.periods import PeriodColumn
 
 _NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$")
 _UNITS = re.compile(r"(U?(SMALL|BIG|HUGE)?INT(EGER)?|VARCHAR|UUID)$")
@@ -48,18 +51,22 @@ def check_table(
     from_sql: str,
     unit_sql: str | None,
     prepared: float | None = None,
+    periods: PeriodColumn | None = None,
 ) -> list[Finding]:
     """Rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not see.
 
     columns: what reads the rows. from_sql, unit_sql: the table with what finds the unit of its rows, and that unit;
         None for PRIVACY UNIT ROW.
-    prepared: how many rows were prepared.
+    prepared: how many rows were prepared. periods: of a unit by periods, the column that says of which one a row is.
     """
     total = _one(columns, ["count(*)"], policy.table.sql)[0]
+    if periods is not None and unit_sql is not None:
+        unit_sql = f"({unit_of_period_sql(unit_sql, periods)})"
     return [
         Finding("rows", total, "EXPECT ROWS is a public guess: round it, or leave it out"),
         *([] if prepared is None else [_rows("rows that were prepared", prepared, total, MOVED_ON)]),
         *(_unit_findings(columns, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
+        *([] if periods is None else [_period_finding(columns, policy, from_sql, periods, total)]),
         *_domain_findings(columns, policy, total),
         *_clamp_findings(columns, policy, total),
     ]
@@ -128,6 +135,14 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
     ]
 
 
+def _period_finding(columns: Columns, policy: Policy, from_sql: str, periods: PeriodColumn, total: float) -> Finding:
+    """Counts the rows that are in no period, which no answer has."""
+    inside = " AND ".join(inside_sql(periods))
+    (lost,) = _one(columns, [f"count(*) FILTER (WHERE ({inside}) IS NOT TRUE)"], from_sql)
+    word = periods.periods.word.lower()
+    return _rows(f"rows in no {word}", lost, total, f"a NULL or endless date is of no {word}: they are never counted")
+
+
 def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Finding]:
     """Counts each domain's NULLs, the other values that it leaves out, and the rows that any of them leaves out."""
     findings: list[Finding] = []
@@ -145,7 +160,10 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Fin
         other = "WITH EDGES or a wider RANGE" if isinstance(domain, RangeDomain) else "WITH OTHER or more values"
         findings.append(_rows(f"rows outside the domain of {column}", outside, total, f"{other} would keep them"))
         if nulls:
-            findings.append(_rows(f"rows with NULL in {column}", nulls, total, "WITH NULL would keep them"))
+            period = policy.unit.period
+            by_it = period is not None and fold(period.column) == fold(column)
+            keep = "they are of no period, and never counted" if by_it else "WITH NULL would keep them"
+            findings.append(_rows(f"rows with NULL in {column}", nulls, total, keep))
         parameters |= code.parameters
         left_out.append(f"({code.sql}) IS NULL")
     if len(left_out) > 1:

@@ -123,6 +123,7 @@ def rows_digest(rows: Rows) -> str:
         rows.table.sql, rows.epoch, rows.from_sql, rows.unit_key, rows.unit_sql, rows.max_rows, rows.unit_bound,
         rows.content_sql, [[table.sql, digest] for table, digest in rows.public_digests], reads,
     ]  # fmt: skip
+    facts += [str(rows.periods)] if rows.periods is not None else []  # a unit's rows are cut in each of them
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 

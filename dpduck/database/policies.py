@@ -18,6 +18,7 @@ from dpduck.database.sandbox import SandboxAnswers
 from dpduck.frontend.rows.facts import Clamp, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
+from dpduck.values.periods import Period
 from dpduck.values.privacy import Budget, PrivacyUnit, Reference
 
 _MOST_READ = 64
@@ -219,15 +220,15 @@ def _named_in_sql(text: str) -> TableName:
 
 def policy_to_text(policy: Policy) -> str:
     """All of a policy as JSON; amounts as exact rationals."""
+    period, lifetime = policy.unit.period, policy.budget.lifetime
     return json.dumps(
         {
+            **({} if period is None else {"period": [period.word, period.column]}),
+            **({} if lifetime is None else {"lifetime": _budget_fields(lifetime)}),
             "table": list(policy.table.parts),
             "unit": [policy.unit.key, policy.unit.column, policy.unit.max_rows],
             "reference": _reference_fields(policy.unit.reference),
-            "budget": [
-                _rational(amount)
-                for amount in (policy.budget.epsilon, policy.budget.delta, policy.budget.delta_keys, policy.budget.rho)
-            ],
+            "budget": _budget_fields(policy.budget),
             "domains": [[column, _domain_fields(domain)] for column, domain in policy.domains],
             "clamps": [[clamp.column, clamp.low, clamp.high, clamp.step] for clamp in policy.clamps],
             "expect_rows": policy.expect_rows,
@@ -243,11 +244,15 @@ def policy_to_text(policy: Policy) -> str:
 def policy_from_text(text: str) -> Policy:
     """The policy that policy_to_text wrote."""
     fields = json.loads(text)
-    epsilon, delta, delta_keys, rho = (_amount(amount) for amount in fields["budget"])
+    unit, period, lifetime = PrivacyUnit(*fields["unit"]), fields.get("period"), fields.get("lifetime")
     return Policy(
         table=TableName(tuple(fields["table"])),
-        unit=replace(PrivacyUnit(*fields["unit"]), reference=_reference(fields.get("reference"))),
-        budget=Budget(epsilon, delta or Fraction(0), delta_keys or Fraction(0), rho),
+        unit=replace(
+            unit,
+            reference=_reference(fields.get("reference")),
+            period=None if period is None else Period(*period),
+        ),
+        budget=replace(_budget(fields["budget"]), lifetime=None if lifetime is None else _budget(lifetime)),
         domains=tuple((column, _domain(domain)) for column, domain in fields["domains"]),
         clamps=tuple(Clamp(*clamp) for clamp in fields["clamps"]),
         expect_rows=fields["expect_rows"],
@@ -256,6 +261,15 @@ def policy_from_text(text: str) -> Policy:
         epoch=fields["epoch"],
         min_epsilon=_amount(fields.get("min_epsilon")),
     )
+
+
+def _budget_fields(budget: Budget) -> list[str | None]:
+    return [_rational(amount) for amount in (budget.epsilon, budget.delta, budget.delta_keys, budget.rho)]
+
+
+def _budget(fields: list[str | None]) -> Budget:
+    epsilon, delta, delta_keys, rho = map(_amount, fields)
+    return Budget(epsilon, delta or Fraction(0), delta_keys or Fraction(0), rho)
 
 
 def _reference_fields(reference: Reference | None) -> list[Any] | None:

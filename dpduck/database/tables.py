@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from fractions import Fraction
 
@@ -12,14 +13,18 @@ from dpduck.database.cursors import Caller
 from dpduck.database.releases import StoredRelease
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
-from dpduck.trusted.ledger.entries import LedgerEntry
+from dpduck.trusted.ledger.entries import NOTHING, LedgerEntry
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.periods import each, last_number, shown
 from dpduck.values.privacy import Budget, Charge
 
 SMALLEST_RHO = Fraction(1, 10**12)
 """What is left of a rho below this is shown as no epsilon at all."""
+
+MOST_SHOWN = 400
+"""Periods that have a line of their own in dp_budget; a longer run of which all spent the same has one in all."""
 
 Value = str | int | float | bool | Fraction | None
 EXPLAINED = (
@@ -62,27 +67,60 @@ def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledge
     A principal with a share sees that share, what they have spent of it, and what they may still spend: no more than
     everybody together has left. declared: the budget as its owner wrote it. epsilon_left: of a budget that adds up rho,
     the largest epsilon that a statement may still ask for at the budget's own delta. A table is named in full where
-    another one has its last name.
+    another one has its last name. period: of units by periods, a line for each one that was touched, one for any other,
+    and what LIFETIME allows across all; NULL for other units.
     """
     rows: list[list[Value]] = []
     alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
     for policy, state in [*((one, "in force") for one in policies), *((one, "dropped") for one in dropped)]:
-        spent, budget = ledger.spent(policy.unit.key), policy.budget
+        spent = ledger.spent(policy.unit.key)
         if state == "dropped" and not (spent.rho or spent.delta):
             continue
-        mine = spent if caller.share is None else ledger.spent(policy.unit.key, caller.name)
-        for measure, whole, used, own in _measures(budget, spent, mine):
-            total = whole if caller.share is None else whole * caller.share
-            left = max(Fraction(0), min(whole - used, total - own))
-            most = left if measure == "epsilon" else _epsilon_left(budget, left) if measure == "rho" else None
-            name = policy.table.table if alike[fold(policy.table.table)] == 1 else str(policy.table)
-            rows.append([name, measure, total, own, left, caller.share, _declared(budget), most, state])
+        name = policy.table.table if alike[fold(policy.table.table)] == 1 else str(policy.table)
+        for account in _accounts(policy, ledger, caller):
+            for measure, whole, used, own in _measures(account.budget, account.spent, account.mine):
+                total = whole if caller.share is None else whole * caller.share
+                left = max(Fraction(0), min(whole - used, total - own))
+                most = (
+                    left if measure == "epsilon" else _epsilon_left(account.budget, left) if measure == "rho" else None
+                )
+                declared = _declared(account.budget)
+                rows.append([name, measure, total, own, left, caller.share, declared, most, state, account.period])
     columns = [
         ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
         ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
-        ("policy", "VARCHAR"),
+        ("policy", "VARCHAR"), ("period", "VARCHAR"),
     ]  # fmt: skip
     return rows_sql(columns, rows)
+
+
+@dataclass(frozen=True)
+class _Account:
+    """A budget with what everybody has spent of it, and what one has. period: which one it is of, None for all time."""
+
+    budget: Budget
+    spent: Charge
+    mine: Charge
+    period: str | None = None
+
+
+def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Account]:
+    """The budget of a unit; by periods, that of each period that was touched, of any other, and of the lifetime."""
+    key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
+    if policy.unit.period is None:
+        yield _Account(budget, ledger.spent(key), ledger.spent(key, who))
+        return
+    touched = ledger.spent_by_run(key)
+    for run, spent in touched:
+        for one in each(run) if run.count <= MOST_SHOWN else [run]:
+            yield _Account(budget, spent, spent if who is None else ledger.spent(key, who, one), shown(one))
+    if sum(run.count for run, _ in touched) <= last_number(policy.unit.period.word):
+        other = f"any other {policy.unit.period.word.lower()}"
+        yield _Account(budget, NOTHING, NOTHING, other)
+    if budget.lifetime is not None:
+        person = ledger.spent_of_person(key)
+        mine = person if who is None else ledger.spent_of_person(key, who)
+        yield _Account(budget.lifetime, person, mine, "LIFETIME")
 
 
 def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fraction, Fraction, Fraction]]:
@@ -133,7 +171,7 @@ def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Seque
         ("table_name", "VARCHAR"), ("privacy_unit", "VARCHAR"), ("max_rows", "BIGINT"), ("domains", "VARCHAR"),
         ("clamps", "VARCHAR"), ("expect_rows", "BIGINT"), ("revision", "BIGINT"), ("epoch", "BIGINT"),
         ("min_epsilon", "DOUBLE"), ("max_epsilon", "DOUBLE"), ("prepared_at", "TIMESTAMP"),
-        ("ddl", "VARCHAR"),
+        ("ddl", "VARCHAR"), ("guarantee", "VARCHAR"),
     ]  # fmt: skip
     rows: list[list[Value]] = [
         [
@@ -149,10 +187,30 @@ def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Seque
             None if policy.max_epsilon is None else float(policy.max_epsilon),
             prepared.get(policy.table.sql),
             text,
+            _guarantee(policy),
         ]
         for policy, text in zip(listed, texts, strict=True)
     ]
     return rows_sql(columns, rows)
+
+
+def _guarantee(policy: Policy) -> str:
+    """What is protected, at which price in all; of units by periods also what that means for a whole person."""
+    unit, period, reference = policy.unit, policy.unit.period, policy.unit.reference
+    column = unit.column if reference is None else reference.column
+    whose, amounts = "one row" if column is None else f"all rows of one {column}", _declared(policy.budget)
+    if period is None:
+        return f"{whose}: {amounts}, over all statements"
+    word = period.word.lower()
+    said = f"{whose} of one {word} of {period.column}: {amounts}, over all statements that read that {word}"
+    if column is None:
+        return said
+    more = f"k times as much for one {column} with rows in k {word}s"
+    if not policy.budget.pure:
+        more += f" from statements that read one {word} each, up to k^2 times from others"
+    lifetime = policy.budget.lifetime
+    most = f"; never more than {_declared(lifetime)} in all (LIFETIME)" if lifetime is not None else ", without an end"
+    return f"{said}; {more}{most}"
 
 
 def _domain(domain: Domain) -> str:

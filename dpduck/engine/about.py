@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_columns, check_table
 from dpduck.database.cursors import Caller, OpenCursor
@@ -16,6 +18,7 @@ from dpduck.database.store import STORE_NAME
 from dpduck.database.tables import Value, check, rows_sql
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Policy
+from dpduck.frontend.rows.periods import period_column
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import from_sql, unit_sql
 from dpduck.frontend.rows.tree import of_relation
@@ -82,7 +85,11 @@ class AboutTables:
                     )
                 return check(check_columns(reads, table, catalog.columns(table)))
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
-            return check(check_table(reads, policy, from_sql(source), unit_sql(source), self.prepared.rows(table)))
+            rows, unit = self.prepared.rows(table), unit_sql(source)
+            if policy.unit.period is None:
+                return check(check_table(reads, policy, from_sql(source), unit, rows))
+            column = period_column(source, catalog, exp.Null())
+            return check(check_table(reads, policy, from_sql(source), unit, rows, column))
 
     def draft(self, text: str, caller: Caller) -> str:
         """SQL with a policy to begin with, line by line, from the schema alone."""
@@ -160,7 +167,8 @@ def _unit(policy: Policy, column: str) -> str | None:
     reference = policy.unit.reference
     if fold(policy.unit.column or "") == fold(column) or (reference and fold(reference.column) == fold(column)):
         return f"{policy.unit.key}, MAX ROWS {policy.unit.max_rows}"
-    return None
+    period = policy.unit.period
+    return f"PER {period.word}" if period is not None and fold(period.column) == fold(column) else None
 
 
 def _of_view(name: str, catalog: Catalog) -> list[list[Value]]:

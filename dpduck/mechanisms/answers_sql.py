@@ -28,6 +28,7 @@ from dpduck.frontend.text.names import (
 from dpduck.planning.recovery.curved import LEVELS
 from dpduck.planning.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
 from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.periods import shown as shown_run
 from dpduck.values.privacy import Charge
 
 
@@ -168,6 +169,11 @@ def scope_of(request: Request) -> str:
         if request.rows.unit_sql is None
         else f"all rows of one value of its column, at most {request.rows.max_rows} counted"
     )
+    if request.rows.periods is not None:
+        run, column = request.rows.periods.periods, request.rows.periods.sql.rpartition(".")[2].strip('"')
+        unit += f", of one {run.word.lower()} of {column}; charged to {shown_run(run)}"
+        if request.rows.unit_sql is not None:
+            unit += "; somebody with rows in k of them is protected k times less (rho: up to k^2 times)"
     keys = []
     for key in request.question.keys:
         domains = [request.question.sources[position].domain for position in key.sources]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import duckdb
@@ -19,9 +20,12 @@ from dpduck.frontend.text.dialect import PrivateDuckDB
 from dpduck.frontend.text.limits import MAX_CHARACTERS
 from dpduck.mechanisms.registry import explained
 from dpduck.trusted.ask import Ask
+from dpduck.trusted.ledger.entries import NOTHING, added
 from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.ledger.periods import PeriodSums, for_person
 from dpduck.trusted.private.door import charged
 from dpduck.values.errors import Refusal
+from dpduck.values.periods import Periods, word_of
 from dpduck.values.privacy import ZERO, Budget, Charge
 
 MOST_STATEMENTS = 100
@@ -31,6 +35,10 @@ COLUMNS = (
     ("rho", "DOUBLE"), ("delta", "DOUBLE"), ("worst_stderr", "DOUBLE"), ("cells", "BIGINT"), ("measure", "VARCHAR"),
     ("remaining", "DOUBLE"), ("fits", "BOOLEAN"), ("note", "VARCHAR"),
 )  # fmt: skip
+
+
+Planned = tuple[tuple[Periods | None, Charge], ...]
+"""Prices of statements before, with the periods that they would be charged to."""
 
 
 @dataclass(frozen=True)
@@ -101,18 +109,20 @@ def _priced(
 ) -> list[list[Value]]:
     """A row for each statement, with what would be left after it, and a row for each unit in all."""
     rows: list[list[Value]] = []
-    together: dict[str, tuple[Charge, bool]] = {}
+    together: dict[str, tuple[Planned, bool]] = {}
     seen: set[str] = set()
     for number, step in enumerate(steps, 1):
         unit, table = step.request.rows.unit_key, step.request.rows.table.table
         free = step.known or step.digest in seen
         seen.add(step.digest)
         price = charged(step.request.price.charge, step.asks, step.request.price.least_rho)
-        sum_before, fitted = together.get(unit, (Charge(ZERO, ZERO), True))
-        total = sum_before if free else _added(sum_before, price)
-        measure, left = _left(unit, total, ledger, caller)
+        periods = step.request.rows.periods
+        run = None if periods is None else periods.periods
+        plan, fitted = together.get(unit, ((), True))
+        plan = plan if free else (*plan, (run, price))
+        measure, left = _left(unit, plan, run, ledger, caller)
         fits = fitted and (free or left >= 0)
-        together[unit] = (total, fits)
+        together[unit] = (plan, fits)
         cost = Charge(ZERO, ZERO) if free else price
         explained = cursor.execute(f"SELECT worst_stderr, cells FROM ({step.sql}) WHERE chosen").fetchall()
         stderr, cells = explained[0] if explained else (None, None)
@@ -122,8 +132,9 @@ def _priced(
             number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,
             cost.delta, stderr, cells, measure, max(left, ZERO), fits, note,
         ])  # fmt: skip
-    for unit, (total, fits) in together.items():
-        measure, left = _left(unit, total, ledger, caller)
+    for unit, (plan, fits) in together.items():
+        measure, left = _left(unit, plan, None, ledger, caller)
+        total = reduce(added, (price for _, price in plan), NOTHING)
         note = "nothing was charged" if fits else "not all of it fits: what does not is refused, and costs nothing"
         rows.append([
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
@@ -132,31 +143,43 @@ def _priced(
     return rows
 
 
-def _added(one: Charge, other: Charge) -> Charge:
-    epsilon = None if one.epsilon is None or other.epsilon is None else one.epsilon + other.epsilon
-    return Charge(epsilon, one.rho + other.rho, one.delta + other.delta)
+def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> tuple[str, Fraction]:
+    """In which measure a unit's budget adds up, and what would be left; below 0 where it does not suffice.
 
-
-def _left(unit: str, total: Charge, ledger: Ledger, caller: Caller) -> tuple[str, Fraction]:
-    """In which measure a unit's budget adds up, and what would be left; below 0 where it does not suffice."""
-    budget, spent = ledger.budget(unit), ledger.spent(unit)
+    Of units by periods, in the one of a run that has least left, or over all of them where LIFETIME has less.
+    """
+    budget = ledger.budget(unit)
     if budget is None:
         return "epsilon", Fraction(-1)
-    own = spent if caller.share is None else ledger.spent(unit, caller.name)
     share = Fraction(1) if caller.share is None else caller.share
-    measure, whole, left = _of(budget, spent, total)
-    _, _, own_left = _of(budget, own, total)
-    if budget.delta_keys < spent.delta + total.delta and total.delta > 0:
-        return "delta", budget.delta_keys - spent.delta - total.delta
-    return measure, min(left, own_left - whole * (1 - share))
+    own = None if caller.share is None else caller.name
+    both = ((None, Fraction(1)), (own, share))
+    found = [_of(budget, _after(unit, plan, within, ledger, who), 1 - part) for who, part in both]
+    if budget.lifetime is not None:
+        for who, part in both:
+            person = (for_person(price, run.count) for run, price in plan if run is not None)
+            spent = reduce(added, person, ledger.spent_of_person(unit, who))
+            found.append(_of(budget.lifetime, spent, 1 - part))
+    return min(found, key=lambda one: (one[0] != "delta" or one[1] >= 0, one[1]))
 
 
-def _of(budget: Budget, spent: Charge, total: Charge) -> tuple[str, Fraction, Fraction]:
-    """The measure of a budget, the whole of it, and what is left of it after what was spent and this."""
+def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, principal: str | None) -> Charge:
+    """What would be spent after a plan."""
+    if word_of(unit) is None:
+        return reduce(added, (price for _, price in plan), ledger.spent(unit, principal))
+    sums = PeriodSums(dict(ledger.spent_by_run(unit, principal)))
+    for run, price in plan:
+        if run is not None:
+            sums.add(run, price)
+    return sums.most(within)
+
+
+def _of(budget: Budget, spent: Charge, others: Fraction) -> tuple[str, Fraction]:
+    """The measure of a budget, and what is left of it after what was spent. others: the part that is not one's own."""
     if budget.pure:
-        whole = budget.epsilon or ZERO
-        if total.epsilon is None:
-            return "epsilon", whole, Fraction(-1)
-        return "epsilon", whole, whole - (spent.epsilon or ZERO) - total.epsilon
-    whole = budget.rho or ZERO
-    return "rho", whole, whole - spent.rho - total.rho
+        if spent.epsilon is None:
+            return "epsilon", Fraction(-1)
+        return "epsilon", (budget.epsilon or ZERO) * (1 - others) - spent.epsilon
+    if spent.delta > budget.delta_keys * (1 - others):
+        return "delta", budget.delta_keys * (1 - others) - spent.delta
+    return "rho", (budget.rho or ZERO) * (1 - others) - spent.rho

@@ -40,5 +40,6 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         lookup=request.rows.lookup,
         source=request.rows.source,
         unit_type=request.rows.unit_type,
+        periods=request.rows.periods,
         copies=request.rows.unit_bound if request.rows.unit_sql is None else 1,
     )

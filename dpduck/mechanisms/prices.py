@@ -13,7 +13,7 @@ from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.budgets import shown
 from dpduck.trusted.ledger.entries import LedgerEntry
 from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.private.door import charged
+from dpduck.trusted.private.door import Bill, charged
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal
 from dpduck.values.privacy import Budget, Charge
@@ -102,16 +102,15 @@ def cheaper(request: Request, charge: Charge, budget: Budget | None) -> str:
     )
 
 
-def in_both_forms(
-    refused: BudgetRefusal, ledger: Ledger, unit_key: str, charge: Charge, principal: str, share: Fraction | None
-) -> BudgetRefusal:
+def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetRefusal:
     """The refusal of a price that a budget of rho has no room for, also in epsilon, as the statement may have been."""
+    unit_key, charge, share = bill.unit_key, bill.charge, bill.allotment
     budget, delta = ledger.budget(unit_key), _delta(ledger.budget(unit_key))
     if budget is None or budget.rho is None:
         return refused
-    left = budget.rho - ledger.spent(unit_key).rho
+    left = budget.rho - ledger.spent(unit_key, within=bill.periods).rho
     if share is not None:
-        left = min(left, budget.rho * share - ledger.spent(unit_key, principal).rho)
+        left = min(left, budget.rho * share - ledger.spent(unit_key, bill.principal, bill.periods).rho)
     if charge.rho <= left:  # what is missing is delta for keys
         return refused
     forms = []

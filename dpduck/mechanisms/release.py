@@ -148,7 +148,8 @@ class Releaser:
             caller.require_price(charge, self._ledger.budget(rows.unit_key))
         caller.take_room(header.most_rows, header.request.question.characters)
         twins = self._twins(rows)
-        bill = Bill(rows.unit_key, table, charge, caller.name, statement, header.mechanism, caller.share)
+        periods = None if rows.periods is None else rows.periods.periods
+        bill = Bill(rows.unit_key, table, charge, caller.name, statement, header.mechanism, caller.share, periods)
         rehearsed(asks, rows.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:
             self._note_failed(digest, paid)
@@ -171,7 +172,7 @@ class Releaser:
                     caller.charged(door.entry)
                 release = self._produced(door, planned, _described(header, digest, bill, door.entry), twins)
         except BudgetRefusal as refused:
-            raise in_both_forms(refused, self._ledger, rows.unit_key, charge, caller.name, caller.share) from None
+            raise in_both_forms(refused, self._ledger, bill) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._note_failed(digest, door.entry)
             if twins is not None:

@@ -15,7 +15,6 @@ from dpduck.frontend.rows.relation import comparable, require_key, require_plain
 from dpduck.frontend.select.options import LARGEST_EPSILON
 from dpduck.frontend.statements.kinds import (
     AlterPolicy,
-    BudgetClause,
     CreatePolicy,
     DeclarePublicTable,
     DropPolicy,
@@ -27,10 +26,19 @@ from dpduck.frontend.statements.kinds import (
 from dpduck.frontend.text.friendly import meant_or, nearest
 from dpduck.frontend.text.names import TableName, fold, require_plain_names
 from dpduck.owner.domains import build_clamp, build_domain, rounding_note, spread
+from dpduck.owner.periods import (
+    budget_of,
+    period_of,
+    require_no_null,
+    require_other_name,
+    require_same_word,
+    unit_by_periods,
+    unprepared,
+)
 from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.values.accounting import rho_of
 from dpduck.values.errors import Refusal
-from dpduck.values.privacy import Budget, PrivacyUnit, Reference
+from dpduck.values.periods import Period
+from dpduck.values.privacy import PrivacyUnit, Reference
 
 FILES = ("parquet", "csv", "json", "tsv", "xlsx")
 ANEW = "; what was asked before a change is charged anew where it is asked again"
@@ -71,6 +79,9 @@ class OwnerDesk:
             for table in tables:
                 self._required_policy(table)
                 self.engines.require_here(table, "prepared", "answers from the engine, which reads its rows anew")
+                period = self._required_policy(table).unit.period
+                if period is not None:
+                    raise unprepared(table, period.word)
             return self.prepared.prepare(tables)
         return self._drop(statement)
 
@@ -105,7 +116,8 @@ class OwnerDesk:
         columns = self.catalog.columns(table)
         unit = self._unit(table, statement.clauses.unit, columns)
         epoch = self.policies.last_revision(table)[1]
-        bare = Policy(table, unit, self._budget(statement.clauses.budget, unit), (), (), None, None, 0, epoch)
+        budget = budget_of(statement.clauses, unit, self.ledger.budget(unit.key))
+        bare = Policy(table, unit, budget, (), (), None, None, 0, epoch)
         done, prepared = self._put(self._changed(bare, statement.clauses, columns))
         done += _notes(statement.clauses, columns)
         return f"{done}; dp_check('{table.table}') tells what its answers leave out{prepared}"
@@ -129,9 +141,12 @@ class OwnerDesk:
             clamps = tuple(clamp for clamp in policy.clamps if fold(clamp.column) != fold(statement.drop_clamp))
             return self._put(replace(policy, clamps=clamps))
         if statement.changes.unit is not None:
-            policy = replace(policy, unit=self._unit(table, statement.changes.unit, columns))
-        if statement.changes.budget is not None:
-            policy = replace(policy, budget=self._budget(statement.changes.budget, policy.unit))
+            unit = self._unit(table, statement.changes.unit, columns)
+            require_same_word(policy, unit)
+            policy = replace(policy, unit=unit)
+        if statement.changes.budget is not None or statement.changes.lifetime is not None:
+            known = self.ledger.budget(policy.unit.key)
+            policy = replace(policy, budget=budget_of(statement.changes, policy.unit, known))
         done, prepared = self._put(self._changed(policy, statement.changes, columns))
         return done + _notes(statement.changes, columns), prepared
 
@@ -156,24 +171,40 @@ class OwnerDesk:
         return policy
 
     def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
+        period = self._period(table, clause, columns)
         if clause.column is None:
             self.engines.require_policy(table, None)
-            return PrivacyUnit(self.policies.unit_key(f"{table}.ROW"), None, 1)
+            return PrivacyUnit(self._key(f"{table}.ROW", period), None, 1, period=period)
         column = _column(clause.column, columns, clause)
         require_plain_names(column.name)
+        require_other_name(column, period)
         require_plain_unit(table, column.name, self.catalog)
         self.engines.require_policy(table, column.type_name)
         if clause.references is None:
-            return PrivacyUnit(self.policies.unit_key(f"{table}.{column.name}"), column.name, clause.max_rows)
+            return PrivacyUnit(self._key(f"{table}.{column.name}", period), column.name, clause.max_rows, period=period)
         written, referenced = clause.references
         target = self._table(written)
         key_column = _column(referenced, self.catalog.columns(target), clause)
         require_plain_names(*target.parts, key_column.name)
         parent = self.policies.policy(target)
         if parent is None or target == table:
-            key = self.policies.unit_key(f"{target}.{key_column.name}")
-            return PrivacyUnit(key, column.name, clause.max_rows)
+            key = self._key(f"{target}.{key_column.name}", period)
+            return PrivacyUnit(key, column.name, clause.max_rows, period=period)
+        if period is not None or parent.unit.period is not None:
+            return unit_by_periods(parent, column, key_column, clause.max_rows, period)
         return self._unit_through(parent, column, key_column, clause.max_rows)
+
+    def _key(self, unit: str, period: Period | None) -> str:
+        return self.policies.unit_key(unit if period is None else f"{unit} PER {period.word}")
+
+    def _period(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> Period | None:
+        if clause.period is None:
+            return None
+        word, name = clause.period
+        self.engines.require_here(table, f"protected PER {word}", "a copy of it in DuckDB")
+        if table.sql in self.prepared.at():
+            raise unprepared(table, word)
+        return period_of(word, _column(name, columns, clause))
 
     def _unit_through(self, parent: Policy, column: Column, key_column: Column, max_rows: int) -> PrivacyUnit:
         """The unit of a table that refers to one with a policy: to its unit, or to a key whose row belongs to one."""
@@ -190,17 +221,6 @@ class OwnerDesk:
                 accepted="a reference of the same type",
             )
         return PrivacyUnit(parent.unit.key, "", max_rows, Reference(column.name, parent.table.parts, key_column.name))
-
-    def _budget(self, clause: BudgetClause | None, unit: PrivacyUnit) -> Budget:
-        if clause is None:
-            shared = self.ledger.budget(unit.key)
-            if shared is None:
-                raise Refusal("BUDGET is missing", accepted="BUDGET (epsilon = ..), or with delta, or (rho = ..)")
-            return shared
-        rho = clause.rho
-        if clause.epsilon is not None and clause.delta > 0:
-            rho = rho_of(clause.epsilon, clause.delta - clause.delta_keys)
-        return Budget(clause.epsilon, clause.delta, clause.delta_keys, rho)
 
     def _changed(self, policy: Policy, clauses: PolicyClauses, columns: tuple[Column, ...]) -> Policy:
         domains = {fold(column): (column, domain) for column, domain in policy.domains}
@@ -234,6 +254,7 @@ class OwnerDesk:
             policies = ()
         for policy in policies:
             self._check_unit_change(policy)
+            require_no_null(policy)
             self._check_references(policy)
         stored = [known] if known is not None and not policies else []
         with self.prepared.changing(policies) as prepared:
@@ -247,7 +268,7 @@ class OwnerDesk:
 
     def _check_unit_change(self, policy: Policy) -> None:
         previous = self.policies.last_policy(policy.table)
-        if previous is None or previous.unit.key == policy.unit.key:
+        if previous is None or (previous.unit.key, previous.unit.period) == (policy.unit.key, policy.unit.period):
             return
         spent = self.ledger.spent(previous.unit.key)
         if spent.rho > 0 or spent.delta > 0:
@@ -259,7 +280,7 @@ class OwnerDesk:
     def _check_references(self, policy: Policy) -> None:
         """A table that others refer to for its key as the unit cannot have another unit itself: two budgets."""
         for other in self.policies.policies():
-            table, _, _ = other.unit.key.rpartition(".")
+            table, _, _ = other.unit.key.rpartition(".")  # a unit's column has no dot, and PER has none
             refers = fold(table) == fold(str(policy.table)) and other.table != policy.table
             reference = other.unit.reference
             leads_here = reference is not None and reference.parent == policy.table.parts

@@ -50,7 +50,10 @@ def policy_sql(policy: Policy, home: Home) -> str | None:
 
 def _items(policy: Policy, home: Home) -> Iterator[str]:
     yield _unit(policy, home)
-    yield _budget(policy.budget)
+    per = "" if policy.unit.period is None else f" PER {policy.unit.period.word}"
+    yield f"BUDGET {_amounts(policy.budget)}{per}"
+    if policy.budget.lifetime is not None:
+        yield f"LIFETIME {_amounts(policy.budget.lifetime)}"
     for column, domain in policy.domains:
         yield f"DOMAIN {name_text(column)} {domain_text(domain)}"
     for clamp in policy.clamps:
@@ -85,28 +88,30 @@ def table_text(table: TableName, home: Home) -> str:
 
 
 def _unit(policy: Policy, home: Home) -> str:
-    unit = policy.unit
+    unit, period = policy.unit, policy.unit.period
+    per = "" if period is None else f" PER {period.word} OF {name_text(period.column)}"
     if unit.column is None:
-        return "PRIVACY UNIT ROW"
+        return f"PRIVACY UNIT ROW{per}"
     if unit.reference is not None:
         parent = table_text(TableName(unit.reference.parent), home)
         column, refers = unit.reference.column, f"{parent}.{name_text(unit.reference.parent_column)}"
     else:
         column, refers = unit.column, ""
-        *parts, key = unit.key.split(".")  # no part has a dot: owner/policies.py refuses one
-        if fold(unit.key) != fold(f"{policy.table}.{unit.column}"):
+        whole = unit.key if period is None else unit.key.removesuffix(f" PER {period.word}")
+        *parts, key = whole.split(".")  # no part has a dot: owner/policies.py refuses one
+        if fold(whole) != fold(f"{policy.table}.{unit.column}"):
             refers = f"{table_text(TableName(tuple(parts)), home)}.{name_text(key)}"
     referring = f" REFERENCES {refers}" if refers else ""
-    return f"PRIVACY UNIT {name_text(column)}{referring} MAX ROWS {min(unit.max_rows, MAX_ROWS_LIMIT)}"
+    return f"PRIVACY UNIT {name_text(column)}{referring}{per} MAX ROWS {min(unit.max_rows, MAX_ROWS_LIMIT)}"
 
 
-def _budget(budget: Budget) -> str:
+def _amounts(budget: Budget) -> str:
     if budget.epsilon is None:
-        return f"BUDGET (rho = {_amount(budget.rho or Fraction(0))})"
+        return f"(rho = {_amount(budget.rho or Fraction(0))})"
     parts = [f"epsilon = {_amount(budget.epsilon)}"]
     parts += [f"delta = {_amount(budget.delta)}"] if budget.delta else []
     parts += [f"delta_keys = {_amount(budget.delta_keys)}"] if budget.delta_keys else []
-    return f"BUDGET ({', '.join(parts)})"
+    return f"({', '.join(parts)})"
 
 
 def _amount(value: Fraction) -> str:

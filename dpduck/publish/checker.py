@@ -3,7 +3,8 @@
 1. The chain: no entry of the ledger was changed, left out or put in, as the last link says. Compare that link with the
    one that the owner published: a whole chain can be written anew, but not with the same link.
 2. The price of each release: from its plan, the noise and how far one privacy unit moves what it is added to.
-3. The budgets: what all entries of a privacy unit add up to never exceeds what was declared for it.
+3. The budgets: what all entries of a privacy unit add up to never exceeds what was declared for it. Of units PER MONTH
+   (DAY, ..) those of any one period, and LIFETIME is what they cost a person with rows in each of them.
 
 What cannot be checked without the data: that rows were counted as the plan says. Formulas: rho of Gaussian noise is
 D2^2 / (2 sigma^2), epsilon of Laplace noise D1 / b (Bun and Steinke 2016); all amounts are exact rationals.
@@ -14,8 +15,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
@@ -29,8 +32,13 @@ SMALL = Fraction(1, 10**12)
 UNITS = 1024
 """Questions of a session are counted in such parts of a row."""
 
+DAYS, MONTHS = {"DAY": 1, "WEEK": 7}, {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+ALWAYS, ALWAYS_YEAR = ("0001-01-01", "9999-99-99"), 9999
+"""Days of all periods that there are, as texts that compare as days do."""
+
 Price = tuple[Fraction | None, Fraction, Fraction]  # epsilon (None: not pure), rho, delta
 Part = dict[str, Any]
+NOTHING: Price = (Fraction(0), Fraction(0), Fraction(0))
 
 
 def canonical(entry: Part) -> str:
@@ -109,20 +117,61 @@ def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
 def check_budgets(entries: list[Part]) -> Iterator[str]:
     """Yields the entries that exceed what was declared by then for their privacy unit."""
     budgets: dict[str, Part] = {}
-    spent: dict[str, Price] = {}
+    charged: dict[str, list[tuple[str, str, Price]]] = {}
+    persons: dict[str, Price] = {}
     for entry in entries:
-        unit = entry["unit"]
-        one, other = spent.get(unit, (Fraction(0), Fraction(0), Fraction(0))), amounts(entry)
-        epsilon = None if one[0] is None or other[0] is None else one[0] + other[0]
-        spent[unit] = epsilon, one[1] + other[1], one[2] + other[2]
+        unit, start, end, periods = named(entry["unit"])
+        other, before = amounts(entry), charged.setdefault(unit, [])
+        before.append((start, end, other))
+        persons[unit] = added([persons.get(unit, NOTHING), of_person(other, periods)])
         if min(other[1], other[2], other[0] or Fraction(0)) < 0:
             yield f"entry {entry['id']} gives something back"
         if entry["budget"] is not None:
             budgets[unit] = entry["budget"]
-            if not declared_well(entry["budget"]):
+            if not all(declared_well(one) for one in (entry["budget"], entry["budget"].get("lifetime")) if one):
                 yield f"entry {entry['id']} declares more rho than its epsilon and delta allow"
-        elif any(other) and not within(spent[unit], budgets.get(unit)):
-            yield f"entry {entry['id']} exceeds the budget of {unit}"
+        elif any(other):
+            days = {first for first, _, _ in before if start <= first < end}
+            sums = [added([one for first, last, one in before if first <= day < last]) for day in days]
+            budget, lifetime = budgets.get(unit), (budgets.get(unit) or {}).get("lifetime")
+            if not all(within(one, budget) for one in sums):
+                yield f"entry {entry['id']} exceeds the budget of {unit}"
+            elif lifetime and (not periods or not within(persons[unit], lifetime)):
+                yield f"entry {entry['id']} exceeds the LIFETIME of {unit}"
+
+
+def named(unit: str) -> tuple[str, str, str, int]:
+    """Reads a unit's key: the unit, the first day and the day after the last one, and how many periods these are.
+
+    A unit for all time has one period, which is always. 0 stands for periods without an end.
+    """
+    found = re.fullmatch(r"(.* PER (DAY|WEEK|MONTH|QUARTER|YEAR)) (?:EVERY|FROM (\S+) TO (\S+))", unit, re.DOTALL)
+    if found is None or found[3] is None:
+        return (unit if found is None else found[1]), ALWAYS[0], ALWAYS[1], int(found is None)
+    start, end = date.fromisoformat(found[3]), date.fromisoformat(found[4])
+    days, months = (end - start).days, 12 * (end.year - start.year) + end.month - start.month
+    word = found[2]
+    count = days // DAYS[word] if word in DAYS else months // MONTHS[word]
+    endless = start == date(1, 1, 1) or end.year == ALWAYS_YEAR
+    return found[1], found[3], found[4], 0 if endless else count
+
+
+def added(prices: list[Price]) -> Price:
+    """Adds charges up; there is no pure epsilon once one of them has none."""
+    pure = [epsilon for epsilon, _, _ in prices if epsilon is not None]
+    epsilon = sum(pure, Fraction(0)) if len(pure) == len(prices) else None
+    return epsilon, sum((one[1] for one in prices), Fraction(0)), sum((one[2] for one in prices), Fraction(0))
+
+
+def of_person(paid: Price, periods: int) -> Price:
+    """Returns what a charge of so many periods costs whoever has rows in each: k epsilon, or at most k^2 rho."""
+    epsilon, rho, delta = paid
+    if periods == 1:
+        return paid
+    most, keys = periods**2 * rho, Fraction(1 if delta else 0)  # of keys in several periods nothing is proven
+    if epsilon is None:
+        return None, most, keys
+    return periods * epsilon, min(most, of_pure(periods * epsilon)[1]), keys
 
 
 def within(spent: Price, budget: Part | None) -> bool:

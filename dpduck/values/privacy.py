@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpduck.values.periods import Period
+
 ZERO = Fraction(0)
 
 
@@ -28,12 +30,14 @@ class PrivacyUnit:
     column: the column of this table that holds the unit; None for PRIVACY UNIT ROW; "", which is no column, where
     there is a reference: code that knows of columns alone then fails instead of protecting the wrong thing.
     max_rows: m, the most rows of one unit that an answer can see; 1 for rows.
+    period: where it is given, a unit is the rows of one value, or one row, of one period alone; the key says its word.
     """
 
     key: str
     column: str | None
     max_rows: int
     reference: Reference | None = None
+    period: Period | None = None
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,14 @@ class Budget:
 
     Pure: epsilon alone. Approximate: epsilon and delta, held as rho with delta_keys kept for key selection.
     zCDP: rho alone. Exactly one of `epsilon` and `rho` is what the ledger adds up (see `pure`).
+    lifetime: of a unit by periods, what all periods together may cost whoever has rows in each of them.
     """
 
     epsilon: Fraction | None
     delta: Fraction
     delta_keys: Fraction
     rho: Fraction | None
+    lifetime: Budget | None = None
 
     @property
     def pure(self) -> bool:

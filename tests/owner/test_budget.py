@@ -70,7 +70,7 @@ def test_a_pure_budget_adds_epsilon(clinic: Clinic) -> None:
     for number in range(10):
         clinic.dp(by("sex", epsilon="0.1", more=f"refresh = 't{number}'"))
     assert clinic.rows("FROM dp_budget()") == [
-        ("visits", "epsilon", 10.0, 1.0, 9.0, None, "epsilon = 10", 9.0, "in force")
+        ("visits", "epsilon", 10.0, 1.0, 9.0, None, "epsilon = 10", 9.0, "in force", None)
     ]
     clinic.dp(by("sex", epsilon="9"))
     message = clinic.refused(by("ward", epsilon="0.000000001"))

@@ -10,6 +10,7 @@ from typing import Protocol
 from dpduck.frontend.rows.parts import Source, UnitLookup
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.values.domain import Domain
+from dpduck.values.periods import PeriodColumn
 from dpduck.values.privacy import Budget, PrivacyUnit
 
 
@@ -179,6 +180,7 @@ class Rows:
         collation.
     source: from_sql taken apart, without the joins that find the unit where there is a lookup. unit_type: DuckDB's
         type of the unit.
+    periods: where units are by period, the column that says of which one a row is, and those that are read.
     """
 
     table: TableName
@@ -197,3 +199,13 @@ class Rows:
     shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...]
     source: Source | None
     unit_type: str
+    periods: PeriodColumn | None = None
+
+    @property
+    def unit_text(self) -> str:
+        """Whose rows are protected, and how many count, for an explanation; by period, the periods that are read."""
+        unit = "row" if self.unit_sql is None else f"{self.unit_key}, at most {self.max_rows} rows"
+        if self.periods is None:
+            return unit
+        unit = self.unit_key if self.unit_sql is None else f"{unit} of each {self.periods.periods.word.lower()}"
+        return f"{unit}, charged {self.periods.periods}"

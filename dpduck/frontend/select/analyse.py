@@ -10,6 +10,7 @@ from math import prod
 from sqlglot import exp
 
 from dpduck.frontend.rows.facts import Policy, PublicFacts, SourceColumn
+from dpduck.frontend.rows.periods import by_periods
 from dpduck.frontend.rows.relation import PRIVATE_ALIAS
 from dpduck.frontend.rows.scope import resolve
 from dpduck.frontend.rows.source import read_row_source
@@ -33,7 +34,7 @@ from dpduck.frontend.select.outer import (
     with_errors,
     with_intervals_of,
 )
-from dpduck.frontend.select.private_keys import require_counts, require_selectable, selection_of
+from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
 from dpduck.frontend.select.summary import Summary
 from dpduck.frontend.select.summary_checks import summarised, with_summary_columns
@@ -315,7 +316,7 @@ def _request(
     if options.summary is None:
         _check_size(select, keys, sets, aggregates, options.selection is not None)
     policy = source.policy
-    rows = rows_of(source, facts, row_bound(options, source, place), select)
+    rows = by_periods(rows_of(source, facts, row_bound(options, source, place), select), columns, source, facts, select)
     question = Question(
         sources=columns,
         keys=keys,
@@ -327,6 +328,7 @@ def _request(
         ),
         own=options.own,
     )
+    require_persons(rows, question, place)
     return Request(rows, question, price_of(options, policy, place))
 
 

@@ -12,12 +12,13 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.rows.facts import Policy, PublicFacts
+from dpduck.frontend.rows.facts import Policy, PublicFacts, Rows
 from dpduck.frontend.rows.functions import check_row_local
+from dpduck.frontend.rows.periods import within_one
 from dpduck.frontend.rows.sql import places_sql
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.options import SelectionOptions
-from dpduck.frontend.select.request import Aggregate, Key, KeySelection, Operand, Request
+from dpduck.frontend.select.request import Aggregate, Key, KeySelection, Operand, Question, Request
 from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.errors import Refusal
 
@@ -66,6 +67,24 @@ def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
     """Whether it is the number of units in a group: count(DISTINCT unit), or a count that takes one row of each."""
     every = ("", f"(NOT {unit_sql} IS NULL)")  # rows without a unit are not counted at all
     return unit_sql is not None and aggregate.operand == _ONE_PER_GROUP and aggregate.condition in every
+
+
+def require_persons(rows: Rows, question: Question, place: exp.Expr) -> None:
+    """Refuses a number of privacy units over several periods, in each of which a person is another unit."""
+    counted = [one for one in question.aggregates if one.operand == _ONE_PER_GROUP]
+    if not counted or rows.periods is None:
+        return
+    alone = [within_one(rows, question.sources, key.codes, key.sources) for key in question.keys]
+    alone = [one and not key.row_sql for one, key in zip(alone, question.keys, strict=True)]
+    single = rows.periods.periods.count == 1
+    if not single and not all(any(alone[key] for key in keys) for keys in question.grouping_sets):
+        word = rows.periods.periods.word.lower()
+        raise refusal(
+            place,
+            f"{counted[0].text[:60]} would count somebody once for each {word} with rows of theirs",
+            f"one {word} in WHERE, or every grouping set by a DOMAIN of {rows.periods.sql.rpartition('.')[2]} whose "
+            f"values lie in one {word} each",
+        )
 
 
 def require_counts(request: Request, place: exp.Expr) -> None:

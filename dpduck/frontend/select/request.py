@@ -239,6 +239,8 @@ class Request:
         fields = {**rows, **asdict(self.question), **asdict(self.price)}
         for aside in _ASIDE:
             del fields[aside]
+        if self.rows.periods is None:
+            del fields["periods"]
         if not self.question.own:
             del fields["own"]
         for aggregate in fields["aggregates"]:

@@ -41,23 +41,31 @@ class DropSparse:
 
 @dataclass(frozen=True)
 class UnitClause:
-    """PRIVACY UNIT ROW, or PRIVACY UNIT column [REFERENCES table.column] MAX ROWS m."""
+    """PRIVACY UNIT ROW, or PRIVACY UNIT column [REFERENCES table.column] MAX ROWS m; PER word OF column before MAX.
+
+    period: the word and the column.
+    """
 
     column: str | None
     references: tuple[TableName, str] | None
     max_rows: int
     position: Position = field(compare=False)
+    period: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class BudgetClause:
-    """BUDGET (epsilon = .. [, delta = .. [, delta_keys = ..]]) or BUDGET (rho = ..)."""
+    """BUDGET (epsilon = .. [, delta = .. [, delta_keys = ..]]) or BUDGET (rho = ..), PER word; LIFETIME with the same.
+
+    per: the word, "" for none.
+    """
 
     epsilon: Fraction | None
     delta: Fraction
     delta_keys: Fraction
     rho: Fraction | None
     position: Position = field(compare=False)
+    per: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,7 @@ class PolicyClauses:
 
     unit: UnitClause | None = None
     budget: BudgetClause | None = None
+    lifetime: BudgetClause | None = None
     domains: tuple[DomainClause, ...] = ()
     clamps: tuple[ClampClause, ...] = ()
     expect_rows: int | None = None

@@ -23,9 +23,10 @@ from dpduck.frontend.statements.kinds import (
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.frontend.text.tokens import TokenReader
 from dpduck.values.errors import Position
+from dpduck.values.periods import WORDS
 
 MAX_ROWS_LIMIT = 1_000_000
-ITEMS = "PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
+ITEMS = "PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
 EVERY = ""
 """No column's name: a domain of every BOOLEAN, or ENUM, column that has none of its own."""
 
@@ -79,8 +80,8 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
         drop_clamp = reader.name("a column with a clamp")
     else:
         raise reader.unexpected(
-            "NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, "
-            "MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column"
+            "NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, "
+            "EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column"
         )
     reader.expect_end()
     return AlterPolicy(table, new_epoch, changes, drop_domain, drop_clamp, tuple(tables[1:]), position)
@@ -122,12 +123,30 @@ def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     reader.expect_words("PRIVACY", "UNIT")
     position = reader.position
     if reader.take_words("ROW"):
-        return replace(clauses, unit=UnitClause(None, None, 1, position))
+        return replace(clauses, unit=UnitClause(None, None, 1, position, _read_period(reader)))
     column = reader.name("ROW or a column")
     references = _table_and_column(reader) if reader.take_words("REFERENCES") else None
+    period = _read_period(reader)
     if not reader.take_words("MAX", "ROWS"):
         raise reader.unexpected("MAX ROWS and the most rows of one unit that an answer may see")
-    return replace(clauses, unit=UnitClause(column, references, reader.count("MAX ROWS", MAX_ROWS_LIMIT), position))
+    most = reader.count("MAX ROWS", MAX_ROWS_LIMIT)
+    return replace(clauses, unit=UnitClause(column, references, most, position, period))
+
+
+def _read_period(reader: TokenReader) -> tuple[str, str] | None:
+    """PER and a word, OF and a column, where they are there."""
+    if not reader.take_words("PER"):
+        return None
+    word = _read_word(reader)
+    reader.expect_words("OF")
+    return word, reader.name("a column of dates")
+
+
+def _read_word(reader: TokenReader) -> str:
+    word = next((one for one in WORDS if reader.take_words(one)), None)
+    if word is None:
+        raise reader.unexpected(", ".join(WORDS[:-1]) + f" or {WORDS[-1]}")
+    return word
 
 
 def _table_and_column(reader: TokenReader) -> tuple[TableName, str]:
@@ -140,6 +159,19 @@ def _table_and_column(reader: TokenReader) -> tuple[TableName, str]:
 def _read_budget(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     _once(reader, clauses.budget, "BUDGET")
     reader.expect_words("BUDGET")
+    budget = _read_amounts(reader)
+    if reader.take_words("PER"):
+        budget = replace(budget, per=_read_word(reader))
+    return replace(clauses, budget=budget)
+
+
+def _read_lifetime(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.lifetime, "LIFETIME")
+    reader.expect_words("LIFETIME")
+    return replace(clauses, lifetime=_read_amounts(reader))
+
+
+def _read_amounts(reader: TokenReader) -> BudgetClause:
     position = reader.position
     reader.expect(TokenType.L_PAREN, "(epsilon = ..), (epsilon = .., delta = ..) or (rho = ..)")
     amounts: dict[str, Fraction] = {}
@@ -160,8 +192,7 @@ def _read_budget(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     delta, delta_keys = amounts.get("delta", ZERO), amounts.get("delta_keys", ZERO)
     if delta >= Fraction(1, 100) or ("delta" in amounts and delta_keys >= delta):
         raise reader.refuse("delta is out of range", "delta below 0.01 and delta_keys below delta", position)
-    budget = BudgetClause(amounts.get("epsilon"), delta, delta_keys, amounts.get("rho"), position)
-    return replace(clauses, budget=budget)
+    return BudgetClause(amounts.get("epsilon"), delta, delta_keys, amounts.get("rho"), position)
 
 
 def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
@@ -317,6 +348,7 @@ def _read_min_epsilon(reader: TokenReader, clauses: PolicyClauses) -> PolicyClau
 _ITEM_READERS: tuple[tuple[tuple[str, ...], Callable[[TokenReader, PolicyClauses], PolicyClauses]], ...] = (
     (("PRIVACY", "UNIT"), _read_unit),
     (("BUDGET",), _read_budget),
+    (("LIFETIME",), _read_lifetime),
     (("DOMAIN",), _read_domain),
     (("CLAMP",), _read_clamp),
     (("EXPECT", "ROWS"), _read_expect),

@@ -48,7 +48,7 @@ def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
         sum(len(measured_plan(one).measurements) * tables for one, tables in drawn),
         "; ".join(note for note in notes if note),
         sum(one.planning_seconds for one in plans) + sum(estimated_seconds(measured_plan(a)) * n for a, n in drawn),
-        _unit(request) if chosen else None,
+        request.rows.unit_text if chosen else None,
         "; ".join(_bounds(found, number) for number in range(len(found.measures))) if chosen else None,
         ";\n".join(job_sql(scan.job) for scan in scans_of(found)) if chosen else None,
     ]
@@ -72,7 +72,7 @@ def _note(found: CubePlan, plan: AnyPlan) -> str:
         else ""
     )
     law = f"{plan.noise.value} noise" if not found.measures[0].choices else "exponential mechanism"
-    return f"{law}; privacy unit {_unit(request)}{bound}{_hint(found)}"
+    return f"{law}; privacy unit {request.rows.unit_text}{bound}{_hint(found)}"
 
 
 def _hint(found: CubePlan) -> str:
@@ -81,10 +81,6 @@ def _hint(found: CubePlan) -> str:
     if asked == CHOICE or not any(is_chosen(one, aggregates) for one in aggregates):
         return ""
     return "; quantiles = 'choice' errs less, and has other intervals"
-
-
-def _unit(request: Request) -> str:
-    return "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
 
 
 def _bounds(found: CubePlan, number: int) -> str:

@@ -184,7 +184,7 @@ def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value
 def _note(request: Request, plan: KeyPlan) -> str:
     if request.question.selection is None:
         raise InternalError("an explanation of keys without a selection")
-    unit = "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
+    unit = request.rows.unit_text
     counted = "rows" if request.rows.unit_sql is None else "units"
     left = "; rows of a unit in further groups are left out, and intervals are about the rest"
     return (

@@ -95,7 +95,7 @@ def _note(request: Request, design: SummaryDesign) -> str:
         parts.append("EXPECT ROWS spread by Zipf's law")
     if request.question.summary is not None and request.question.summary.total_epsilon is not None:
         parts.append(f"after epsilon = {float(request.question.summary.total_epsilon):.6g} for the number of rows")
-    unit = "row" if request.rows.unit_sql is None else f"{request.rows.unit_key}, at most {request.rows.max_rows} rows"
+    unit = request.rows.unit_text
     return "; ".join([*parts, f"privacy unit {unit}"])
 
 

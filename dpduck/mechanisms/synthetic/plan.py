@@ -315,7 +315,7 @@ def explained_synthetic(request: SyntheticRequest, found: tuple[Fit, ...]) -> st
 
 
 def _note(base: Request, request: SyntheticRequest, found: tuple[Fit, ...]) -> str:
-    unit = "row" if base.rows.unit_sql is None else f"{base.rows.unit_key}, at most {base.rows.max_rows} rows"
+    unit = base.rows.unit_text
     rows = f"EXPECT ROWS {request.expect_rows}" if request.expect_rows else f"no EXPECT ROWS, taken as {RECORDS}"
     better = f"; {found[0].name} is predicted to be better than {found[1].name}" if len(found) > 1 else ""
     noise = NoiseKind.GAUSSIAN if base.price.charge.epsilon is None else NoiseKind.LAPLACE

@@ -28,6 +28,10 @@ def require_budget(budget: Budget) -> None:
         raise InternalError("a budget must be made of exact rationals")
     if budget.delta < 0 or not 0 <= budget.delta_keys <= budget.delta or budget.delta >= 1:
         raise InternalError("a budget's delta must be smaller than 1, and at least what it keeps for keys")
+    if budget.lifetime is not None:
+        require_budget(budget.lifetime)
+        if budget.lifetime.pure != budget.pure or budget.lifetime.lifetime is not None:
+            raise InternalError("a lifetime must add up what its budget does")
     if budget.rho is None:
         if budget.epsilon is None or budget.epsilon <= 0 or budget.delta != 0:
             raise InternalError("a pure budget must have a positive epsilon and no delta")
@@ -77,6 +81,7 @@ def share_of(budget: Budget | None, allotment: Fraction) -> Budget | None:
         delta=budget.delta * allotment,
         delta_keys=budget.delta_keys * allotment,
         rho=None if budget.rho is None else budget.rho * allotment,
+        lifetime=share_of(budget.lifetime, allotment),
     )
 
 
@@ -102,6 +107,10 @@ def name_of_change(old: Budget | None, new: Budget) -> str:
     if old == new:
         return "budget restated"
     before, after = _amounts(old), _amounts(new)
+    if (old.lifetime is None) != (new.lifetime is None):
+        return "budget changed"
+    if old.lifetime is not None and new.lifetime is not None:
+        before, after = (*before, *_amounts(old.lifetime)), (*after, *_amounts(new.lifetime))
     grows = any(x < y for x, y in zip(before, after, strict=True))
     shrinks = any(x > y for x, y in zip(before, after, strict=True))
     if old.pure != new.pure or grows == shrinks:
@@ -123,7 +132,7 @@ def shown(amount: Fraction, *, up: bool) -> str:
     return f"{value:{'f' if 0 <= place <= 9 else 'e' if place < -3 else 'g'}}"
 
 
-def _amounts(budget: Budget) -> tuple[Fraction, Fraction]:
+def _amounts(budget: Budget) -> tuple[Fraction, ...]:
     adds = budget.epsilon if budget.rho is None else budget.rho
     return (ZERO if adds is None else adds), budget.delta_keys
 

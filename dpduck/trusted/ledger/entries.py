@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import NamedTuple
@@ -155,13 +155,25 @@ def charge_of(epsilon: str | None, rho: str, delta: str) -> Charge:
 
 def budget_text(budget: Budget) -> str:
     """A budget in one canonical text."""
+    fields = _budget_fields(budget)
+    if budget.lifetime is not None:
+        fields["lifetime"] = _budget_fields(budget.lifetime)
+    return json.dumps(fields)
+
+
+def _budget_fields(budget: Budget) -> dict[str, object]:
     amounts = {name: getattr(budget, name) for name in ("epsilon", "delta", "delta_keys", "rho")}
-    return json.dumps({name: None if amount is None else rational_text(amount) for name, amount in amounts.items()})
+    return {name: None if amount is None else rational_text(amount) for name, amount in amounts.items()}
 
 
 def budget_of(text: str) -> Budget:
     """The budget that budget_text wrote."""
-    texts: dict[str, str | None] = json.loads(text)
+    fields = json.loads(text)
+    lifetime = fields.get("lifetime")
+    return replace(_budget(fields), lifetime=None if lifetime is None else _budget(lifetime))
+
+
+def _budget(texts: dict[str, str | None]) -> Budget:
     epsilon, rho = (None if amount is None else Fraction(amount) for amount in (texts["epsilon"], texts["rho"]))
     delta, delta_keys = (Fraction(texts[name] or ZERO) for name in ("delta", "delta_keys"))
     return Budget(epsilon=epsilon, delta=delta, delta_keys=delta_keys, rho=rho)
@@ -173,32 +185,3 @@ def entry_of(row: LedgerRow) -> LedgerEntry:
     budget = None if row.budget is None else budget_of(row.budget)
     amounts = {"epsilon": charge.epsilon, "rho": charge.rho, "delta": charge.delta}
     return LedgerEntry(**{**row._asdict(), **amounts, "at": datetime_of(row.at), "budget": budget})
-
-
-class LedgerState:
-    """Sums over all verified rows: kept in memory so that a charge never reads the whole ledger."""
-
-    def __init__(self) -> None:
-        self.last_id = 0
-        self.charged_last = False
-        """Whether the last entry is a charge."""
-
-        self.budgets: dict[str, Budget] = {}
-        self.spent: dict[str, Charge] = {}
-        self.spent_by: dict[tuple[str, str], Charge] = {}
-        self._hashes = bytearray(bytes.fromhex(GENESIS))
-
-    def hash_at(self, row_id: int) -> str:
-        """The hash of a row that was absorbed; of no row, the beginning of the chain."""
-        return self._hashes[32 * row_id : 32 * (row_id + 1)].hex()
-
-    def absorb(self, row: LedgerRow) -> None:
-        """Add a row that has just been written or verified."""
-        charge = charge_of(row.epsilon, row.rho, row.delta)
-        person = (row.unit_key, row.principal)
-        self.spent[row.unit_key] = added(self.spent.get(row.unit_key, NOTHING), charge)
-        self.spent_by[person] = added(self.spent_by.get(person, NOTHING), charge)
-        if row.budget is not None:
-            self.budgets[row.unit_key] = budget_of(row.budget)
-        self._hashes += bytes.fromhex(row.hash)
-        self.last_id, self.charged_last = row.id, charge != NOTHING

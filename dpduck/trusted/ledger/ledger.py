@@ -15,6 +15,7 @@ from pathlib import Path
 from dpduck.trusted.ledger import budgets as budget_rules
 from dpduck.trusted.ledger.copies import Begun, Witness
 from dpduck.trusted.ledger.entries import NOTHING, LedgerEntry, LedgerRow
+from dpduck.trusted.ledger.periods import for_person, require_named, require_proven
 from dpduck.trusted.ledger.secrets import (
     BOUNDING_KEY,
     STORE_ID,
@@ -27,6 +28,7 @@ from dpduck.trusted.ledger.secrets import (
 )
 from dpduck.trusted.ledger.table import LedgerChain, LedgerTable, Note, OpenCursor
 from dpduck.values.errors import InternalError, StoreError
+from dpduck.values.periods import Periods, charged_key
 from dpduck.values.privacy import Budget, Charge
 
 
@@ -94,7 +96,9 @@ class Ledger:
 
         def prepare() -> LedgerRow:
             state = self._chain.state
-            budget_rules.require_change(unit_key, budget, state.spent.get(unit_key, NOTHING))
+            budget_rules.require_change(unit_key, budget, state.of(unit_key))
+            if budget.lifetime is not None:
+                budget_rules.require_change(f"LIFETIME of {unit_key}", budget.lifetime, state.of_person(unit_key))
             mechanism = budget_rules.name_of_change(state.budgets.get(unit_key), budget)
             return self._chain.row(unit_key, table_name, NOTHING, principal, statement, mechanism, budget)
 
@@ -119,20 +123,42 @@ class Ledger:
             self._chain.read_on()
             return dict(self._chain.state.budgets)
 
-    def spent(self, unit_key: str, principal: str | None = None) -> Charge:
-        """The sum of all charges of a unit, or of one principal's; epsilon is None once a release had none."""
+    def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
+        """The sum of all charges of a unit, or of one principal's; epsilon is None once a release had none.
+
+        Of a unit by periods: the most of any one period, of a run where that is given.
+        """
         with self._lock:
             self._chain.read_on()
-            return self._spent(unit_key, principal)
+            return self._chain.state.of(unit_key, principal, within)
+
+    def spent_by_run(self, unit_key: str, principal: str | None = None) -> list[tuple[Periods, Charge]]:
+        """Runs of periods of a unit in which the same was spent, in order; none for a unit without periods."""
+        with self._lock:
+            self._chain.read_on()
+            sums = self._chain.state.periods.get((unit_key, principal))
+            return [] if sums is None else sums.by_run()
+
+    def spent_of_person(self, unit_key: str, principal: str | None = None) -> Charge:
+        """What LIFETIME bounds: the cost of all charges of a unit by periods to a person with rows in each period."""
+        with self._lock:
+            self._chain.read_on()
+            return self._chain.state.of_person(unit_key, principal)
 
     def check(
-        self, unit_key: str, charge: Charge, *, principal: str | None = None, allotment: Fraction | None = None
+        self,
+        unit_key: str,
+        charge: Charge,
+        *,
+        principal: str | None = None,
+        allotment: Fraction | None = None,
+        periods: Periods | None = None,
     ) -> None:
         """Raise BudgetRefusal if this charge does not fit now; charge nothing."""
         budget_rules.require_charge(charge)
         with self._lock:
             self._chain.read_on()
-            self._require_room(unit_key, charge, principal, allotment)
+            self._require_room(unit_key, charge, principal, allotment, periods)
 
     def charge(
         self,
@@ -145,16 +171,19 @@ class Ledger:
         *,
         allotment: Fraction | None = None,
         note: Note | None = None,
+        periods: Periods | None = None,
     ) -> int:
         """Record a charge and return its entry's number; it is on disk, inside and outside the store, by then.
 
         allotment: the share of the unit's budget that this principal may spend in all. note: see LedgerChain.write.
+        periods: of a unit by periods, those whose rows may be read.
         """
         budget_rules.require_charge(charge)
 
         def prepare() -> LedgerRow:
-            self._require_room(unit_key, charge, principal, allotment)
-            return self._chain.row(unit_key, table_name, charge, principal, statement, mechanism)
+            self._require_room(unit_key, charge, principal, allotment, periods)
+            key = charged_key(unit_key, periods)
+            return self._chain.row(key, table_name, charge, principal, statement, mechanism)
 
         self._steps("charge begins")
         with self._lock:
@@ -204,21 +233,43 @@ class Ledger:
         with self._lock:
             self._chain.verify()
 
-    def _spent(self, unit_key: str, principal: str | None) -> Charge:
-        state = self._chain.state
-        if principal is None:
-            return state.spent.get(unit_key, NOTHING)
-        return state.spent_by.get((unit_key, principal), NOTHING)
-
-    def _require_room(self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None) -> None:
-        budget = self._chain.state.budgets.get(unit_key)
-        budget_rules.require_room(f"budget of {unit_key}", budget, self._spent(unit_key, None), charge)
+    def _require_room(
+        self,
+        unit_key: str,
+        charge: Charge,
+        principal: str | None,
+        allotment: Fraction | None,
+        periods: Periods | None,
+    ) -> None:
+        require_named(unit_key, periods)
+        budget, owner = self._chain.state.budgets.get(unit_key), f"budget of {unit_key}"
+        self._require_within(owner, budget, unit_key, None, charge, periods)
         if allotment is None:
             return
         if principal is None:
             raise InternalError("an allotment belongs to a principal")
-        share, owner = budget_rules.share_of(budget, allotment), f"share of {principal} in the budget of {unit_key}"
-        budget_rules.require_room(owner, share, self._spent(unit_key, principal), charge)
+        share, owner = budget_rules.share_of(budget, allotment), f"share of {principal} in the {owner}"
+        self._require_within(owner, share, unit_key, principal, charge, periods)
+
+    def _require_within(
+        self,
+        owner: str,
+        budget: Budget | None,
+        unit_key: str,
+        principal: str | None,
+        charge: Charge,
+        periods: Periods | None,
+    ) -> None:
+        """Refuses a charge beyond a budget or a part of it, in any of its periods, or of LIFETIME over all of them."""
+        state = self._chain.state
+        lifetime = None if budget is None or periods is None else budget.lifetime
+        if lifetime is not None and periods is not None:
+            require_proven(charge, periods)
+        budget_rules.require_room(owner, budget, state.of(unit_key, principal, periods), charge)
+        if lifetime is None or periods is None:
+            return
+        spent, asked = state.of_person(unit_key, principal), for_person(charge, periods.count)
+        budget_rules.require_room(f"LIFETIME in the {owner}", lifetime, spent, asked)
 
 
 def _still_begun(begun: Begun, entry_id: int) -> int:

@@ -19,7 +19,6 @@ from dpduck.trusted.ledger.entries import (
     NOTHING,
     LedgerEntry,
     LedgerRow,
-    LedgerState,
     amounts_text,
     budget_text,
     datetime_of,
@@ -31,6 +30,7 @@ from dpduck.trusted.ledger.entries import (
     sealed,
 )
 from dpduck.trusted.ledger.secrets import CHAIN_KEY, STORE_ID, Secrets, Steps, required
+from dpduck.trusted.ledger.state import LedgerState
 from dpduck.values.errors import InternalError, StoreError
 from dpduck.values.privacy import Budget, Charge
 

@@ -145,7 +145,7 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
     columns = ", ".join(f"{_by_bytes(key, scan)} AS {name}" for key, name in zip(job.keys, names, strict=True))
     rows = f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{_and(scan.where)} GROUP BY {', '.join(names)}"
     keys = tuple(replace(key, sql=f"dpduck_groups.{name}") for key, name in zip(job.keys, names, strict=True))
-    grouped = replace(job, from_sql=f"({rows}) AS dpduck_groups", filters=(), keys=keys, source=None)
+    grouped = replace(job, from_sql=f"({rows}) AS dpduck_groups", filters=(), keys=keys, source=None, periods=None)
     return grouped, f"dpduck_groups.{ROWS}"
 
 

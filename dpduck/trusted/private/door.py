@@ -32,6 +32,7 @@ from dpduck.trusted.rows.prepared import Twins, counted_over
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
+from dpduck.values.periods import Periods, charged_key, split_key
 from dpduck.values.privacy import Charge
 
 Answer = TypeVar("Answer")
@@ -48,6 +49,7 @@ class Bill:
     """Who pays how much from whose budget, and for what: the entry in the ledger.
 
     allotment: the share of the unit's budget that this principal may spend in all; None for no limit but the budget.
+    periods: of a unit by periods, those whose rows are read.
     """
 
     unit_key: str
@@ -57,6 +59,12 @@ class Bill:
     statement: str
     mechanism: str
     allotment: Fraction | None = None
+    periods: Periods | None = None
+
+    @property
+    def charged_key(self) -> str:
+        """The key of the unit and its periods, as the ledger has it."""
+        return charged_key(self.unit_key, self.periods)
 
 
 class Door(Hidden):
@@ -153,11 +161,7 @@ def opened(
     see LedgerChain.write. twins: what is counted in place of the tables. Whoever opened the door lets the answer be
     seen when Ledger.end has returned, not before.
     """
-    require_paid(asks, bill.charge)
-    if paid is None:
-        ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment)
-    else:
-        _require_same_bill(ledger, bill, asks, paid)
+    _require_room(asks, bill, ledger, paid)
     with ExitStack() as stack:
         cursor = stack.enter_context(open_cursor())
         reader.begin(cursor)
@@ -169,7 +173,7 @@ def opened(
             steps("before the charge")
             entry = ledger.charge(
                 bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
-                allotment=bill.allotment, note=note,
+                allotment=bill.allotment, note=note, periods=bill.periods,
             )  # fmt: skip
         else:
             steps(PAID)
@@ -180,6 +184,17 @@ def opened(
             yield door
         finally:
             door.close()
+
+
+def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
+    """Refuses asks that are not those of the bill, and a bill beyond the budget; paid: the entry that it had."""
+    require_paid(asks, bill.charge)
+    for ask in asks:
+        require_periods(ask.scan, bill.periods)
+    if paid is not None:
+        _require_same_bill(ledger, bill, asks, paid)
+        return
+    ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment, periods=bill.periods)
 
 
 def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:
@@ -208,7 +223,7 @@ def _require_same_bill(ledger: Ledger, bill: Bill, asks: Sequence[Ask[Any]], pai
     """Refuses an entry that paid for anything else, or for less."""
     entry = ledger.entry(paid)
     require_paid(asks, Charge(entry.epsilon, entry.rho, entry.delta))
-    if (entry.unit_key, entry.table_name, entry.mechanism) != (bill.unit_key, bill.table, bill.mechanism):
+    if (entry.unit_key, entry.table_name, entry.mechanism) != (bill.charged_key, bill.table, bill.mechanism):
         raise InternalError("an entry of another bill; nothing was charged")
 
 
@@ -232,6 +247,13 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
         within = cost.epsilon is not None and cost.epsilon <= charge.epsilon and cost.rho <= charge.rho
     if not within or cost.delta > charge.delta:
         raise InternalError("the asks cost more than the statement; nothing was charged")
+
+
+def require_periods(scan: Scan, periods: Periods | None) -> None:
+    """Refuses to count rows of other periods than those that are charged."""
+    job = scan.job.rows if isinstance(scan.job, KeyedJob | KeyJob) else scan.job
+    if not isinstance(job, CountingJob) or periods != (None if job.periods is None else job.periods.periods):
+        raise InternalError("the asks and the charge disagree about periods; nothing was charged")
 
 
 def _require_same_values(job: object, values: int) -> None:
@@ -300,6 +322,7 @@ def reopened(
     """
     paid = ledger.entry(entry)
     require_paid([law.total_ask(scan), law.gate_ask(scan)], Charge(paid.epsilon, paid.rho, paid.delta))
+    require_periods(scan, split_key(paid.unit_key)[1])
     thresholds = required(ledger.secrets, secret)
     if not isinstance(scan.job, KeyJob):
         raise InternalError("a session counts by key")

@@ -15,6 +15,7 @@ from dpduck.trusted.rows.elsewhere import Elsewhere
 from dpduck.trusted.rows.plain import INTEGERS
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError
+from dpduck.values.periods import PeriodColumn
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class CountingJob:
         joins that find the unit. unit_type: DuckDB's type of the unit.
     copies: without unit_sql, the most rows that the joins with public tables make of one.
     prepared: of prepared rows, which joins repeat no more than once. elsewhere: the engine that has the rows.
+    periods: where units are by period, which rows are read; a unit is then one unit_sql's rows of one of them.
     """
 
     from_sql: str
@@ -87,8 +89,11 @@ class CountingJob:
     copies: int = 1
     prepared: Prepared | None = None
     elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
+    periods: PeriodColumn | None = None
 
     def __post_init__(self) -> None:
+        if self.periods is not None and (self.source is None or self.lookup or self.prepared or self.elsewhere):
+            raise InternalError("periods of rows that are not read as they are stored")
         if self.unit_sql is None and self.source is not None and row_copies(self.source) > self.copies:
             raise InternalError("joins repeat a row more often than its price says")
         if self.prepared is not None and (self.source is None or row_copies(self.source) > 1):

@@ -14,11 +14,15 @@ from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Con
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
+from dpduck.trusted.rows.periods import inside_sql, unit_sql
 from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
 from dpduck.trusted.rows.program import REPEATED, Division, longest_read, of_fixed_size, staged
+from dpduck.trusted.rows.reader import FAILED
 from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import InternalError
+from dpduck.values.periods import PeriodColumn
 
 Parameters = Mapping[str, object]
 
@@ -31,6 +35,7 @@ class Scan:
     prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
     elsewhere: the engine that has the rows. alone: whether each row is one of one private table, and depends on no
     other row of it. copies: the most rows that joins make of one. cuts: columns that rows hold cut, too.
+    periods: by which units are told apart, beside unit_sql.
     """
 
     from_sql: str
@@ -49,6 +54,7 @@ class Scan:
     alone: bool = False
     copies: int = 1
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
+    periods: PeriodColumn | None = None
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
@@ -101,14 +107,28 @@ def scan_of(job: CountingJob) -> Scan:
         types = dict(job.source.types)
         found = placed(job.source, job.filters, types, copied=job.unit_sql is None or job.prepared is not None)
         rows = found.from_sql
+    where = (*found.where, *_periods(job, types))
     return Scan(
-        rows, found.where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
+        rows, where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins),
         frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
         job.elsewhere, job.source is not None and job.elsewhere is not None and _alone(job.source, job.elsewhere),
         1 if job.source is None else most_copies(job.source),
-        () if job.source is None else job.source.cuts,
+        () if job.source is None else job.source.cuts, job.periods,
     )  # fmt: skip
+
+
+def _periods(job: CountingJob, types: Types | None) -> list[str]:
+    """Conditions of our own that keep rows of the job's periods alone: of the first table's stored column."""
+    column = job.periods
+    if column is None:
+        return []
+    first = None if job.source is None else job.source.first
+    if not isinstance(first, Stored) or types is None or types.get(column.sql) != column.type_name:
+        raise InternalError(FAILED)
+    if not column.sql.startswith(f'"{first.alias}".'):
+        raise InternalError(FAILED)
+    return inside_sql(column)
 
 
 def _alone(source: Source, elsewhere: Elsewhere) -> bool:
@@ -133,14 +153,15 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     if scan.unit_sql is None:
         return _select(outputs, scan.from_sql, conditions)
     as_it_is = not division.needed or travels(scan.unit_type)  # through Arrow; else equal units have equal texts
-    unit = scan.unit_sql if as_it_is else text_sql(scan.unit_sql, scan.unit_type)
+    text = scan.unit_sql if as_it_is else text_sql(scan.unit_sql, scan.unit_type)
+    unit = text if scan.periods is None else unit_sql(text, scan.periods)
     outputs = {**outputs, **scan.ordering()}
     if scan.prepared is not None and not division.needed:  # the stage looks at numbers that are NULL where the unit is
         return _select({**outputs, UNIT: unit}, scan.from_sql, conditions)
     there = f"{scan.unit_sql} IS NOT NULL"
     many = scan.copies > REPEATED and scan.unit_type == "VARCHAR"
     if many or (division.needed and not of_fixed_size(scan.unit_type)):
-        there += f" AND strlen({unit}) <= {longest_read(1, scan.copies)}"
+        there += f" AND strlen({text}) <= {longest_read(1, scan.copies)}"
     if scan.lookup is None:
         return _select({**outputs, UNIT: unit}, scan.from_sql, [*conditions, there])
     rows = _select({**outputs, REFERENCE: scan.lookup.reference_sql}, scan.from_sql, conditions)

@@ -25,11 +25,11 @@ CREATE PRIVACY POLICY visits (PRIVACY UNIT ROW)
 
 -- title: a policy without items
 CREATE PRIVACY POLICY ON secrets ()
--- refused: line 1, column 35: ')' is not expected here; accepted: PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
+-- refused: line 1, column 35: ')' is not expected here; accepted: PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
 
 -- title: an unknown item
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, COLOUR red)
--- refused: line 1, column 53: 'COLOUR' is not expected here; accepted: PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
+-- refused: line 1, column 53: 'COLOUR' is not expected here; accepted: PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
 
 -- title: no privacy unit
 CREATE PRIVACY POLICY ON secrets (BUDGET (epsilon = 1))
@@ -313,7 +313,7 @@ CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1)) AND MO
 
 -- title: a policy that does not close
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1)
--- refused: line 1, column 73: the statement ends too early; accepted: ) or , and PRIVACY UNIT, BUDGET, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
+-- refused: line 1, column 73: the statement ends too early; accepted: ) or , and PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
 
 -- title: altering a policy that is not there
 ALTER PRIVACY POLICY ON secrets NEW EPOCH
@@ -321,11 +321,11 @@ ALTER PRIVACY POLICY ON secrets NEW EPOCH
 
 -- title: altering nothing
 ALTER PRIVACY POLICY ON visits
--- refused: line 1, column 31: the statement ends too early; accepted: NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column
+-- refused: line 1, column 31: the statement ends too early; accepted: NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column
 
 -- title: altering something unknown
 ALTER PRIVACY POLICY ON visits RENAME TO calls
--- refused: line 1, column 32: 'RENAME' is not expected here; accepted: NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column
+-- refused: line 1, column 32: 'RENAME' is not expected here; accepted: NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column
 
 -- title: dropping a domain that is not there
 ALTER PRIVACY POLICY ON visits DROP DOMAIN note

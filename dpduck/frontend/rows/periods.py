@@ -1,0 +1,287 @@
+"""Which periods of a policy's PER a statement may read, from its conditions and domains alone.
+
+The answer is a run of periods that no row outside of could have a part in what is asked: the smallest run that is
+found without looking at any row. What is not understood may be any period. Nothing rests on it but the answer: the
+scan reads rows of that run alone (trusted/rows/periods.py), and the charge names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, time, timedelta
+from functools import reduce
+
+from sqlglot import exp
+
+from dpduck.frontend.rows.facts import PublicFacts, Rows, SourceColumn
+from dpduck.frontend.rows.sql import base, column_types
+from dpduck.frontend.rows.tree import PrivateJoin, RowSource
+from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.positions import refusal
+from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.errors import Refusal
+from dpduck.values.periods import WORDS, Period, PeriodColumn, between, every, last_number, number_of, start_of
+
+DATES = ("DATE", "TIMESTAMP")
+"""Types of columns by which rows are of a period: no session's time zone has a say in which."""
+
+UNITS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "VARCHAR", "UUID")
+"""Types of units that are told apart by period: of each, equal values are equal as a part of a pair, too."""
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{3}|\.\d{6})?", re.ASCII)
+_TICK = timedelta(microseconds=1)
+_FIRST, _LAST = datetime.min, datetime.max
+_MOMENTS = (None, exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPNTZ)
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Moments from low to high, both included; none where low is after high."""
+
+    low: datetime = _FIRST
+    high: datetime = _LAST
+
+    def common(self, other: _Span) -> _Span:
+        return _Span(max(self.low, other.low), min(self.high, other.high))
+
+    def both(self, other: _Span) -> _Span:
+        """The shortest span that has both; one that has no moment adds none."""
+        if self.low > self.high or other.low > other.high:
+            return other if self.low > self.high else self
+        return _Span(min(self.low, other.low), max(self.high, other.high))
+
+
+_ANY = _Span()
+
+
+def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Period | None:
+    """The period of the rows of a source; refused where they are made of rows of several tables or periods."""
+    policies = [policy for policy in map(facts.policy, source.tables) if policy is not None]
+    period = next((policy.unit.period for policy in policies if policy.unit.period is not None), None)
+    if period is None:
+        return None
+    plain = source.first.nested is None and not source.first.parents
+    if not plain or any(isinstance(join, PrivateJoin) for join in source.joins):
+        raise refusal(
+            place,
+            f"units of one {period.word.lower()} are not followed through joins of private rows, UNION ALL or a "
+            "count for each unit",
+            f"one table with PER {period.word}, joined with public tables",
+        )
+    return source.first.policy.unit.period
+
+
+def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> PeriodColumn | None:
+    """The column that says of which period a row is, with the periods that the conditions of WHERE leave."""
+    period = require_periods_alone(source, facts, place)
+    if period is None:
+        return None
+    relation = source.first
+    name = next((column.name for column in relation.columns if fold(column.name) == fold(period.column)), "")
+    sql = base(relation.alias, name)
+    type_name = column_types(source).get(sql, "")
+    if type_name not in DATES:
+        raise refusal(
+            place,
+            f"{period.column!r} is {type_name.partition('(')[0] or 'gone'}, and no longer says of which "
+            f"{period.word.lower()} a row is",
+            "the column that PER .. OF names as a DATE or TIMESTAMP",
+        )
+    if relation.unit is not None and relation.unit_type not in UNITS:
+        raise refusal(
+            place, f"{relation.unit!r} is no longer told apart by {period.word.lower()}", "the type that it had"
+        )
+    spans = (_read(condition, relation.alias, name) for condition in source.filters)
+    span = reduce(_Span.common, spans, _ANY)
+    if span == _ANY:
+        return PeriodColumn(sql, type_name, every(period.word))
+    return _within(sql, type_name, period.word, span)
+
+
+def by_periods(
+    rows: Rows, columns: Sequence[SourceColumn], source: RowSource, facts: PublicFacts, place: exp.Expr
+) -> Rows:
+    """The rows with the periods that WHERE leaves, without those that no code of a key has.
+
+    Such rows are dropped from every grouping set. columns: those that keys depend on.
+    """
+    column = period_column(source, facts, place)
+    if column is None:
+        return rows
+    for one in columns:
+        span = _of_domain(one) if one.sql == column.sql else None
+        if span is not None:
+            run = _within(column.sql, column.type_name, column.periods.word, span).periods
+            common = column.periods.common(run)
+            if common is None:
+                raise _empty()
+            column = replace(column, periods=common)
+    return replace(rows, periods=column)
+
+
+def within_one(rows: Rows, columns: Sequence[SourceColumn], codes: Sequence[int], sources: Sequence[int]) -> bool:
+    """Whether all rows that have one label of a key are of one period: then a person is one unit among them.
+
+    codes: for each combination of its sources' codes the label's number, -1 for none; sources: positions in columns.
+    """
+    column = rows.periods
+    if column is None or column.periods.count == 1:
+        return True
+    if len(sources) != 1 or columns[sources[0]].sql != column.sql:
+        return False
+    found: dict[int, set[int | None]] = {}
+    for label, number in zip(codes, _numbers(columns[sources[0]].domain, column.periods.word), strict=True):
+        found.setdefault(label, set()).add(number)
+    return all(len(numbers) == 1 and None not in numbers for label, numbers in found.items() if label >= 0)
+
+
+def _numbers(domain: Domain, word: str) -> list[int | None]:
+    """The number of the period that each code of a domain lies in; None where it is in several, or in none."""
+    if isinstance(domain, RangeDomain):
+        ends = [_moment(text) for text in (*domain.edges[1:], domain.upper)]
+        spans = zip(map(_moment, domain.edges), (end and end - _TICK for end in ends), strict=True)
+    else:
+        spans = zip(map(_moment, domain.values), map(_moment, domain.values), strict=True)
+    one = [number_of(word, low.date()) if low and high and _same(word, low, high) else None for low, high in spans]
+    if isinstance(domain, RangeDomain) and domain.with_edges:
+        one[0] = one[-1] = None
+    return [*one, *([None] * (domain.size - len(one)))]
+
+
+def _same(word: str, low: datetime, high: datetime) -> bool:
+    return number_of(word, low.date()) == number_of(word, high.date())
+
+
+def _within(sql: str, type_name: str, word: str, span: _Span) -> PeriodColumn:
+    run = between(word, span.low.date(), span.high.date()) if span.low <= span.high else None
+    if run is None:
+        raise _empty()
+    return PeriodColumn(sql, type_name, run)
+
+
+def _empty() -> Refusal:
+    return Refusal(
+        "no row could meet the conditions on the column of PER: there is nothing to ask about",
+        accepted="dates from the year 1 to 9998, the earlier one first",
+    )
+
+
+def _of_domain(column: SourceColumn) -> _Span | None:
+    """The moments that a domain has codes for; None where others have one, too, or are in texts that are not ours."""
+    domain = column.domain
+    if isinstance(domain, RangeDomain):
+        low, high = _moment(domain.edges[0]), _moment(domain.upper)
+        return None if domain.with_edges or low is None or high is None else _Span(low, high - _TICK)
+    moments = [_moment(text) for text in domain.values]
+    known = [moment for moment in moments if moment is not None]
+    if domain.other is not None or not known or len(known) < len(moments):
+        return None
+    return _Span(min(known), max(known))
+
+
+def _moment(text: str) -> datetime | None:
+    """A moment as DuckDB and Python read it alike."""
+    if not (_DAY.fullmatch(text) or _MOMENT.fullmatch(text)):
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+# Conditions over the column: what is not listed may hold at any moment.
+
+
+def _read(node: exp.Expr, alias: str, name: str) -> _Span:
+    """The moments at which a condition may hold."""
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        return reduce(_Span.common, (_read(part, alias, name) for part in node.flatten()), _ANY)
+    if isinstance(node, exp.Or):
+        return reduce(_Span.both, [_read(part, alias, name) for part in node.flatten()])
+    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+        low = _compared(exp.GTE, node.this, node.args["low"], alias, name)
+        return low.common(_compared(exp.LTE, node.this, node.args["high"], alias, name))
+    if isinstance(node, exp.In) and node.expressions:
+        return reduce(_Span.both, [_compared(exp.EQ, node.this, one, alias, name) for one in node.expressions])
+    if isinstance(node, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        kind: type[exp.Expr] = type(node)
+        left, right = node.left, node.right
+        if not _column_in(left, alias, name):
+            kind, left, right = _TURNED.get(kind, kind), right, left
+        return _compared(kind, left, right, alias, name)
+    return _ANY
+
+
+_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE,
+}  # fmt: skip
+
+
+def _column_in(node: exp.Expr, alias: str, name: str) -> bool:
+    return any(_is_column(one, alias, name) for one in node.find_all(exp.Column))
+
+
+def _is_column(node: exp.Expr, alias: str, name: str) -> bool:
+    return isinstance(node, exp.Column) and node.table == alias and node.name == name
+
+
+def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, alias: str, name: str) -> _Span:
+    """The moments of the column at which it, or what it is truncated to, compares so with a literal."""
+    left = left.unnest()
+    moment = _literal(right)
+    if isinstance(left, exp.Year) and _is_column(left.this.unnest(), alias, name):
+        year = right.unnest()
+        if not (isinstance(year, exp.Literal) and year.is_int and 1 <= int(year.name[:5]) <= 9998):
+            return _ANY
+        return _span(kind, datetime(int(year.name), 1, 1), "YEAR")
+    if moment is None:
+        return _ANY
+    if _is_column(left, alias, name):
+        return _span(kind, moment, "")
+    if isinstance(left, exp.Cast) and left.args["to"].this is exp.DataType.Type.DATE:
+        return _span(kind, moment, "DAY") if _is_column(left.this.unnest(), alias, name) else _ANY
+    if isinstance(left, (exp.TimestampTrunc, exp.DateTrunc)) and _is_column(left.this.unnest(), alias, name):
+        unit = left.args.get("unit")
+        word = unit.name.upper() if isinstance(unit, exp.Expr) else ""
+        return _span(kind, moment, word) if word in WORDS else _ANY
+    return _ANY
+
+
+def _span(kind: type[exp.Expr], moment: datetime, word: str) -> _Span:
+    """The moments that compare so with a moment, or of which the first one of their period of a word does."""
+    if kind is exp.LT and moment == _FIRST:
+        return _Span(_LAST, _FIRST)
+    if kind is exp.LT:
+        moment -= _TICK
+    last = _last(moment, word)
+    if kind is exp.EQ:
+        return _Span(moment, last)
+    if kind is exp.GTE or (kind is exp.GT and not word):
+        return _Span(low=moment)
+    if kind is exp.GT:
+        return _Span(low=last + _TICK) if last < _LAST else _Span(_LAST, _FIRST)
+    return _Span(high=last)
+
+
+def _last(moment: datetime, word: str) -> datetime:
+    """The last moment of the period that a moment lies in; of no word, the moment itself."""
+    if not word:
+        return moment
+    number = number_of(word, moment.date())
+    if number >= last_number(word):
+        return _LAST
+    return datetime.combine(start_of(word, number + 1), time()) - _TICK
+
+
+def _literal(node: exp.Expr) -> datetime | None:
+    """The moment that a literal says: a text, DATE or TIMESTAMP; None for anything else."""
+    node, kind = node.unnest(), None
+    if isinstance(node, exp.Cast):
+        kind, node = node.args["to"].this, node.this
+    if not (isinstance(node, exp.Literal) and node.is_string) or kind not in _MOMENTS:
+        return None
+    return _moment(node.name) if kind is not exp.DataType.Type.DATE or _DAY.fullmatch(node.name) else None

@@ -1,0 +1,127 @@
+"""What an owner says of periods and budgets: PER, OF, LIFETIME, and which of them go together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.frontend.rows.periods import DATES, UNITS
+from dpduck.frontend.statements.kinds import BudgetClause, PolicyClauses
+from dpduck.frontend.text.names import TableName, fold
+from dpduck.values.accounting import rho_of
+from dpduck.values.errors import Refusal
+from dpduck.values.periods import Period, named_like_periods
+from dpduck.values.privacy import Budget, PrivacyUnit
+
+
+def period_of(word: str, column: Column) -> Period:
+    """PER word OF a column, of a type that says of which period a row is."""
+    if column.type_name not in DATES:
+        raise Refusal(
+            f"{column.name} is {column.type_name.partition('(')[0]}, which does not say of which {word.lower()} a row "
+            "is, whatever the session's time zone",
+            accepted="a column of type DATE or TIMESTAMP",
+        )
+    return Period(word, column.name)
+
+
+def unprepared(table: TableName, word: str) -> Refusal:
+    """Says that units by period are not prepared."""
+    return Refusal(
+        f"units of one {word.lower()} are not prepared",
+        accepted=f"{table.table} as it is; or UNPREPARE before PER {word}",
+    )
+
+
+def require_other_name(column: Column, period: Period | None) -> None:
+    """Refuses a unit's column that the ledger could take for a unit and its periods, or that is of another type."""
+    if named_like_periods(column.name):
+        raise Refusal(f"{column.name!r} is how the ledger writes periods", accepted="a unit's column of another name")
+    if period is not None and column.type_name not in UNITS:
+        raise Refusal(
+            f"{column.name} is {column.type_name.partition('(')[0]}, which is not told apart by period",
+            accepted="a unit of whole numbers up to 64 bits, VARCHAR or UUID",
+        )
+
+
+def require_no_null(policy: Policy) -> None:
+    """Refuses a domain with a cell for rows that are in no period: it would always be noise alone."""
+    period = policy.unit.period
+    domain = None if period is None else policy.domain(period.column)
+    if period is not None and domain is not None and domain.with_null:
+        raise Refusal(
+            f"a row whose {period.column} is NULL is of no {period.word.lower()}, and never counted",
+            accepted=f"the DOMAIN of {period.column} without WITH NULL",
+        )
+
+
+def require_same_word(policy: Policy, unit: PrivacyUnit) -> None:
+    """Refuses a unit of other periods without a budget for them: the one that is in force was meant for others."""
+    words = [None if one.period is None else one.period.word for one in (policy.unit, unit)]
+    if words[0] != words[1]:
+        raise Refusal(
+            "a unit of other periods has another budget",
+            accepted=f"CREATE OR REPLACE PRIVACY POLICY ON {policy.table.table} (..) with BUDGET (..)"
+            + (f" PER {words[1]}" if words[1] else ""),
+        )
+
+
+def unit_by_periods(
+    parent: Policy, column: Column, key_column: Column, max_rows: int, period: Period | None
+) -> PrivacyUnit:
+    """The unit of a table that refers to the unit's column of one with a policy, both by periods of one word."""
+    other = parent.unit.period
+    words = [None if one is None else one.word for one in (period, other)]
+    direct = parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name)
+    if words[0] != words[1] or not direct:
+        per = "" if other is None else f" PER {other.word} OF a column"
+        raise Refusal(
+            f"the unit of {parent.table} is {f'by {other.word.lower()}' if other is not None else 'for all time'}: a "
+            "row would have units of two kinds",
+            accepted=f"PRIVACY UNIT {column.name} without REFERENCES, which has a budget of its own"
+            + (f"; or REFERENCES to its unit with{per}" if per else ""),
+        )
+    return PrivacyUnit(parent.unit.key, column.name, max_rows, period=period)
+
+
+def budget_of(clauses: PolicyClauses, unit: PrivacyUnit, known: Budget | None) -> Budget:
+    """The budget as it is declared now, else as it was; a lifetime stays where none is declared."""
+    per = "" if unit.period is None else unit.period.word
+    if clauses.budget is not None and clauses.budget.per != per:
+        raise Refusal(
+            f"the budget is {f'PER {clauses.budget.per}' if clauses.budget.per else 'for all time'}, and the privacy "
+            f"unit is {f'PER {per}' if per else 'for all time, too' if not clauses.budget.per else 'not'}",
+            accepted=f"BUDGET (..) PER {per}" if per else "BUDGET (..), or PRIVACY UNIT .. PER .. OF a column",
+        )
+    budget = known if clauses.budget is None else _amounts(clauses.budget)
+    if budget is None:
+        accepted = "BUDGET (epsilon = ..), or with delta, or (rho = ..)"
+        raise Refusal("BUDGET is missing", accepted=f"{accepted}, and PER {per}" if per else accepted)
+    lifetime = None if known is None else known.lifetime
+    if clauses.lifetime is not None:
+        _require_lifetime(unit)
+        lifetime = _amounts(clauses.lifetime)
+    if lifetime is not None and lifetime.pure != budget.pure:
+        raise Refusal(
+            "BUDGET and LIFETIME add up different measures",
+            accepted="both with an epsilon alone, both with a delta, or both with rho",
+        )
+    return replace(budget, lifetime=lifetime)
+
+
+def _require_lifetime(unit: PrivacyUnit) -> None:
+    if unit.period is None:
+        raise Refusal("LIFETIME adds up periods, and the privacy unit has none", accepted="BUDGET alone")
+    if unit.column is None:
+        raise Refusal(
+            f"a row lies in one {unit.period.word.lower()}, so that its BUDGET is all that it may cost",
+            accepted="BUDGET alone; or a column as the PRIVACY UNIT",
+        )
+
+
+def _amounts(clause: BudgetClause) -> Budget:
+    """A budget's amounts; with a delta they are held as rho."""
+    rho = clause.rho
+    if clause.epsilon is not None and clause.delta > 0:
+        rho = rho_of(clause.epsilon, clause.delta - clause.delta_keys)
+    return Budget(clause.epsilon, clause.delta, clause.delta_keys, rho)

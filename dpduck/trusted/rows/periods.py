@@ -1,0 +1,45 @@
+"""Rows of the periods that were charged, and the unit of such a row: SQL of our own over a stored date.
+
+What a statement says of that date is never relied on. The scan itself compares the stored column with the ends of the
+charged run, so that no row of another period is counted, whatever was read of the statement's conditions; a row whose
+date is NULL or infinite meets no comparison. A unit is its person and the number of its period, as one value: rows of
+one person in two periods are those of two units. The number is computed by functions that are total between the ends
+of all periods (rows/bins.py uses the same ones), behind a comparison with these.
+"""
+
+from __future__ import annotations
+
+from dpduck.trusted.rows.plain import MOMENTS
+from dpduck.values.errors import InternalError
+from dpduck.values.periods import PeriodColumn, Periods, every
+
+_NUMBERS = {
+    "DAY": "date_diff('day', DATE '0001-01-01', {day})",
+    "WEEK": "date_diff('day', DATE '0001-01-01', {day}) // 7",
+    "MONTH": "12 * (year({day}) - 1) + month({day}) - 1",
+    "QUARTER": "(12 * (year({day}) - 1) + month({day}) - 1) // 3",
+    "YEAR": "year({day}) - 1",
+}
+
+
+def inside_sql(column: PeriodColumn) -> list[str]:
+    """Conditions of the rows that lie in the periods that are read."""
+    return _between(column, column.periods)
+
+
+def unit_sql(unit: str, column: PeriodColumn) -> str:
+    """One value for a unit's value and the period of its row; NULL for a row that is in no period, or of no unit."""
+    there = " AND ".join([*_between(column, every(column.periods.word)), f"{unit} IS NOT NULL"])
+    return f"CASE WHEN {there} THEN struct_pack(of := {unit}, in_period := {number_sql(column)}) END"
+
+
+def number_sql(column: PeriodColumn) -> str:
+    """The number of a row's period, as values/periods.number_of numbers it, for a row that is in one."""
+    return _NUMBERS[column.periods.word].format(day=column.sql)
+
+
+def _between(column: PeriodColumn, periods: Periods) -> list[str]:
+    if column.type_name not in MOMENTS:
+        raise InternalError("counting failed")
+    start, end = (f"CAST('{day.isoformat()}' AS {column.type_name})" for day in (periods.start, periods.end))
+    return [f"{column.sql} >= {start}", f"{column.sql} < {end}"]

@@ -1,0 +1,208 @@
+"""Periods of time: which one a moment lies in, runs of them, and how a privacy unit's key names both.
+
+Periods are numbered from 0, which begins with the year 1, a Monday. Rows of later years than 9998, before the year 1,
+without a moment or with an infinite one are in no period: they are never counted under a policy that says PER.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from itertools import pairwise
+
+WORDS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+_LAST_DAY = date(9998, 12, 31)
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_DAYS = {"DAY": 1, "WEEK": 7}
+_EVERY = "EVERY"
+_KEY = re.compile(
+    rf"(?P<unit>.* PER (?P<word>{'|'.join(WORDS)}))"
+    rf"(?: (?:FROM (?P<first>\d{{4}}-\d\d-\d\d) TO (?P<end>\d{{4}}-\d\d-\d\d)|(?P<every>{_EVERY})))?",
+    re.DOTALL | re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class Period:
+    """PER word OF column: whose rows are protected of one period at a time. word: one of WORDS."""
+
+    word: str
+    column: str
+
+
+@dataclass(frozen=True, order=True)
+class Periods:
+    """A run of periods of one word by their numbers, both ends included.
+
+    >>> str(Periods("MONTH", 12 * 2023, 12 * 2023 + 1))
+    'FROM 2024-01-01 TO 2024-03-01'
+    """
+
+    word: str
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        if self.word not in WORDS or not 0 <= self.first <= self.last <= last_number(self.word):
+            raise ValueError("no run of periods")
+
+    @property
+    def count(self) -> int:
+        """How many periods it has."""
+        return self.last - self.first + 1
+
+    @property
+    def every(self) -> bool:
+        """Whether it has all periods that there are."""
+        return self.first == 0 and self.last == last_number(self.word)
+
+    @property
+    def start(self) -> date:
+        """The first day."""
+        return start_of(self.word, self.first)
+
+    @property
+    def end(self) -> date:
+        """The first day after it."""
+        return start_of(self.word, self.last + 1)
+
+    def __str__(self) -> str:
+        return _EVERY if self.every else f"FROM {self.start.isoformat()} TO {self.end.isoformat()}"
+
+    def overlaps(self, other: Periods) -> bool:
+        """Whether some period is in both."""
+        return self.word == other.word and self.first <= other.last and other.first <= self.last
+
+    def common(self, other: Periods) -> Periods | None:
+        """The periods that are in both, None for none."""
+        if not self.overlaps(other):
+            return None
+        return Periods(self.word, max(self.first, other.first), min(self.last, other.last))
+
+
+@dataclass(frozen=True)
+class PeriodColumn:
+    """The stored column by which rows are of a period, by its SQL, its type, and the periods that are read."""
+
+    sql: str
+    type_name: str
+    periods: Periods
+
+
+def number_of(word: str, day: date) -> int:
+    """The number of the period that a day lies in; weeks begin on Mondays.
+
+    >>> number_of("MONTH", date(1, 2, 28)), number_of("WEEK", date(1, 1, 8)), number_of("YEAR", date(1, 12, 31))
+    (1, 1, 0)
+    """
+    if word in _DAYS:
+        return (day.toordinal() - 1) // _DAYS[word]
+    return (12 * (day.year - 1) + day.month - 1) // _MONTHS[word]
+
+
+def start_of(word: str, number: int) -> date:
+    """The first day of a period.
+
+    >>> start_of("QUARTER", number_of("QUARTER", date(2024, 5, 17))).isoformat()
+    '2024-04-01'
+    """
+    if word in _DAYS:
+        return date(1, 1, 1) + timedelta(days=number * _DAYS[word])
+    months = number * _MONTHS[word]
+    return date(months // 12 + 1, months % 12 + 1, 1)
+
+
+def last_number(word: str) -> int:
+    """The number of the last period that there is."""
+    return number_of(word, _LAST_DAY)
+
+
+def every(word: str) -> Periods:
+    """All periods."""
+    return Periods(word, 0, last_number(word))
+
+
+def between(word: str, first: date, last: date) -> Periods | None:
+    """The periods from one day's to another's, both included; None where none of them is a period of ours."""
+    low, high = number_of(word, first), min(number_of(word, last), last_number(word))
+    return Periods(word, low, high) if low <= high else None
+
+
+def charged_key(unit_key: str, periods: Periods | None) -> str:
+    """The key of what is charged: a unit's key, and the periods where it has such.
+
+    >>> charged_key("clinic.main.visits.patient_id PER DAY", Periods("DAY", 738885, 738885))
+    'clinic.main.visits.patient_id PER DAY FROM 2024-01-01 TO 2024-01-02'
+    """
+    return unit_key if periods is None else f"{unit_key} {periods}"
+
+
+def split_key(key: str) -> tuple[str, Periods | None]:
+    """A unit's key and the periods that charged_key wrote; None where it has none.
+
+    >>> split_key("main.visits.patient_id PER YEAR FROM 2024-01-01 TO 2026-01-01")[1].count
+    2
+    """
+    found = _KEY.fullmatch(key)
+    if found is None or (found["every"] is None and found["first"] is None):
+        return key, None
+    if found["every"]:
+        return found["unit"], every(found["word"])
+    first, end = date.fromisoformat(found["first"]), date.fromisoformat(found["end"])
+    word = found["word"]
+    return found["unit"], Periods(word, number_of(word, first), number_of(word, end - timedelta(days=1)))
+
+
+def word_of(unit_key: str) -> str | None:
+    """The word of a unit whose rows are protected by period; None for any other."""
+    found = _KEY.fullmatch(unit_key)
+    return None if found is None else found["word"]
+
+
+def named_like_periods(name: str) -> bool:
+    """Whether a column's name could be taken for a unit's key with its periods."""
+    return _KEY.fullmatch(f"x{name.upper()}") is not None
+
+
+def each(run: Periods) -> list[Periods]:
+    """The periods of a run, one by one."""
+    return [replace(run, first=number, last=number) for number in range(run.first, run.last + 1)]
+
+
+def shown(run: Periods) -> str:
+    """A run for people: a month by its name, others by their first day, several by the first and the last.
+
+    >>> shown(Periods("MONTH", 24280, 24280)), shown(Periods("WEEK", 105589, 105590)), shown(every("DAY"))
+    ('2024-05', '2024-08-05 to 2024-08-12', 'every day')
+    """
+    if run.every:
+        return f"every {run.word.lower()}"
+    first, last = (_name(run.word, number) for number in (run.first, run.last))
+    return first if run.count == 1 else f"{first} to {last}"
+
+
+def _name(word: str, number: int) -> str:
+    text = start_of(word, number).isoformat()
+    return {"MONTH": text[:7], "YEAR": text[:4]}.get(word, text)
+
+
+def runs(found: Iterable[Periods]) -> list[Periods]:
+    """The shortest runs so that each given one is made of whole runs, in order; gaps are left out.
+
+    >>> [(one.first, one.last) for one in runs([Periods("DAY", 1, 5), Periods("DAY", 4, 9)])]
+    [(1, 3), (4, 5), (6, 9)]
+    """
+    listed = list(found)
+    cuts = sorted({one.first for one in listed} | {one.last + 1 for one in listed})
+    depth = dict.fromkeys(cuts, 0)
+    for one in listed:
+        depth[one.first] += 1
+        depth[one.last + 1] -= 1
+    made, covered = [], 0
+    for start, end in pairwise(cuts):
+        covered += depth[start]
+        if covered:
+            made.append(Periods(listed[0].word, start, end - 1))
+    return made

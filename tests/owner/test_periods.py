@@ -1,0 +1,337 @@
+"""Owners declare units and budgets by period: what is charged, what is shown, what is refused, what stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpduck
+from dpduck.engine.functions import engine_of
+from dpduck.trusted.private.door import Bill, opened
+from dpduck.values.errors import InternalError
+from dpduck.values.periods import Periods
+from tests.support.clinics import Clinic
+
+VISITS = """CREATE TABLE visits AS SELECT 'p' || i % 40 AS person,
+    DATE '2024-01-01' + CAST((i * 7) % 360 AS INTEGER) AS came, ['a', 'b', NULL][i % 3 + 1] AS ward,
+    i % 100 AS charge, i AS number FROM range(1200) AS r(i)"""
+UNIT = "PRIVACY UNIT person PER MONTH OF came MAX ROWS 4"
+DOMAINS = "DOMAIN ward IN ('a', 'b') WITH NULL, DOMAIN came RANGE 2024-01-01 TO 2025-01-01 STEP MONTH"
+POLICY = f"CREATE PRIVACY POLICY ON visits ({UNIT}, BUDGET (epsilon = 1) PER MONTH, LIFETIME (epsilon = 12), {DOMAINS})"
+ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) ward, count(*) AS n FROM visits WHERE {} GROUP BY ward"
+MARCH = "came >= '2024-03-01' AND came < '2024-04-01'"
+
+
+def made(policy: str = POLICY) -> Clinic:
+    """A clinic whose visits are protected by month."""
+    clinic = Clinic(dpduck.connect(config={"threads": 1}))
+    clinic.con.execute(VISITS)
+    if policy:
+        clinic.dp(policy)
+    return clinic
+
+
+@pytest.fixture
+def clinic() -> Iterator[Clinic]:
+    found = made()
+    yield found
+    found.con.close()
+
+
+@pytest.fixture(scope="module")
+def rich() -> Iterator[Clinic]:
+    """One with a large budget and no lifetime."""
+    found = made(f"CREATE PRIVACY POLICY ON visits ({UNIT}, BUDGET (epsilon = 1e6) PER MONTH, {DOMAINS})")
+    yield found
+    found.con.close()
+
+
+def spent(clinic: Clinic) -> dict[str, float]:
+    """What each period has spent, by dp_budget()."""
+    return dict(clinic.rows("SELECT period, spent FROM dp_budget() WHERE measure = 'epsilon'"))
+
+
+def test_a_month_is_charged_to_itself(clinic: Clinic) -> None:
+    """Each month has its budget, answers of several months cost each of them, and LIFETIME adds them all up."""
+    clinic.dp(ASK.format("0.5", MARCH))
+    clinic.dp(ASK.format("0.25", "came BETWEEN '2024-03-15' AND '2024-05-02'"))
+    assert spent(clinic) == {
+        "2024-03": 0.75, "2024-04": 0.25, "2024-05": 0.25, "any other month": 0, "LIFETIME": 1.25,
+    }  # fmt: skip
+    assert clinic.rows("SELECT privacy_unit FROM dp_ledger() WHERE rho > 0") == [
+        ("memory.main.visits.person PER MONTH FROM 2024-03-01 TO 2024-04-01",),
+        ("memory.main.visits.person PER MONTH FROM 2024-03-01 TO 2024-06-01",),
+    ]
+    assert "has 0.25 of 1 left" in clinic.refused(ASK.format("0.375", MARCH))
+    clinic.dp("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.25) came, count(*) AS n FROM visits GROUP BY came")
+    assert spent(clinic)["2024-12"] == 0.25 and spent(clinic)["LIFETIME"] == 4.25
+    assert "may read rows of months without an end" in clinic.refused(ASK.format("0.1", "charge > 3"))
+    clinic.dp(ASK.format("0.625", "came >= '2030-01-01' AND came < '2031-01-01'"))
+    message = clinic.refused(ASK.format("0.125", "came >= '2031-01-01' AND came < '2031-04-01'"))
+    assert "LIFETIME in the budget of memory.main.visits.person PER MONTH has 0.25 of 12 left" in message
+
+
+def test_a_stored_answer_is_free(clinic: Clinic) -> None:
+    """Asked again, a month's answer is the same and costs nothing; another month is another statement."""
+    first = clinic.dp(ASK.format("1", MARCH))
+    assert clinic.dp(ASK.format("1", MARCH)) == first
+    clinic.dp(ASK.format("1", "came >= '2024-04-01' AND came < '2024-05-01'"))
+    assert clinic.charges() == 2
+
+
+NUMBERS = count()
+"""Tags of releases, no two of which are one."""
+
+CONDITIONS = [
+    ("came >= '2024-01-01' AND came < '2024-03-01'", range(1, 3)), (MARCH, range(3, 4)),
+    ("came = '2024-03-09'", range(3, 4)), ("came IN ('2024-02-02', '2024-05-05')", range(2, 6)),
+    ("date_trunc('quarter', came) = '2024-04-01' AND ward = 'a'", range(4, 7)),
+    ("year(came) = 2024 AND came > '2024-06-30'", range(7, 13)), ("number + 1 > 3", range(13)),
+    ("ward = 'a'", range(13)),
+]  # fmt: skip
+
+
+@settings(max_examples=5, deadline=None)
+@given(one=st.sampled_from(CONDITIONS), other=st.sampled_from(CONDITIONS))
+def test_random_pairs_of_conditions(rich: Clinic, one: Any, other: Any) -> None:
+    """Issue 6: disjoint months cost the maximum, overlapping ones the sum; what is undecided costs every month."""
+    before = months(rich)
+    for price, (condition, _) in ((2, one), (3, other)):
+        rich.dp(ASK.format(f"{price}, refresh = '{next(NUMBERS)}'", condition))
+    after = months(rich)
+    expected = [2 * (month in one[1]) + 3 * (month in other[1]) for month in range(13)]
+    assert [after[month] - before[month] for month in range(13)] == expected
+    assert max(expected) == (5 if set(one[1]) & set(other[1]) else 3)
+
+
+def months(clinic: Clinic) -> list[float]:
+    """What each month of 2024 has spent, and first some month of another year."""
+    engine = engine_of(clinic.con)
+    assert engine is not None
+    found = engine._ledger
+    unit, start = "memory.main.visits.person PER MONTH", 12 * 2023
+    runs = [Periods("MONTH", start + month, start + month) for month in (-100, *range(12))]
+    return [float(found.spent(unit, within=run).epsilon or 0) for run in runs]
+
+
+def test_the_statement_that_is_shown_makes_the_policy_again(clinic: Clinic) -> None:
+    """dp_policies has PER, OF and LIFETIME in the statement that it shows, and says what a whole person is promised."""
+    ddl, guarantee = clinic.rows("SELECT ddl, guarantee FROM dp_policies()")[0]
+    assert UNIT in ddl and "BUDGET (epsilon = 1) PER MONTH,\n    LIFETIME (epsilon = 12)" in ddl
+    assert guarantee == (
+        "all rows of one person of one month of came: epsilon = 1, over all statements that read that month; "
+        "k times as much for one person with rows in k months; never more than epsilon = 12 in all (LIFETIME)"
+    )
+    other = made("")
+    other.dp(ddl)
+    assert other.rows("SELECT ddl, guarantee FROM dp_policies()") == [(ddl, guarantee)]
+    clinic.dp(ddl.replace("CREATE", "CREATE OR REPLACE"))
+    assert clinic.value("SELECT revision FROM dp_policies()") == 1, "nothing changed"
+    other.con.close()
+
+
+def test_a_row_lies_in_one_period(clinic: Clinic) -> None:
+    """PRIVACY UNIT ROW PER MONTH: a year of monthly statistics costs each row what one of them costs."""
+    policy = POLICY.replace("person PER MONTH OF came MAX ROWS 4", "ROW PER MONTH OF came")
+    rows = made(policy.replace(", LIFETIME (epsilon = 12)", ""))
+    for month in range(1, 5):
+        rows.dp(ASK.format("1", f"came >= '2024-{month:02}-01' AND came < '2024-{month + 1:02}-01'"))
+    assert max(spent(rows).values()) == 1
+    rows.con.close()
+    assert "a row lies in one month" in made("").refused(policy)
+
+
+def test_what_an_owner_may_change(clinic: Clinic) -> None:
+    """Budget and lifetime change alone, not below what was spent; the unit and its column stay once it was."""
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET LIFETIME (epsilon = 6)")
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 2) PER MONTH")
+    clinic.dp(ASK.format("1.5", "came BETWEEN '2024-03-15' AND '2024-05-02'"))
+    table = dict(clinic.rows("SELECT period, budget FROM dp_budget()"))
+    assert table["LIFETIME"] == 6 and table["2024-03"] == 2
+    alter = "ALTER PRIVACY POLICY ON visits SET "
+    refused = {
+        "LIFETIME (epsilon = 4)": "LIFETIME of memory.main.visits.person PER MONTH cannot be epsilon = 4: 4.5 is",
+        "BUDGET (epsilon = 1) PER MONTH": "cannot be epsilon = 1: 1.5 is already spent",
+        "BUDGET (epsilon = 9)": "the budget is for all time, and the privacy unit is PER MONTH; accepted: BUDGET (..)",
+        "BUDGET (epsilon = 9) PER DAY": "the budget is PER DAY, and the privacy unit is PER MONTH",
+        "BUDGET (rho = 9) PER MONTH": "BUDGET and LIFETIME add up different measures",
+        "PRIVACY UNIT person MAX ROWS 4": "a unit of other periods has another budget; accepted: CREATE OR REPLACE",
+        "PRIVACY UNIT person PER DAY OF came MAX ROWS 4": "a unit of other periods has another budget",
+        "DOMAIN came RANGE 2024-01-01 TO 2025-01-01 STEP MONTH WITH NULL": "a row whose came is NULL is of no month",
+    }
+    assert [text for one, text in refused.items() if text not in clinic.refused(alter + one)] == []
+    clinic.con.execute("ALTER TABLE visits ADD COLUMN paid DATE")
+    assert "cannot change once something is spent" in clinic.refused(alter + UNIT.replace("came", "paid"))
+    clinic.dp(alter + UNIT.replace("MAX ROWS 4", "MAX ROWS 2"))
+
+
+def test_what_is_no_period(clinic: Clinic) -> None:
+    """Refused by name: columns whose date depends on a session, units that pairs do not tell apart, words apart."""
+    found = made("")
+    found.con.execute('CREATE TABLE t (p VARCHAR, f DOUBLE, d DATE, z TIMESTAMPTZ, s TIMESTAMP_S, "x PER DAY" VARCHAR)')
+    create = "CREATE PRIVACY POLICY ON t (PRIVACY UNIT {} MAX ROWS 2, BUDGET (epsilon = 1) PER MONTH)"
+    refused = {
+        "p PER MONTH OF z": "z is TIMESTAMP WITH TIME ZONE, which does not say of which month a row is",
+        "p PER MONTH OF s": "s is TIMESTAMP_S, which does not say",
+        "p PER MONTH OF p": "p is VARCHAR, which does not say",
+        "p PER MONTH OF q": "there is no column 'q'",
+        "f PER MONTH OF d": "f is DOUBLE, which is not told apart by period",
+        "p PER HOUR OF d": "accepted: DAY, WEEK, MONTH, QUARTER or YEAR", "p PER MONTH": "OF",
+        "p": "the budget is PER MONTH, and the privacy unit is not", '"x PER DAY"': "is how the ledger writes periods",
+        "p PER DAY OF d": "the budget is PER MONTH, and the privacy unit is PER DAY; accepted: BUDGET (..) PER DAY",
+        "p REFERENCES visits.person": "the budget is PER MONTH",
+    }  # fmt: skip
+    assert [
+        (one, found.refused(create.format(one)))
+        for one, text in refused.items()
+        if text not in found.refused(create.format(one))
+    ] == []
+    found.con.close()
+
+
+def test_what_asks_about_several_units_at_once(clinic: Clinic) -> None:
+    """Rows that are made of several months are refused: joins of private rows, UNION ALL, counts for each unit."""
+    counted = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) AS n FROM "
+    message = "units of one month are not followed through joins of private rows, UNION ALL or a count for each unit"
+    for source in (
+        "visits JOIN visits AS other USING (person)",
+        "visits SEMI JOIN (SELECT person FROM visits WHERE charge > 5) AS o USING (person)",
+        "(SELECT * FROM visits UNION ALL SELECT * FROM visits) AS u",
+        "(SELECT person, count(*) AS k FROM visits GROUP BY person) AS u",
+    ):
+        assert message in clinic.refused(counted + source)
+    persons = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {}count(DISTINCT person) AS n FROM visits {}"
+    assert "would count somebody once for each month" in clinic.refused(persons.format("", "WHERE year(came) = 2024"))
+    by_ward = persons.format("ward, ", "WHERE year(came) = 2024 GROUP BY ward")
+    assert "would count somebody once for each month" in clinic.refused(by_ward)
+    assert len(clinic.dp(persons.format("came, ", "GROUP BY came"))) == 12
+    assert len(clinic.dp(persons.format("ward, ", f"WHERE {MARCH} GROUP BY ward"))) == 3
+    assert "units of one month are not prepared" in clinic.refused("ALTER PRIVACY POLICY ON visits PREPARE")
+
+
+def test_every_mechanism_pays_for_the_periods_that_it_reads() -> None:
+    """Keys, synthetic data, summaries, projections and sessions: one charge each, to the month of their condition."""
+    budget = "BUDGET (epsilon = 40, delta = 1e-4, delta_keys = 1e-5) PER MONTH"
+    found = made(f"CREATE PRIVACY POLICY ON visits ({UNIT}, {budget}, {DOMAINS})")
+    pay = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 4, delta = 1e-6, "
+    keys = "group_selection_strategy = LAPLACE_THRESHOLD, max_groups_contributed = 1"
+    rows = f"FROM visits WHERE {MARCH}"
+    for statement in (
+        f"{pay}{keys}) charge, count(*) AS n {rows} GROUP BY charge",
+        f"CREATE PRIVATE TABLE made OPTIONS (epsilon = 1) AS SELECT ward, came {rows} WORKLOAD MARGINALS (1)",
+        "CREATE PRIVATE VIEW few OPTIONS (epsilon = 1, summary = 'filter_priority', summary_size = 10) AS "
+        f"SELECT ward, came, count(*) AS n {rows} GROUP BY ward, came",
+        "CREATE PRIVATE SESSION s OPTIONS (epsilon = 1, delta = 1e-6, sparsity = 4, queries = 50) AS "
+        f"SELECT charge {rows}",
+        f"CREATE PRIVATE HISTOGRAM h OPTIONS (epsilon = 1) AS SELECT charge {rows}",
+    ):
+        found.dp(statement)
+    assert len(found.rows("FROM dp_ask('s', ['5', '6'])")) == 1
+    march = "memory.main.visits.person PER MONTH FROM 2024-03-01 TO 2024-04-01"
+    assert found.rows("SELECT DISTINCT privacy_unit FROM dp_ledger() WHERE rho > 0") == [(march,)]
+    assert found.charges() == 5
+    unit = dict(found.rows("SELECT column_name, privacy_unit FROM dp_columns('visits') WHERE privacy_unit IS NOT NULL"))
+    assert unit == {"person": "memory.main.visits.person PER MONTH, MAX ROWS 4", "came": "PER MONTH"}
+    found.con.close()
+
+
+def test_tables_share_the_budget_of_one_persons_month(clinic: Clinic) -> None:
+    """REFERENCES: bills by month have the ledger of visits by month; units of two kinds for one person are refused."""
+    clinic.con.execute("CREATE TABLE bills AS SELECT person, came AS billed, charge FROM visits")
+    unit = "CREATE PRIVACY POLICY ON bills (PRIVACY UNIT person REFERENCES visits.person"
+    clinic.dp(f"{unit} PER MONTH OF billed MAX ROWS 2)")
+    clinic.dp(ASK.format("1", MARCH))
+    bills = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM bills WHERE "
+    assert "has 0 of 1 left" in clinic.refused(bills + "billed = '2024-03-03'")
+    clinic.dp(bills + "billed = '2024-04-03'")
+    clinic.dp("DROP PRIVACY POLICY ON bills")
+    refused = "the unit of memory.main.visits is by month: a row would have units of two kinds"
+    for per in ("", " PER DAY OF billed"):
+        assert refused in clinic.refused(f"{unit}{per} MAX ROWS 2)")
+    clinic.con.execute("CREATE TABLE people AS SELECT DISTINCT person FROM visits")
+    clinic.dp("CREATE PRIVACY POLICY ON people (PRIVACY UNIT person MAX ROWS 1, BUDGET (epsilon = 1))")
+    other = unit.replace("visits.person", "people.person")
+    other += " PER MONTH OF billed MAX ROWS 2, BUDGET (epsilon = 1) PER MONTH)"
+    assert "the unit of memory.main.people is for all time" in clinic.refused(other)
+
+
+def test_columns_that_change_are_looked_at_again(clinic: Clinic) -> None:
+    """A date that became a text, or a unit that became a number with a point, is refused before anything is charged."""
+    clinic.con.execute("ALTER TABLE visits ALTER came TYPE TIMESTAMP")
+    assert len(clinic.dp(ASK.format("0.25", MARCH))) == 3, "a month is the same of both types"
+    clinic.con.execute("ALTER TABLE visits ALTER came TYPE TIMESTAMPTZ")
+    message = clinic.refused("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) AS n FROM visits")
+    assert "'came' is TIMESTAMP WITH TIME ZONE, and no longer says of which month a row is" in message
+    clinic.con.execute("ALTER TABLE visits ALTER came TYPE DATE")
+    clinic.con.execute("ALTER TABLE visits ALTER person TYPE DOUBLE USING 1.0")
+    message = clinic.refused("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) AS n FROM visits")
+    assert "'person' is no longer told apart by month" in message
+
+
+def test_prepared_tables_stay_without_periods() -> None:
+    """A table that is prepared gets no units by period before it is UNPREPAREd."""
+    plain = f"CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 4, BUDGET (epsilon = 1), {DOMAINS})"
+    found = made(plain)
+    found.dp("ALTER PRIVACY POLICY ON visits PREPARE")
+    replaced = POLICY.replace("CREATE", "CREATE OR REPLACE")
+    assert (
+        "units of one month are not prepared; accepted: visits as it is; or UNPREPARE before PER MONTH"
+        in found.refused(replaced)
+    )
+    found.dp("ALTER PRIVACY POLICY ON visits UNPREPARE")
+    found.dp(replaced)
+    found.con.close()
+
+
+def test_the_owner_sees_units_by_period(clinic: Clinic) -> None:
+    """dp_check counts rows of each person and month, and those that are of no month."""
+    clinic.con.execute(
+        "INSERT INTO visits (person, came) VALUES ('p1', NULL), ('p1', 'infinity'), (NULL, '2024-01-01')"
+    )
+    found = dict(clinic.rows("SELECT finding, value FROM dp_check('visits')"))
+    exact = clinic.value(
+        "SELECT count(DISTINCT (person, month(came))) FROM visits WHERE person = 'p1' AND isfinite(came)"
+    )
+    assert found["rows in no month"] == 2 and found["rows whose unit is NULL"] == 3
+    assert found["privacy units"] > 40 * exact / 2 and found["rows with NULL in came"] == 1
+
+
+def test_a_view_says_what_a_person_is_promised(clinic: Clinic) -> None:
+    """The comment of a private view names the unit's period and what was charged; so does dp_explain."""
+    clinic.dp(
+        "CREATE PRIVATE VIEW march OPTIONS (epsilon = 0.5) AS "
+        f"SELECT ward, count(*) AS n FROM visits WHERE {MARCH} GROUP BY ward"
+    )
+    comment = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'march'")
+    assert "of one month of came; charged to 2024-03; somebody with rows in k of them" in comment
+    explained = f"SELECT note FROM dp_explain($$ {ASK.format('0.1', MARCH)} $$) WHERE chosen"
+    assert "at most 4 rows of each month, charged FROM 2024-03-01 TO 2024-04-01" in clinic.value(explained)
+    both = "; ".join(ASK.format(price, MARCH) for price in ("0.3", "0.4"))
+    assert clinic.rows(f"SELECT remaining, fits FROM dp_plan($$ {both} $$)") == [
+        (pytest.approx(0.2), True), (0, False), (0, False),
+    ]  # fmt: skip
+
+
+def test_the_door_counts_the_periods_of_the_bill_alone(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of other periods than those that are paid for is a defect: nothing is charged, nothing is read."""
+    seen: list[Callable[[], object]] = []
+
+    def other(asks: Any, bill: Bill, *rest: Any, **more: Any) -> Any:
+        for periods in (None, Periods("MONTH", 12 * 2023, 12 * 2023)):
+            wrong = Bill(**{**{name: getattr(bill, name) for name in bill.__dataclass_fields__}, "periods": periods})
+            with (
+                pytest.raises(InternalError, match="disagree about periods; nothing was charged"),
+                opened(asks, wrong, *rest),
+            ):
+                raise AssertionError
+        seen.append(lambda: bill)
+        return opened(asks, bill, *rest, **more)
+
+    monkeypatch.setattr("dpduck.mechanisms.release.opened", other)
+    clinic.dp(ASK.format("0.5", MARCH))
+    assert len(seen) == clinic.charges() == 1
