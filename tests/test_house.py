@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 227,
-    "lines": 48_335,
+    "lines": 48_435,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 563,
     "modules of a plain count": 91,

@@ -50,7 +50,7 @@ def test_canaries(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     loaded = engine_of(lake.con)
     assert loaded is not None
     key = loaded.ledger.bounding_key
-    log = lake.sail.log.read_text(errors="replace") + "".join([*errors, *capfd.readouterr()])
+    log = lake.server.said() + "".join([*errors, *capfd.readouterr()])
     assert "the charge stays, nothing was released" in said
     assert "counting failed" in errors[0], "a task failed, quoting a row to whoever listens"
     for secret in (ROW, LABEL, str(key_integer(key)), key.hex()):

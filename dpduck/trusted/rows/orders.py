@@ -26,6 +26,9 @@ BATCH = 65_536
 PART = 1 << 20
 """Rows of a part: crowded units are cut where there are so many."""
 
+CROWD = 1 << 14
+"""Rows of a unit in each of several tables that are joined, or counted for each unit: all others are left out."""
+
 _TYPES: Mapping[pa.DataType, str] = {
     pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
     pa.uint64(): "UBIGINT", pa.large_string(): "VARCHAR", pa.large_binary(): "BLOB", pa.date32(): "DATE",
@@ -41,16 +44,20 @@ MEMORY = "4GiB"
 TABLE, PARTIAL = "dpduck_table", "dpduck_partial"
 """What an engine calls the number of a row's table, and what a task answers."""
 
-_GIVEN = "dpduck_given"
+_GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A table as a task has it: its name in parts, its columns and their types. rows: of a public one, as Arrow."""
+    """A table as a task has it: its name in parts, its columns and their types.
+
+    rows: of a public one, as Arrow. unit: the column that says whose a row is, if there is one.
+    """
 
     parts: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
     rows: bytes | None = field(default=None, repr=False)
+    unit: str | None = None
 
     @property
     def sql(self) -> str:
@@ -63,7 +70,8 @@ class Order:
 
     stage_sql: integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: what a worker
     must be sure to have (workers.least_room), so that each row is computed there where it would be here.
-    before: what is done to parts of the rows first, whose answers are then the rows.
+    before: what is done to parts of the rows first, whose answers are then the rows. key: of the order by which CROWD
+    rows of a unit are kept in each table, None where all are.
     """
 
     tables: tuple[Sent, ...]
@@ -74,6 +82,7 @@ class Order:
     passes: str
     room: int
     before: Order | None = None
+    key: int | None = field(default=None, repr=False)
 
     def plain(self) -> dict[str, Any]:
         """The order as values of the standard library and pyarrow, as it travels; what is done before it does not."""
@@ -105,7 +114,7 @@ def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.
     with duckdb.connect(":memory:", config=CONFIG | limits) as connection:
         given = iter(rows)
         for number, table in enumerate(order.tables):
-            own = next(given) if table.rows is None else pa.ipc.open_stream(table.rows).read_all()
+            own = first_rows(order, table, next(given)) if table.rows is None else _public(table.rows)
             _lay(connection, table, own, f"{_GIVEN}_{number}", numbered=bool(order.stages))
         reader.run(connection, "SET TimeZone = 'UTC'")
         reader.run(connection, f"SET disabled_optimizers = '{order.passes}'")
@@ -114,6 +123,35 @@ def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.
         with answered(connection, order.stages, order.asking, workers) as (second, own_parameters):
             given_parameters = {**own_parameters, **order.parameters}
             return pa.concat_tables(reader.batches(second, order.stage_sql, given_parameters, BATCH))
+
+
+def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
+    """Of each unit its first CROWD rows by a keyed hash of what is sent of them: a function of that unit's rows alone.
+
+    The first of a table are among the first of each part of it. Rows that are tied are interchangeable: they are the
+    same in every column, the sign of 0 included.
+    """
+    if order.key is None or table.unit is None or rows.num_rows <= CROWD:
+        return rows
+    names = [f"dpduck_{number}" for number in range(len(table.columns))]
+    unit = names[[name for name, _ in table.columns].index(table.unit)]
+    signs = [
+        f"signbit({name})" for name, (_, kind) in zip(names, table.columns, strict=True) if kind in ("FLOAT", "DOUBLE")
+    ]
+    ranked = ", ".join([f"hash(CAST($key AS UBIGINT), {', '.join(names)})", *names, *signs])
+    whole = pa.Table.from_arrays([*map(_whole_texts, rows.columns), pa.array(range(rows.num_rows), pa.int64())],
+                                 names=[*names, _PLACE])  # fmt: skip
+    with duckdb.connect(":memory:", config=CONFIG | {"threads": 1, "memory_limit": MEMORY}) as connection:
+        connection.register(_GIVEN, whole)
+        crowds = f"SELECT {unit} FROM {_GIVEN} GROUP BY {unit} HAVING count(*) > {CROWD}"
+        window = f"row_number() OVER (PARTITION BY {unit} ORDER BY {ranked})"
+        others = f"SELECT {_PLACE} FROM (FROM {_GIVEN} SEMI JOIN ({crowds}) USING ({unit})) QUALIFY {window} > {CROWD}"
+        left_out = pa.concat_tables(reader.batches(connection, others, {"key": order.key}, BATCH)).column(0)
+    return rows.filter(pc.invert(pc.is_in(whole.column(_PLACE), value_set=left_out))) if len(left_out) else rows
+
+
+def _public(rows: bytes) -> pa.Table:
+    return pa.ipc.open_stream(rows).read_all()
 
 
 def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, name: str, *, numbered: bool) -> None:
@@ -156,29 +194,43 @@ def _text(value: bytes | None) -> str | None:
 
 def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
     """The sums of an order over the rows of a task, each batch of them as bytes: the engine looks into none of it."""
-    order, rows = order_from(plain), []
-    private = [table for table in order.tables if table.rows is None]
-    for number, table in enumerate(private):
-        own = given.filter(pc.equal(given[TABLE], number)) if len(private) > 1 else given
-        rows.append(own.select([column_name(number, place) for place in range(len(table.columns))]))
-    found = carried_out(order, rows, workers)
+    order = order_from(plain)
+    found = carried_out(order, _by_table(order, given), workers)
     said = pa.array(map(_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())
     return pa.Table.from_pydict({PARTIAL: said})
 
 
+def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
+    """Rows of several tables in one, apart."""
+    rows, private = [], [table for table in order.tables if table.rows is None]
+    for number, table in enumerate(private):
+        own = given.filter(pc.equal(given[TABLE], number)) if len(private) > 1 else given
+        rows.append(own.select([column_name(number, place) for place in range(len(table.columns))]))
+    return rows
+
+
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """What an order keeps of parts of the rows, as columns that an engine groups by the unit."""
+    """What an order keeps of parts of the rows, as columns that an engine groups by the unit.
+
+    An order with a key keeps rows of its one table as they are: the first of each unit.
+    """
     order, part, count = order_from(plain), list[pa.RecordBatch](), 0
     for batch in chain(given, [None]):
         if part and (batch is None or count + batch.num_rows > PART):
-            found = carried_out(order, [pa.Table.from_batches(part)], workers)
-            sent = pa.schema(
-                [pa.field(column_name(0, n), _SENT_AS.get(one.type, one.type)) for n, one in enumerate(found.schema)]
-            )
-            yield from found.rename_columns(sent.names).cast(sent).to_batches(max_chunksize=BATCH)
+            rows = pa.Table.from_batches(part)
+            kept = _integers(order, rows, workers) if order.key is None else first_rows(order, order.tables[0], rows)
+            yield from kept.to_batches(max_chunksize=BATCH)
             part, count = [], 0
         if batch is not None:
             part, count = [*part, batch], count + batch.num_rows
+
+
+def _integers(order: Order, rows: pa.Table, workers: Workers) -> pa.Table:
+    found = carried_out(order, _by_table(order, rows), workers)
+    sent = pa.schema(
+        [pa.field(column_name(0, n), _SENT_AS.get(one.type, one.type)) for n, one in enumerate(found.schema)]
+    )
+    return found.rename_columns(sent.names).cast(sent)
 
 
 def types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
