@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
@@ -76,8 +77,9 @@ class Lake:
         self.here.close()
 
 
-@pytest.fixture
-def lake(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+@contextmanager
+def opened(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    """A Lake that counts everything twice."""
     made = Lake(server)
     counting = door.counting
 
@@ -100,7 +102,13 @@ def lake(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         return compare
 
     monkeypatch.setattr(door, "counting", count)
-    # this engine was probed: test_whole_way.py attaches it as it is
-    monkeypatch.setattr("dpduck.engines.tables.probed", lambda engine, workers: engine)
     yield made
     made.close()
+
+
+@pytest.fixture
+def lake(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    # this engine was probed: test_whole_way.py attaches it as it is
+    monkeypatch.setattr("dpduck.engines.tables.probed", lambda engine, workers: engine)
+    with opened(server, monkeypatch) as made:
+        yield made

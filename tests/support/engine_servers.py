@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,7 +158,8 @@ def _started(
 @contextmanager
 def _ended(session: Any) -> Iterator[Any]:
     yield session
-    session.stop()
+    with suppress(Exception):  # one whose server was killed
+        session.stop()
 
 
 @contextmanager
