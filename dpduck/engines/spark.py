@@ -210,7 +210,7 @@ def _column(there: str, described: Any) -> tuple[str, str]:
 
 
 def _spark_type(type_name: str) -> str:
-    known = {own: theirs for theirs, own in TYPES.items()} | {"UBIGINT": "decimal(20,0)", "BLOB": "binary"}
+    known = {own: theirs for theirs, own in TYPES.items()} | {"UBIGINT": "bigint", "BLOB": "binary"}
     return known.get(type_name, type_name)
 
 

@@ -13,7 +13,7 @@ from dpduck.engine.functions import engine_of
 from dpduck.engines import spark
 from dpduck.trusted.private.contributions import key_integer
 from dpduck.trusted.rows.answered import Asking
-from dpduck.trusted.rows.orders import CROWD, Order, Sent, cut_task, first_rows
+from dpduck.trusted.rows.orders import CROWD, PART, Order, Sent, cut_task, first_rows
 from dpduck.trusted.rows.workers import Workers
 from tests.engines.conftest import Lake
 
@@ -52,12 +52,13 @@ def test_the_first_rows_of_a_unit() -> None:
     assert first_rows(replace(ORDER, key=None), TABLE, whole) is whole
 
 
-def test_what_a_part_sends() -> None:
-    """No more of a unit leaves a part than the first rows."""
-    batches = crowd().rename_columns(["dpduck_0_0", "dpduck_0_1", "dpduck_0_2"]).to_batches(max_chunksize=4096)
+def test_what_a_task_hands_on() -> None:
+    """No more of a unit than its first rows, however many parts there are; and all that others have."""
+    whole = crowd(3 * PART)
+    batches = whole.rename_columns(["dpduck_0_0", "dpduck_0_1", "dpduck_0_2"]).to_batches(max_chunksize=8192)
     sent = pa.Table.from_batches(list(cut_task(ORDER.plain(), batches, Workers())))
     assert pc.sum(pc.equal(sent["dpduck_0_0"], 7)).as_py() == CROWD
-    assert sent.num_rows == CROWD + 1000
+    assert shown(sent) == shown(first_rows(ORDER, TABLE, whole))
 
 
 POLICY = (

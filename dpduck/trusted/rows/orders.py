@@ -23,8 +23,10 @@ from dpduck.trusted.rows.workers import Program, Workers, least_room
 from dpduck.values.errors import InternalError
 
 BATCH = 65_536
-PART = 1 << 20
-"""Rows of a part: crowded units are cut where there are so many."""
+PART = 1 << 17
+"""Rows of a part: crowded units are cut where there are so many. Sail makes one message of what a task says at once,
+and sends none of more than 4 MiB.
+"""
 
 CROWD = 1 << 14
 """Rows of a unit in each of several tables that are joined, or counted for each unit: all others are left out."""
@@ -34,12 +36,15 @@ _TYPES: Mapping[pa.DataType, str] = {
     pa.uint64(): "UBIGINT", pa.large_string(): "VARCHAR", pa.large_binary(): "BLOB", pa.date32(): "DATE",
 }  # fmt: skip
 _SENT_AS: Mapping[pa.DataType, pa.DataType] = {
-    pa.uint64(): pa.decimal128(20, 0), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
+    pa.uint64(): pa.int64(), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
 }  # fmt: skip
-"""Of types that an engine may not have."""
+"""Of types that an engine may not have; the 64 bits of a whole number travel as they are, whatever they mean there."""
 
 MEMORY = "4GiB"
 """What DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
+
+WAITING = 1 << 20
+"""Rows of crowds that a task holds back, so that it hands on of each unit what the whole of it has first."""
 
 TABLE, PARTIAL = "dpduck_table", "dpduck_partial"
 """What an engine calls the number of a row's table, and what a task answers."""
@@ -131,10 +136,10 @@ def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
     The first of a table are among the first of each part of it. Rows that are tied are interchangeable: they are the
     same in every column, the sign of 0 included.
     """
-    if order.key is None or table.unit is None or rows.num_rows <= CROWD:
+    if order.key is None or table.unit is None or not len(_crowds(table, rows, CROWD + 1)):
         return rows
     names = [f"dpduck_{number}" for number in range(len(table.columns))]
-    unit = names[[name for name, _ in table.columns].index(table.unit)]
+    unit = names[_unit_of(table)]
     signs = [
         f"signbit({name})" for name, (_, kind) in zip(names, table.columns, strict=True) if kind in ("FLOAT", "DOUBLE")
     ]
@@ -150,6 +155,16 @@ def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(whole.column(_PLACE), value_set=left_out))) if len(left_out) else rows
 
 
+def _unit_of(table: Sent) -> int:
+    return [name for name, _ in table.columns].index(str(table.unit))
+
+
+def _crowds(table: Sent, rows: pa.Table, least: int) -> pa.Array:
+    """The units that have so many rows."""
+    counted = pc.value_counts(rows.column(_unit_of(table)))
+    return counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
+
+
 def _public(rows: bytes) -> pa.Table:
     return pa.ipc.open_stream(rows).read_all()
 
@@ -158,7 +173,11 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, nam
     """Puts rows under a table's name, as its types; numbered: as a table of which rowid tells rows apart."""
     database, schema, _ = table.parts
     named = [f"dpduck_{number}" for number in range(len(table.columns))]
-    whole = pa.Table.from_arrays([_whole_texts(column) for column in rows.columns], names=named)
+    columns = [
+        _viewed(column, pa.uint64()) if type_name == "UBIGINT" and column.type == pa.int64() else _whole_texts(column)
+        for column, (_, type_name) in zip(rows.columns, table.columns, strict=True)
+    ]
+    whole = pa.Table.from_arrays(columns, names=named)
     reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quoted(database)}")
     reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}.{quoted(schema)}")
     typed = ", ".join(
@@ -168,6 +187,10 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, nam
     connection.register(name, whole)
     kind = "TABLE" if numbered else "VIEW"
     reader.run(connection, f"CREATE {kind} {table.sql} AS SELECT {typed} FROM {name}")
+
+
+def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], type=kind)
 
 
 def _whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -212,25 +235,44 @@ def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
     """What an order keeps of parts of the rows, as columns that an engine groups by the unit.
 
-    An order with a key keeps rows of its one table as they are: the first of each unit.
+    An order with a key keeps rows of its one table as they are: the first of each unit. Those of crowds wait for the
+    next part, as long as there is room.
     """
     order, part, count = order_from(plain), list[pa.RecordBatch](), 0
+    waiting: pa.Table | None = None
     for batch in chain(given, [None]):
         if part and (batch is None or count + batch.num_rows > PART):
             rows = pa.Table.from_batches(part)
-            kept = _integers(order, rows, workers) if order.key is None else first_rows(order, order.tables[0], rows)
+            if order.key is None:
+                kept = _integers(order, rows, workers)
+            else:
+                kept, waiting = _without_crowds(order, rows if waiting is None else pa.concat_tables([waiting, rows]))
             yield from kept.to_batches(max_chunksize=BATCH)
             part, count = [], 0
         if batch is not None:
             part, count = [*part, batch], count + batch.num_rows
+    if waiting is not None:
+        yield from waiting.to_batches(max_chunksize=BATCH)
+
+
+def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+    """The first rows of units, and apart from them those of crowds, if these are not too many."""
+    (table,) = order.tables
+    kept = first_rows(order, table, rows)
+    crowds = _crowds(table, kept, CROWD)
+    if not len(crowds) or len(crowds) * CROWD > WAITING:
+        return kept, None
+    waits = pc.is_in(kept.column(_unit_of(table)), value_set=crowds)
+    return kept.filter(pc.invert(waits)), kept.filter(waits)
 
 
 def _integers(order: Order, rows: pa.Table, workers: Workers) -> pa.Table:
     found = carried_out(order, _by_table(order, rows), workers)
-    sent = pa.schema(
-        [pa.field(column_name(0, n), _SENT_AS.get(one.type, one.type)) for n, one in enumerate(found.schema)]
-    )
-    return found.rename_columns(sent.names).cast(sent)
+    columns = []
+    for column in found.columns:
+        kind = _SENT_AS.get(column.type, column.type)
+        columns.append(_viewed(column, kind) if column.type == pa.uint64() else column.cast(kind))
+    return pa.Table.from_arrays(columns, names=[column_name(0, n) for n in range(len(columns))])
 
 
 def types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
