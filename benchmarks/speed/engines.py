@@ -24,7 +24,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +37,12 @@ from dpduck.engines.spark import connected
 from tests.support.engine_servers import Server, sail_server, spark_connect
 
 ROWS = 100_000_000
-FILES = 16
+LEAST_FILES, ROWS_OF_FILE = 2, 1_000_000
 ROUNDS = 2
-SERVERS = {"sail": sail_server, "connect": spark_connect}
+SERVERS: dict[str, Callable[[Path], AbstractContextManager[Server]]] = {
+    "sail": partial(sail_server, parallelism=8),
+    "connect": spark_connect,
+}
 MOST_MB, MOST_GROWTH, SAIL_GATE, SPARK_GATE = 1000.0, 1.2, 2.0, 1.5
 POLICY = """CREATE PRIVACY POLICY ON {} (PRIVACY UNIT person MAX ROWS 3, BUDGET (epsilon = 1000), EXPECT ROWS {},
     DOMAIN sex IN ('F', 'M'), DOMAIN age RANGE 0 TO 100 STEP 5, DOMAIN place RANGE 0 TO 100000 STEP 1,
@@ -71,9 +76,10 @@ def made(folder: Path, name: str, rows: int, people: int) -> Path:
         f"(i * 7919) % {people} AS person, ['F', 'M'][1 + (hash(i) % 2)::INTEGER] AS sex, "
         "(hash(i, 1) % 100)::INTEGER AS age, 'w' || hash(i, 2) % 12 AS ward, (hash(i, 3) % 100000)::INTEGER AS place"
     )
+    files = max(LEAST_FILES, rows // ROWS_OF_FILE)
     with duckdb.connect() as connection:
-        for number in range(FILES):
-            first, last = rows * number // FILES, rows * (number + 1) // FILES
+        for number in range(files):
+            first, last = rows * number // files, rows * (number + 1) // files
             sql = f"SELECT {columns} FROM range({first}, {last}) AS r(i)"
             connection.execute(f"COPY ({sql}) TO '{place}/{number}.parquet'")
     return place

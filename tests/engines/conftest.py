@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -16,7 +17,11 @@ from dpduck.trusted.rows.workers import Workers
 from tests.support.engine_servers import Server, sail_server, spark_classic, spark_connect
 from tests.support.twins import told
 
-SERVERS = {"sail": sail_server, "connect": spark_connect, "classic": spark_classic}
+SERVERS: dict[str, Callable[[Path], AbstractContextManager[Server]]] = {
+    "sail": sail_server,
+    "connect": spark_connect,
+    "classic": spark_classic,
+}
 
 
 @pytest.fixture(

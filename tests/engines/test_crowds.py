@@ -12,8 +12,9 @@ import pytest
 from dpduck.engine.functions import engine_of
 from dpduck.engines import spark
 from dpduck.trusted.private.contributions import key_integer
+from dpduck.trusted.rows import orders
 from dpduck.trusted.rows.answered import Asking
-from dpduck.trusted.rows.orders import CROWD, PART, Order, Sent, cut_task, first_rows
+from dpduck.trusted.rows.orders import CROWD, Order, Sent, cut_task, first_rows
 from dpduck.trusted.rows.workers import Workers
 from tests.engines.conftest import Lake
 
@@ -52,9 +53,10 @@ def test_the_first_rows_of_a_unit() -> None:
     assert first_rows(replace(ORDER, key=None), TABLE, whole) is whole
 
 
-def test_what_a_task_hands_on() -> None:
+def test_what_a_task_hands_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more of a unit than its first rows, however many parts there are; and all that others have."""
-    whole = crowd(3 * PART)
+    monkeypatch.setattr(orders, "PART", 1 << 15)
+    whole = crowd(100_000)
     batches = whole.rename_columns(["dpduck_0_0", "dpduck_0_1", "dpduck_0_2"]).to_batches(max_chunksize=8192)
     sent = pa.Table.from_batches(list(cut_task(ORDER.plain(), batches, Workers())))
     assert pc.sum(pc.equal(sent["dpduck_0_0"], 7)).as_py() == CROWD
@@ -85,15 +87,15 @@ def test_a_crowd_in_joins_and_unions(lake: Lake, monkeypatch: pytest.MonkeyPatch
     lake.put(3, people=pa.table({"id": people, "kind": pa.array([0] * 51, pa.int32())}), lines=lines)
     lake.dp(POLICY.format("lake.db.people", "id"))
     lake.dp(POLICY.format("lake.db.lines", "person REFERENCES lake.db.people.id"))
-    orders, carry = list[Order](), spark.SparkEngine.carry
+    asked, carry = list[Order](), spark.SparkEngine.carry
 
     def noted(engine: object, places: object, buckets: int, order: Order) -> object:
-        orders.append(order)
+        asked.append(order)
         return carry(engine, places, buckets, order)  # type: ignore[arg-type]
 
     monkeypatch.setattr(spark.SparkEngine, "carry", noted)
     lake.same(UNION)
-    assert orders[-1].before is not None and orders[-1].key is None
+    assert asked[-1].before is not None and asked[-1].key is None
     loaded = engine_of(lake.con)
     assert loaded is not None
     # the columns that the statement names, in the order of the table
@@ -103,4 +105,4 @@ def test_a_crowd_in_joins_and_unions(lake: Lake, monkeypatch: pytest.MonkeyPatch
     lake.here.execute("DELETE FROM lake.db.lines; INSERT INTO lake.db.lines FROM first_of_lines")
     for statement in (JOIN, COUNTED):
         lake.same(statement)
-        assert orders[-1].before is None and orders[-1].key == order.key
+        assert asked[-1].before is None and asked[-1].key == order.key

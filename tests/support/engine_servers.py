@@ -57,14 +57,15 @@ class Server:
 
 
 @contextmanager
-def sail_server(folder: Path) -> Iterator[Server]:
+def sail_server(folder: Path, parallelism: int = 4) -> Iterator[Server]:
     """Sail with a driver and two workers; Sail's catalog is a session's own, so that its address names the session."""
     if not _installed("pysail"):
         pytest.skip("no Sail on this machine (pip install pysail==0.7.2 pyspark-client==4.2.0 'pandas<3')")
     port, log = free_port(), folder / "sail.log"
     workers = {f"SAIL_CLUSTER__WORKER_{count}_COUNT": "2" for count in ("INITIAL", "MAX")}
     workers["SAIL_CLUSTER__WORKER_TASK_SLOTS"] = "32"
-    environment = {**workers, "SAIL_MODE": "local-cluster"}
+    # one message for each pair of tasks, none of more than 4 MiB
+    environment = {**workers, "SAIL_MODE": "local-cluster", "SAIL_EXECUTION__DEFAULT_PARALLELISM": str(parallelism)}
     command = [sys.executable, "-m", "pysail", "spark", "server", "--port", str(port), "--directory", str(folder)]
     with _started(command, environment, folder, log, "Spark Connect server on") as process:
         address = f"sc://127.0.0.1:{port}"

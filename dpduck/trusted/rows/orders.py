@@ -23,10 +23,8 @@ from dpduck.trusted.rows.workers import Program, Workers, least_room
 from dpduck.values.errors import InternalError
 
 BATCH = 65_536
-PART = 1 << 17
-"""Rows of a part: crowded units are cut where there are so many. Sail makes one message of what a task says at once,
-and sends none of more than 4 MiB.
-"""
+PART = 1 << 20
+"""Rows of a part: crowded units are cut where there are so many."""
 
 CROWD = 1 << 14
 """Rows of a unit in each of several tables that are joined, or counted for each unit: all others are left out."""
