@@ -64,8 +64,8 @@ def test_attacks_on_the_gate(server: Server, tmp_path: Path) -> None:
             message = served.refused("bob", text)
             assert "accepted: " in message and len(message) < 1_000, (text, message)
         honest = [there(text) for text in statements("honest.sql") if "visits" in text]
-        assert len(honest) > 5
-        for text in honest:
+        assert len(honest) > 10
+        for text in honest[::2]:
             assert served.rows("bob", text) is not None, text
         assert CANARY not in repr(served.rows("bob", "FROM ward_cube")) + server.said()
     finally:
