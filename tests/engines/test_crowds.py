@@ -64,7 +64,7 @@ def test_what_a_task_hands_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 POLICY = (
-    "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT {} MAX ROWS 3, BUDGET (epsilon = 1000), DOMAIN kind IN (0, 1, 2, 3))"
+    "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT {} MAX ROWS 40, BUDGET (epsilon = 1000), DOMAIN kind IN (0, 1, 2, 3))"
 )
 ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) kind, count(*) FROM {} GROUP BY kind"
 JOIN = ASK.format("lake.db.lines JOIN (SELECT id FROM lake.db.people) ON id = person WHERE more % 7 > 2")
