@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 JOBS ?= 2
-DEFAULT := not audit and not paper and not peer
+DEFAULT := not audit and not paper and not peer and not engines
 
 # Each worker begins with half of the suite, so that what a module's tests share is made once, and takes over what the
 # other has left. Tests start hundreds of processes, which read bytecode that the first of them wrote.
@@ -14,6 +14,8 @@ BIN2 := .venv-duckdb2/bin
 RUNTIME := .venv/runtime.stamp
 DEVELOPMENT := .venv/development.stamp
 DUCKDB2 := .venv-duckdb2/duckdb2.stamp
+BIN_SPARK := .venv-spark/bin
+SPARK := .venv-spark/spark.stamp
 
 INSTALL := -m pip install -qq --disable-pip-version-check
 LOCKED := $(INSTALL) --require-hashes --only-binary :all:
@@ -33,7 +35,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-duckdb2 lint format bench audit papers peers wheel lock clean
+.PHONY: help demo quick test test-duckdb2 lint format bench audit engines papers peers wheel lock clean
 
 help:
 	@echo 'make demo          a clinic of a million visits: policy, explanation, release, budget'
@@ -42,6 +44,7 @@ help:
 	@echo 'make lint          ruff and mypy; make format repairs what can be repaired'
 	@echo 'make bench         every benchmark that gates'
 	@echo 'make audit         long statistical audits; make papers: the figures of the papers; make peers: other systems'
+	@echo 'make engines       tests of tables that lie in Spark; needs Java 17'
 	@echo 'make wheel         the wheel, in dist/'
 	@echo 'make lock          the lock files anew from pyproject.toml (UPGRADE=--upgrade for newer versions)'
 	@echo 'make clean         everything that was made, environments included'
@@ -66,6 +69,15 @@ $(DUCKDB2): requirements/duckdb2.lock pyproject.toml
 	@echo 'installing DuckDB 2.0 into .venv-duckdb2 ...'
 	@$(BIN2)/python $(LOCKED) -r requirements/duckdb2.lock
 	@$(BIN2)/python $(EDITABLE)
+	@touch $@
+
+# Spark is published as source alone, its jars included: 500 MB
+$(SPARK): requirements/spark.lock requirements/build.lock pyproject.toml
+	$(call environment,.venv-spark)
+	@echo 'installing Spark into .venv-spark ...'
+	@$(BIN_SPARK)/python $(LOCKED) -r requirements/build.lock
+	@$(BIN_SPARK)/python $(LOCKED) --no-build-isolation --no-binary pyspark -r requirements/spark.lock
+	@$(BIN_SPARK)/python $(EDITABLE)
 	@touch $@
 
 demo: $(RUNTIME)
@@ -120,6 +132,11 @@ bench: $(DEVELOPMENT)
 audit: $(DEVELOPMENT)
 	$(BIN)/python -m pytest $(WORKERS) -m audit
 
+# Spark's own processes, which need Java 17: behind Spark Connect, and in the process of the tests.
+engines: $(SPARK)
+	$(BIN_SPARK)/python -m pytest -q -m engines -k connect tests/engines
+	$(BIN_SPARK)/python -m pytest -q -m engines -k classic tests/engines
+
 papers: $(DEVELOPMENT)
 	$(BIN)/python -m pytest $(WORKERS) -m paper
 
@@ -134,11 +151,13 @@ lock: $(DEVELOPMENT)
 	$(COMPILE) $(UPGRADE) pyproject.toml --group development --output-file requirements/development.lock
 	$(COMPILE) pyproject.toml --constraint requirements/development.lock --output-file requirements/runtime.lock
 	$(COMPILE) --group build --constraint requirements/development.lock --output-file requirements/build.lock
+	@sed '/^pyspark-client==/,/[^\\]$$/d' requirements/development.lock > .venv/without-client.txt
+	$(COMPILE) pyproject.toml --group spark --constraint .venv/without-client.txt --output-file requirements/spark.lock
 	@sed '/^duckdb==/,/[^\\]$$/d' requirements/development.lock > .venv/without-duckdb.txt
 	@echo 'duckdb==2.0.0' > .venv/duckdb2.txt
 	$(COMPILE) pyproject.toml --group core --constraint .venv/without-duckdb.txt --override .venv/duckdb2.txt \
 	  --output-file requirements/duckdb2.lock
 
 clean:
-	rm -rf .venv .venv-duckdb2 dist build .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-duckdb2 .venv-spark dist build .hypothesis .mypy_cache .ruff_cache
 	find dpduck tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

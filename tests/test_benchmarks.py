@@ -47,6 +47,7 @@ TINY = {
     "speed.counting": Tiny(3, ("5000",), {"ROUNDS": 1, "UNITS": 1000, "TIMES": ONE, "MEMORY": {
         "memory": (["ours", "0", "u0"], ["duckdb", "4", "u0"], 1.0)}}),
     "speed.cube": Tiny(3, ("--rows", "2000"), {"ROUNDS": 1, "PURE": "epsilon = 1, planning_seconds = 0.1"}),
+    "speed.engines": Tiny(3, ("2000", "--without-growth"), {"ROUNDS": 1}, ("pysail", "pyspark"), long=True),
     "speed.flight_sql": Tiny(1, (), {"ROWS": 1000, "READS": 1}, ("adbc_driver_flightsql", "adbc_driver_manager")),
     "speed.known": Tiny(3, (), {"COLUMNS": 3, "VALUES": 9, "ROUNDS": 1}),
     "speed.prepared": Tiny(5, ("2000",), {"ROUNDS": 1, "SIZES": (2,) * 8, "CASES": {

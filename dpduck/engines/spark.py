@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from dpduck.engines.task import task_of
 from dpduck.trusted.private.contributions import UNIT
-from dpduck.trusted.rows.orders import PARTIAL, TABLE, Order, column_name
+from dpduck.trusted.rows.orders import PARTIAL, TABLE, Order, Sent, column_name
 from dpduck.values.errors import Refusal
 
 TYPES = {
@@ -131,21 +131,27 @@ class SparkEngine:
     ) -> Iterator[pa.Table]:
         """The same over rows that are at hand."""
         whole = _cut(frames, places, buckets, order)
-        found = whole.groupBy(BUCKET).applyInArrow(task_of(order), f"{PARTIAL} binary").toArrow()
-        for chunk in found.column(PARTIAL).chunks:
-            for body in chunk:
-                yield pa.ipc.open_stream(body.as_buffer()).read_all()
+        found = whole.groupBy(BUCKET).applyInArrow(task_of(order), f"{PARTIAL} binary")
+        for body in self._said(found):
+            yield pa.ipc.open_stream(body).read_all()
+
+    def _said(self, found: Any) -> Iterator[Any]:
+        """What tasks say, as it comes; at once where the engine is in this process, and would run them one by one."""
+        if ".connect." in type(self._session).__module__:
+            yield from (row[0] for row in found.toLocalIterator())
+        else:
+            yield from (body.as_buffer() for chunk in found.toArrow().column(PARTIAL).chunks for body in chunk)
 
 
 def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order) -> Any:
     """The rows that a job groups: those of its tables, or integers that were made of parts of them."""
     first = order.before or order
-    named = [(places[one.sql], one.columns, frames[one.sql]) for one in first.tables if one.rows is None]
+    named = [(places[one.sql], one, frames[one.sql]) for one in first.tables if one.rows is None]
     if order.before is None:
-        return _whole(named, buckets)
-    ((place, own, frame),) = named
-    listed = [f"{_quoted(column)} AS {column_name(0, n)}" for n, (column, _) in enumerate(own)]
-    rows = frame.where(f"{_quoted(str(place.unit))} IS NOT NULL").selectExpr(*listed)
+        return _whole([_chosen(number, *one, order) for number, one in enumerate(named)], buckets)
+    rows = _whole([_chosen(number, *one, first) for number, one in enumerate(named)], 1).drop(
+        BUCKET, *([TABLE] if len(named) == 1 else [])
+    )
     columns = [(column_name(0, n), name, of) for n, (name, of) in enumerate(order.tables[0].columns)]
     schema = ", ".join(f"{sent} {_spark_type(of)}" for sent, _, of in columns)
     unit = next(Place("", ((sent, of),), sent) for sent, name, of in columns if name == UNIT)
@@ -153,19 +159,29 @@ def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: 
     return made.selectExpr("*", f"{_bucket(unit, buckets)} AS {BUCKET}")
 
 
-def _whole(named: Sequence[tuple[Place, Columns, Any]], buckets: int) -> Any:
+def _chosen(number: int, place: Place, table: Sent, frame: Any, order: Order) -> tuple[Place, Any]:
+    """The columns of a table that an order names, by number; of units with very many rows, the first in each part."""
+    own = table.columns
+    kept = frame if place.unit is None or place.every else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
+    rows = kept.selectExpr(*(f"{_quoted(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))
+    columns = tuple((column_name(number, n), of) for n, (_, of) in enumerate(own))
+    unit = next((column_name(number, n) for n, (name, _) in enumerate(own) if name == place.unit), None)
+    if order.key is not None and unit is not None:
+        schema = ", ".join(f"{sent} {_spark_type(of)}" for sent, of in columns)
+        rows = rows.mapInArrow(task_of(replace(order, tables=(table,), stages=()), cut=True), schema)
+    return Place("", columns, unit, place.every), rows
+
+
+def _whole(named: Sequence[tuple[Place, Any]], buckets: int) -> Any:
     """The rows of all tables as one frame: each row has the columns of all, its bucket, and its table's number."""
     whole = None
-    for number, (place, own, frame) in enumerate(named):
-        columns = [f"{_quoted(column)} AS {column_name(number, n)}" for n, (column, _) in enumerate(own)]
-        for other, (_, others, _) in enumerate(named):
-            missing = others if other != number else ()
-            columns += [
-                f"CAST(NULL AS {_spark_type(of)}) AS {column_name(other, n)}" for n, (_, of) in enumerate(missing)
-            ]
+    for number, (place, rows) in enumerate(named):
+        columns = [name for name, _ in place.columns]
+        for other, (another, _) in enumerate(named):
+            missing = another.columns if other != number else ()
+            columns += [f"CAST(NULL AS {_spark_type(of)}) AS {name}" for name, of in missing]
         columns += [f"{number} AS {TABLE}", f"{_bucket(place, buckets)} AS {BUCKET}"]
-        kept = frame if place.unit is None or place.every else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
-        chosen = kept.selectExpr(*columns)
+        chosen = rows.selectExpr(*columns)
         whole = chosen if whole is None else whole.unionByName(chosen)
     return whole
 
@@ -194,7 +210,7 @@ def _column(there: str, described: Any) -> tuple[str, str]:
 
 
 def _spark_type(type_name: str) -> str:
-    known = {own: theirs for theirs, own in TYPES.items()} | {"UBIGINT": "decimal(20,0)", "BLOB": "binary"}
+    known = {own: theirs for theirs, own in TYPES.items()} | {"UBIGINT": "bigint", "BLOB": "binary"}
     return known.get(type_name, type_name)
 
 

@@ -139,6 +139,8 @@ class EngineTables:
     def apart(self, rows: Rows) -> Apart | None:
         """Who counts the rows of a statement; None where all of its tables are here."""
         private = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads)]))
+        for table, _ in rows.public_digests:  # declared when a DuckDB of this name was attached
+            self.require_here(table, "read as a public table", "a public copy in DuckDB")
         if not any(map(self.has, private)):
             return None
         shapes = {table: tuple((one.name, one.type_name) for one in columns) for table, columns, _ in rows.shapes}
@@ -188,7 +190,7 @@ class EngineTables:
             self.require_policy(table, None if unit is None else dict(shapes[table])[unit])
             expected = max(expected, policy.expect_rows or 0)
         _require_one_type(places.values())
-        sent = [Sent(table.parts, shapes[table]) for table in private]
+        sent = [Sent(table.parts, shapes[table], unit=places[table.sql].unit) for table in private]
         sent += [public_table(cursor, table.sql, table.parts, shapes[table]) for table in public]
         return Elsewhere(tuple(sent), partial(engine.carry, places, buckets or _buckets(expected)))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -12,14 +14,23 @@ import dpduck
 from dpduck.trusted.private import door
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.workers import Workers
-from tests.support.sail_server import Sail, sail_server
+from tests.support.engine_servers import Server, sail_server, spark_classic, spark_connect
 from tests.support.twins import told
 
+SERVERS: dict[str, Callable[[Path], AbstractContextManager[Server]]] = {
+    "sail": sail_server,
+    "connect": spark_connect,
+    "classic": spark_classic,
+}
 
-@pytest.fixture(scope="session")
-def sail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sail]:
-    with sail_server(tmp_path_factory.mktemp("sail")) as server:
-        yield server
+
+@pytest.fixture(
+    scope="session",
+    params=["sail", *(pytest.param(name, marks=pytest.mark.engines) for name in ("connect", "classic"))],
+)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with SERVERS[request.param](tmp_path_factory.mktemp(request.param)) as started:
+        yield started
 
 
 class Lake:
@@ -28,8 +39,8 @@ class Lake:
     compared: exact counts of each job, here and there.
     """
 
-    def __init__(self, sail: Sail) -> None:
-        self.sail, self.compared = sail, list[tuple[object, object]]()
+    def __init__(self, server: Server) -> None:
+        self.server, self.compared = server, list[tuple[object, object]]()
         self.con, self.here = dpduck.connect(), duckdb.connect()
         keep_plans_plain(self.here)
 
@@ -38,11 +49,11 @@ class Lake:
         self.here.execute(f"ATTACH ':memory:' AS {name}; CREATE SCHEMA {name}.db")
         there = []
         for table, rows in tables.items():
-            there.append(self.sail.put(table, rows, files))
+            there.append(self.server.put(table, rows, files))
             self.here.register("rows_of_test", rows)
             self.here.execute(f"CREATE TABLE {name}.db.{table} AS FROM rows_of_test")
             self.here.unregister("rows_of_test")
-        dpduck.attach_spark(self.con, self.sail.session, name=name, tables=there, buckets=buckets)
+        dpduck.attach_spark(self.con, self.server.session, name=name, tables=there, buckets=buckets)
 
     def public(self, name: str, rows_sql: str) -> None:
         """A public table, which both have."""
@@ -71,9 +82,10 @@ class Lake:
         self.here.close()
 
 
-@pytest.fixture
-def lake(sail: Sail, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    made = Lake(sail)
+@contextmanager
+def opened(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    """A Lake that counts everything twice."""
+    made = Lake(server)
     counting = door.counting
 
     def count(
@@ -95,7 +107,13 @@ def lake(sail: Sail, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         return compare
 
     monkeypatch.setattr(door, "counting", count)
-    # this engine was probed: test_whole_way.py attaches it as it is
-    monkeypatch.setattr("dpduck.engines.tables.probed", lambda engine, workers: engine)
     yield made
     made.close()
+
+
+@pytest.fixture
+def lake(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    # this engine was probed: test_whole_way.py attaches it as it is
+    monkeypatch.setattr("dpduck.engines.tables.probed", lambda engine, workers: engine)
+    with opened(server, monkeypatch) as made:
+        yield made

@@ -1,4 +1,4 @@
-"""Nothing of a row, a label or the bounding key is in an error or a log, of the client, the driver or a worker."""
+"""Nothing of rows, labels or the bounding key is in errors, plans, logs or events of client, driver or worker."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ ASK = (
 
 def test_canaries(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A statement that is answered, one whose task fails, quoting a row, and one whose engine is gone."""
+    cut = spark._cut
+
+    def planned(*given: Any) -> Any:
+        found = cut(*given)
+        found.explain(extended=True)  # to standard output
+        return found
+
+    monkeypatch.setattr(spark, "_cut", planned)
     lake.put(3, quoted=pa.table({"unit": [1, 2, 3], "text": [ROW, LABEL, "b"]}))
     lake.dp(POLICY.format("quoted"))
     lake.same(ASK.format("a", "quoted"))
@@ -50,7 +58,9 @@ def test_canaries(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     loaded = engine_of(lake.con)
     assert loaded is not None
     key = loaded.ledger.bounding_key
-    log = lake.sail.log.read_text(errors="replace") + "".join([*errors, *capfd.readouterr()])
+    plans = capfd.readouterr()
+    assert "Logical Plan" in plans.out, "plans are searched, too"
+    log = lake.server.said() + "".join([*errors, *plans])
     assert "the charge stays, nothing was released" in said
     assert "counting failed" in errors[0], "a task failed, quoting a row to whoever listens"
     for secret in (ROW, LABEL, str(key_integer(key)), key.hex()):

@@ -20,7 +20,7 @@ from dpduck.engines.tables import EngineTables
 from dpduck.trusted.rows import reader
 from dpduck.values.errors import InternalError, Refusal
 from tests.engines.conftest import Lake
-from tests.support.sail_server import Sail
+from tests.support.engine_servers import Server
 
 ROWS = pa.table({"unit": [1, 2, 3], "kind": [0, 1, 1]})
 POLICY = "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT unit MAX ROWS 2, BUDGET (epsilon = 10), DOMAIN kind IN (0, 1))"
@@ -37,12 +37,12 @@ def spent(lake: Lake) -> int:
     return len(lake.con.execute("FROM dp_ledger() WHERE rho > 0").fetchall())
 
 
-def test_what_is_no_table(sail: Sail) -> None:
+def test_what_is_no_table(server: Server) -> None:
     """Views, temporary views, names of one part, and what is not there."""
-    engine = SparkEngine(sail.session)
-    sail.put("plain", ROWS)
-    sail.session.sql("CREATE VIEW db.seen AS SELECT * FROM db.plain").collect()
-    sail.session.table("db.plain").createOrReplaceTempView("passing")
+    engine = SparkEngine(server.session)
+    server.put("plain", ROWS)
+    server.session.sql("CREATE VIEW db.seen AS SELECT * FROM db.plain").collect()
+    server.session.table("db.plain").createOrReplaceTempView("passing")
     assert engine.described("db.plain").columns == (("unit", "BIGINT"), ("kind", "BIGINT"))
     for name in ("db.seen", "passing", "db.nothing", "db.plain; DROP TABLE db.plain"):
         with pytest.raises(Refusal, match="accepted: a table with rows of its own"):
@@ -58,11 +58,11 @@ def test_what_is_no_table(sail: Sail) -> None:
         (pa.array([{"a": 1}], pa.struct([("a", pa.int64())])), "struct"),
     ],
 )
-def test_what_does_not_travel(sail: Sail, values: pa.Array, said: str) -> None:
+def test_what_does_not_travel(server: Server, values: pa.Array, said: str) -> None:
     """Columns of other types are refused by name."""
-    there = sail.put(f"of_{said}", pa.table({"unit": [1], "odd": values}), 1)
+    there = server.put(f"of_{said}", pa.table({"unit": [1], "odd": values}), 1)
     with pytest.raises(Refusal, match=f"odd is {said}, which does not travel"):
-        SparkEngine(sail.session).described(there)
+        SparkEngine(server.session).described(there)
 
 
 class Catalog:
@@ -105,9 +105,9 @@ def test_what_tells_tables_apart() -> None:
 def test_one_table_has_one_budget(lake: Lake) -> None:
     """The same files under two names have one policy; its owner may not spend a second budget on them."""
     lake.put(1, once=ROWS)
-    place = next(lake.sail.folder.glob("once_*"))
-    lake.sail.session.sql(f"CREATE TABLE db.again USING parquet LOCATION 'file://{place}'").collect()
-    dpduck.attach_spark(lake.con, lake.sail.session, name="other", tables=["db.again"])
+    place = next(lake.server.folder.glob("once_*"))
+    lake.server.session.sql(f"CREATE TABLE db.again USING parquet LOCATION 'file://{place}'").collect()
+    dpduck.attach_spark(lake.con, lake.server.session, name="other", tables=["db.again"])
     lake.dp(POLICY.format("lake.db.once"))
     assert "other.db.again is lake.db.once, which has or had a policy" in lake.refused(POLICY.format("other.db.again"))
     lake.dp("DROP PRIVACY POLICY ON lake.db.once")
@@ -136,13 +136,13 @@ def test_a_table_that_changed(lake: Lake) -> None:
     """Other columns than when it was attached, or another place: refused before the charge."""
     lake.put(1, moving=ROWS)
     lake.dp(POLICY.format("lake.db.moving"))
-    lake.sail.session.sql("DROP TABLE db.moving").collect()
-    lake.sail.put("moved", ROWS.append_column("more", pa.array([1] * 3)))
-    place = next(lake.sail.folder.glob("moved_*"))
-    lake.sail.session.sql(f"CREATE TABLE db.moving USING parquet LOCATION 'file://{place}'").collect()
+    lake.server.session.sql("DROP TABLE db.moving").collect()
+    lake.server.put("moved", ROWS.append_column("more", pa.array([1] * 3)))
+    place = next(lake.server.folder.glob("moved_*"))
+    lake.server.session.sql(f"CREATE TABLE db.moving USING parquet LOCATION 'file://{place}'").collect()
     assert "lake.db.moving changed in its engine" in lake.refused(ASK.format("lake.db.moving"))
     with duckdb.connect() as _, pytest.raises(Refusal, match="has a policy, of another table"):
-        engines(lake).attach("lake", SparkEngine(lake.sail.session), ["db.moving"], 1)
+        engines(lake).attach("lake", SparkEngine(lake.server.session), ["db.moving"], 1)
     assert not spent(lake)
 
 
@@ -190,7 +190,7 @@ def test_names_in_full_where_last_parts_coincide(lake: Lake) -> None:
     assert sorted(names) == ["lake.db.twice", "memory.main.twice"]
 
 
-def test_an_engine_that_fails_the_probe(sail: Sail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_fails_the_probe(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that hands parts of units to its tasks is not attached: it would count a unit too often."""
     whole = spark._whole
 
@@ -200,4 +200,22 @@ def test_an_engine_that_fails_the_probe(sail: Sail, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(spark, "_whole", scattered)
     with dpduck.connect() as con, pytest.raises(Refusal, match="does not count whole units"):
-        dpduck.attach_spark(con, sail.session, name="lake", tables=["db.nothing"])
+        dpduck.attach_spark(con, server.session, name="lake", tables=["db.nothing"])
+
+
+def test_a_public_table_that_became_an_engines(lake: Lake) -> None:
+    """It was declared in a DuckDB of that name; its twin is empty, and a statement that reads it is refused unpaid."""
+    lake.con.execute(
+        "ATTACH ':memory:' AS lake; CREATE SCHEMA lake.db; CREATE TABLE visits AS SELECT 1 AS unit, 1 AS k"
+    )
+    lake.con.execute("CREATE TABLE lake.db.kinds AS SELECT 1::BIGINT AS unit, 1::BIGINT AS kind")
+    lake.dp("DECLARE PUBLIC TABLE lake.db.kinds")
+    lake.dp(POLICY.format("visits").replace("DOMAIN kind", "DOMAIN k"))
+    asked = ASK.format("visits JOIN lake.db.kinds AS p ON k = p.kind WHERE k = 1").replace(" kind, ", " k, ")
+    asked = asked.replace("BY kind", "BY k")
+    lake.dp(asked)
+    assert spent(lake) == 1
+    lake.con.execute("DETACH lake")
+    lake.put(1, kinds=ROWS)
+    assert "lake.db.kinds is an engine's table" in lake.refused(asked.replace("k = 1", "k = 0"))
+    assert spent(lake) == 1

@@ -74,52 +74,64 @@ def counted_elsewhere(
     parameters: Mapping[str, object],
     workers: Workers,
     cut: Callable[[str], str] | None = None,
+    key: int | None = None,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
     """SQL of the counts, and a cursor that reads it.
 
-    cut: where rows are made to integers before whole units are grouped: what is kept of a part of the rows.
+    cut: where rows are made to integers before whole units are grouped: what is kept of a part of the rows. key: where
+    they cannot be, of the order by which a unit's first CROWD rows of each table are kept.
     """
     stage_sql = stage(asking.answered_sql)
     text = " ".join([*(one.sql for one in (*stages, asking)), stage_sql])
     named = tuple(_named(table, text) for table in elsewhere.tables if table.sql in text)
     given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
-    order = Order(named, tuple(stages), asking, stage_sql, given, passes, room)
+    order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=key)
     if cut is not None:
         before = replace(order, stage_sql=cut(asking.answered_sql))
         integers = Sent(INTEGERS, types_of(carried_out(before, _no_rows(named), workers).schema))
         asking = Asking(f"SELECT * FROM {integers.sql}")
         order = Order((integers,), (), asking, stage(asking.sql), given, passes, room, before)
     nothing = carried_out(order, _no_rows(order.tables), workers)
-    found = _carried(elsewhere.carry, order)
-    if found is None or any(part.schema != nothing.schema for part in found):
-        raise InternalError(reader.FAILED)  # outside the handler: the engine's error is not even this one's context
-    with added(cursor, nothing, found) as counts:
+    with added(cursor, nothing, _carried(elsewhere.carry, order, nothing.schema)) as counts:
         yield counts
 
 
 @contextmanager
 def added(
-    cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, found: Sequence[pa.Table]
+    cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, found: Iterable[pa.Table]
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """SQL of the sums of what tasks said, and a cursor that reads it. nothing: what is said of no rows."""
-    batches = chain.from_iterable(part.to_batches() for part in (nothing, *found))
+    """SQL of the sums of what tasks say, and a cursor that reads it: they are added up as they come.
+
+    nothing: what is said of no rows.
+    """
+    batches = chain.from_iterable(part.to_batches() for part in chain([nothing], found))
     partial = pa.RecordBatchReader.from_batches(nothing.schema, batches)
     with reader.beside(cursor, PARTIALS, partial) as second:
         yield _added_sql(nothing.column_names), second
 
 
-def _carried(carry: Carry, order: Order) -> list[pa.Table] | None:
-    try:
-        return list(carry(order))
-    except Exception:  # whatever it says could quote data
-        return None
+def _carried(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Table]:
+    """What tasks say, which begins when it is asked for; whatever fails has the reader's one text."""
+    found: Iterator[pa.Table] | None = None
+    while True:
+        part, failed = None, False
+        try:
+            found = iter(carry(order)) if found is None else found
+            part = next(found, None)
+        except Exception:  # whatever it says could quote data
+            failed = True
+        if failed or (part is not None and part.schema != schema):
+            raise InternalError(reader.FAILED)  # outside the handler: the engine's error is not even its context
+        if part is None:
+            return
+        yield part
 
 
 def _named(table: Sent, text: str) -> Sent:
     """A private table with the columns that SQL names; no other ones travel."""
     if table.rows is not None:
         return table
-    columns = tuple(column for column in table.columns if quoted(column[0]) in text)
+    columns = tuple(column for column in table.columns if quoted(column[0]) in text or column[0] == table.unit)
     return replace(table, columns=columns or table.columns[:1])
 
 

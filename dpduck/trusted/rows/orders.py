@@ -26,31 +26,41 @@ BATCH = 65_536
 PART = 1 << 20
 """Rows of a part: crowded units are cut where there are so many."""
 
+CROWD = 1 << 14
+"""Rows of a unit in each of several tables that are joined, or counted for each unit: all others are left out."""
+
 _TYPES: Mapping[pa.DataType, str] = {
     pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
     pa.uint64(): "UBIGINT", pa.large_string(): "VARCHAR", pa.large_binary(): "BLOB", pa.date32(): "DATE",
 }  # fmt: skip
 _SENT_AS: Mapping[pa.DataType, pa.DataType] = {
-    pa.uint64(): pa.decimal128(20, 0), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
+    pa.uint64(): pa.int64(), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
 }  # fmt: skip
-"""Of types that an engine may not have."""
+"""Of types that an engine may not have; the 64 bits of a whole number travel as they are, whatever they mean there."""
 
 MEMORY = "4GiB"
 """What DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
 
+WAITING = 1 << 20
+"""Rows of crowds that a task holds back, so that it hands on of each unit what the whole of it has first."""
+
 TABLE, PARTIAL = "dpduck_table", "dpduck_partial"
 """What an engine calls the number of a row's table, and what a task answers."""
 
-_GIVEN = "dpduck_given"
+_GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A table as a task has it: its name in parts, its columns and their types. rows: of a public one, as Arrow."""
+    """A table as a task has it: its name in parts, its columns and their types.
+
+    rows: of a public one, as Arrow. unit: the column that says whose a row is, if there is one.
+    """
 
     parts: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
     rows: bytes | None = field(default=None, repr=False)
+    unit: str | None = None
 
     @property
     def sql(self) -> str:
@@ -63,7 +73,8 @@ class Order:
 
     stage_sql: integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: what a worker
     must be sure to have (workers.least_room), so that each row is computed there where it would be here.
-    before: what is done to parts of the rows first, whose answers are then the rows.
+    before: what is done to parts of the rows first, whose answers are then the rows. key: of the order by which CROWD
+    rows of a unit are kept in each table, None where all are.
     """
 
     tables: tuple[Sent, ...]
@@ -74,6 +85,7 @@ class Order:
     passes: str
     room: int
     before: Order | None = None
+    key: int | None = field(default=None, repr=False)
 
     def plain(self) -> dict[str, Any]:
         """The order as values of the standard library and pyarrow, as it travels; what is done before it does not."""
@@ -105,7 +117,7 @@ def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.
     with duckdb.connect(":memory:", config=CONFIG | limits) as connection:
         given = iter(rows)
         for number, table in enumerate(order.tables):
-            own = next(given) if table.rows is None else pa.ipc.open_stream(table.rows).read_all()
+            own = first_rows(order, table, next(given)) if table.rows is None else _public(table.rows)
             _lay(connection, table, own, f"{_GIVEN}_{number}", numbered=bool(order.stages))
         reader.run(connection, "SET TimeZone = 'UTC'")
         reader.run(connection, f"SET disabled_optimizers = '{order.passes}'")
@@ -116,11 +128,54 @@ def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.
             return pa.concat_tables(reader.batches(second, order.stage_sql, given_parameters, BATCH))
 
 
+def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
+    """Of each unit its first CROWD rows by a keyed hash of what is sent of them: a function of that unit's rows alone.
+
+    The first of a table are among the first of each part of it. Rows that are tied are interchangeable: they are the
+    same in every column, the sign of 0 included.
+    """
+    if order.key is None or table.unit is None or not len(_crowds(table, rows, CROWD + 1)):
+        return rows
+    names = [f"dpduck_{number}" for number in range(len(table.columns))]
+    unit = names[_unit_of(table)]
+    signs = [
+        f"signbit({name})" for name, (_, kind) in zip(names, table.columns, strict=True) if kind in ("FLOAT", "DOUBLE")
+    ]
+    ranked = ", ".join([f"hash(CAST($key AS UBIGINT), {', '.join(names)})", *names, *signs])
+    whole = pa.Table.from_arrays([*map(_whole_texts, rows.columns), pa.array(range(rows.num_rows), pa.int64())],
+                                 names=[*names, _PLACE])  # fmt: skip
+    with duckdb.connect(":memory:", config=CONFIG | {"threads": 1, "memory_limit": MEMORY}) as connection:
+        connection.register(_GIVEN, whole)
+        crowds = f"SELECT {unit} FROM {_GIVEN} GROUP BY {unit} HAVING count(*) > {CROWD}"
+        window = f"row_number() OVER (PARTITION BY {unit} ORDER BY {ranked})"
+        others = f"SELECT {_PLACE} FROM (FROM {_GIVEN} SEMI JOIN ({crowds}) USING ({unit})) QUALIFY {window} > {CROWD}"
+        left_out = pa.concat_tables(reader.batches(connection, others, {"key": order.key}, BATCH)).column(0)
+    return rows.filter(pc.invert(pc.is_in(whole.column(_PLACE), value_set=left_out))) if len(left_out) else rows
+
+
+def _unit_of(table: Sent) -> int:
+    return [name for name, _ in table.columns].index(str(table.unit))
+
+
+def _crowds(table: Sent, rows: pa.Table, least: int) -> pa.Array:
+    """The units that have so many rows."""
+    counted = pc.value_counts(rows.column(_unit_of(table)))
+    return counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
+
+
+def _public(rows: bytes) -> pa.Table:
+    return pa.ipc.open_stream(rows).read_all()
+
+
 def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, name: str, *, numbered: bool) -> None:
     """Puts rows under a table's name, as its types; numbered: as a table of which rowid tells rows apart."""
     database, schema, _ = table.parts
     named = [f"dpduck_{number}" for number in range(len(table.columns))]
-    whole = pa.Table.from_arrays([_whole_texts(column) for column in rows.columns], names=named)
+    columns = [
+        _viewed(column, pa.uint64()) if type_name == "UBIGINT" and column.type == pa.int64() else _whole_texts(column)
+        for column, (_, type_name) in zip(rows.columns, table.columns, strict=True)
+    ]
+    whole = pa.Table.from_arrays(columns, names=named)
     reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quoted(database)}")
     reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}.{quoted(schema)}")
     typed = ", ".join(
@@ -130,6 +185,10 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, nam
     connection.register(name, whole)
     kind = "TABLE" if numbered else "VIEW"
     reader.run(connection, f"CREATE {kind} {table.sql} AS SELECT {typed} FROM {name}")
+
+
+def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], type=kind)
 
 
 def _whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -156,29 +215,62 @@ def _text(value: bytes | None) -> str | None:
 
 def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
     """The sums of an order over the rows of a task, each batch of them as bytes: the engine looks into none of it."""
-    order, rows = order_from(plain), []
-    private = [table for table in order.tables if table.rows is None]
-    for number, table in enumerate(private):
-        own = given.filter(pc.equal(given[TABLE], number)) if len(private) > 1 else given
-        rows.append(own.select([column_name(number, place) for place in range(len(table.columns))]))
-    found = carried_out(order, rows, workers)
+    order = order_from(plain)
+    found = carried_out(order, _by_table(order, given), workers)
     said = pa.array(map(_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())
     return pa.Table.from_pydict({PARTIAL: said})
 
 
+def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
+    """Rows of several tables in one, apart."""
+    rows, private = [], [table for table in order.tables if table.rows is None]
+    for number, table in enumerate(private):
+        own = given.filter(pc.equal(given[TABLE], number)) if len(private) > 1 else given
+        rows.append(own.select([column_name(number, place) for place in range(len(table.columns))]))
+    return rows
+
+
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """What an order keeps of parts of the rows, as columns that an engine groups by the unit."""
+    """What an order keeps of parts of the rows, as columns that an engine groups by the unit.
+
+    An order with a key keeps rows of its one table as they are: the first of each unit. Those of crowds wait for the
+    next part, as long as there is room.
+    """
     order, part, count = order_from(plain), list[pa.RecordBatch](), 0
+    waiting: pa.Table | None = None
     for batch in chain(given, [None]):
         if part and (batch is None or count + batch.num_rows > PART):
-            found = carried_out(order, [pa.Table.from_batches(part)], workers)
-            sent = pa.schema(
-                [pa.field(column_name(0, n), _SENT_AS.get(one.type, one.type)) for n, one in enumerate(found.schema)]
-            )
-            yield from found.rename_columns(sent.names).cast(sent).to_batches(max_chunksize=BATCH)
+            rows = pa.Table.from_batches(part)
+            if order.key is None:
+                kept = _integers(order, rows, workers)
+            else:
+                kept, waiting = _without_crowds(order, rows if waiting is None else pa.concat_tables([waiting, rows]))
+            yield from kept.to_batches(max_chunksize=BATCH)
             part, count = [], 0
         if batch is not None:
             part, count = [*part, batch], count + batch.num_rows
+    if waiting is not None:
+        yield from waiting.to_batches(max_chunksize=BATCH)
+
+
+def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+    """The first rows of units, and apart from them those of crowds, if these are not too many."""
+    (table,) = order.tables
+    kept = first_rows(order, table, rows)
+    crowds = _crowds(table, kept, CROWD)
+    if not len(crowds) or len(crowds) * CROWD > WAITING:
+        return kept, None
+    waits = pc.is_in(kept.column(_unit_of(table)), value_set=crowds)
+    return kept.filter(pc.invert(waits)), kept.filter(waits)
+
+
+def _integers(order: Order, rows: pa.Table, workers: Workers) -> pa.Table:
+    found = carried_out(order, _by_table(order, rows), workers)
+    columns = []
+    for column in found.columns:
+        kind = _SENT_AS.get(column.type, column.type)
+        columns.append(_viewed(column, kind) if column.type == pa.uint64() else column.cast(kind))
+    return pa.Table.from_arrays(columns, names=[column_name(0, n) for n in range(len(columns))])
 
 
 def types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:

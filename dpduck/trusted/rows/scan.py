@@ -9,13 +9,13 @@ from types import MappingProxyType
 
 import duckdb
 
-from dpduck.frontend.rows.parts import REFERENCE, ROWS, Cut, Source, Stored, UnitLookup, most_copies, text_sql
-from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Contribution, Known, order_sql
+from dpduck.frontend.rows.parts import REFERENCE, ROWS, Cut, Source, Stored, Union, UnitLookup, most_copies, text_sql
+from dpduck.trusted.private.contributions import KEY, OF_UNIT, OPEN, ORDER, UNIT, Contribution, Known, order_sql
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
 from dpduck.trusted.rows.periods import inside_sql, unit_sql
-from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
+from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
 from dpduck.trusted.rows.program import REPEATED, Division, longest_read, of_fixed_size, staged
@@ -33,9 +33,9 @@ class Scan:
 
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
     prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
-    elsewhere: the engine that has the rows. alone: whether each row is one of one private table, and depends on no
-    other row of it. copies: the most rows that joins make of one. cuts: columns that rows hold cut, too.
-    periods: by which units are told apart, beside unit_sql.
+    elsewhere: the engine that has the rows. alone: whether each row comes of one private row, and of no other one.
+    copies: the most rows that joins make of one. cuts: columns that rows hold cut, too. periods: by which units are
+    told apart, beside unit_sql.
     """
 
     from_sql: str
@@ -112,7 +112,7 @@ def scan_of(job: CountingJob) -> Scan:
         rows, where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins),
         frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
-        job.elsewhere, job.source is not None and job.elsewhere is not None and _alone(job.source, job.elsewhere),
+        job.elsewhere, job.elsewhere is not None and lookup is None and _alone(job.source, job.elsewhere),
         1 if job.source is None else most_copies(job.source),
         () if job.source is None else job.source.cuts, job.periods,
     )  # fmt: skip
@@ -131,13 +131,30 @@ def _periods(job: CountingJob, types: Types | None) -> list[str]:
     return inside_sql(column)
 
 
-def _alone(source: Source, elsewhere: Elsewhere) -> bool:
-    """Whether rows are those of the one private table, joined with public ones at most."""
+def _alone(source: Source | None, elsewhere: Elsewhere) -> bool:
+    """Whether each row comes of one private row: of a table, or of tables of a UNION ALL, joined with public ones."""
     private = {table.sql for table in elsewhere.tables if table.rows is None}
-    firsts = [source.first, *(join.right.first for join in source.joins)]
-    plain = not any(join.right.joins for join in source.joins)
-    named = [one.sql for one in firsts if isinstance(one, Stored)]
-    return plain and len(named) == len(firsts) and named[:1] == list(private) and named[0] not in named[1:]
+    return source is not None and _firsts(source, private) == private
+
+
+def _firsts(source: Source, private: set[str]) -> set[str]:
+    """The private tables whose rows are the source's, one by one; none where rows come of several of their rows."""
+    for join in source.joins:
+        right = join.right
+        if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.sql in private:
+            return set()
+    if isinstance(source.first, Stored):
+        return {source.first.sql} & private
+    branches = source.first.branches if isinstance(source.first, Union) else ()
+    found = [_firsts(branch.source, private) for branch in branches]
+    return set[str]().union(*found) if all(found) else set()
+
+
+def _key(parameters: Parameters) -> int:
+    key = parameters[KEY]
+    if not isinstance(key, int):
+        raise InternalError("an order without a key")
+    return key
 
 
 def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], division: Division) -> str:
@@ -210,6 +227,7 @@ def counted(
             yield stage(asking.answered_sql), second, {**own, **given}
             return
         parts = cut if scan.alone and scan.unit_sql is not None else None
-        there = counted_elsewhere(cursor, scan.elsewhere, stages, asking, stage, given, workers, parts)
+        crowds = None if parts is not None or scan.unit_sql is None else _key({**parameters, **given})
+        there = counted_elsewhere(cursor, scan.elsewhere, stages, asking, stage, given, workers, parts, crowds)
         added, second = stack.enter_context(there)
         yield added, second, {}

@@ -1,0 +1,108 @@
+"""A unit with very many rows goes to a task as its first rows alone, and decides nothing about anybody else's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from dpduck.engine.functions import engine_of
+from dpduck.engines import spark
+from dpduck.trusted.private.contributions import key_integer
+from dpduck.trusted.rows import orders
+from dpduck.trusted.rows.answered import Asking
+from dpduck.trusted.rows.orders import CROWD, Order, Sent, cut_task, first_rows
+from dpduck.trusted.rows.workers import Workers
+from tests.engines.conftest import Lake
+
+MANY = CROWD + 5000
+TABLE = Sent(("lake", "db", "of_crowds"), (("unit", "BIGINT"), ("text", "VARCHAR"), ("real", "DOUBLE")), unit="unit")
+ORDER = Order((TABLE,), (), Asking("SELECT 1"), "SELECT 1", {}, "", 0, key=2**64 - 3)
+
+
+def crowd(rows: int = MANY, others: int = 50) -> pa.Table:
+    """One unit with very many rows, some of which differ in the sign of 0 alone, and others with twenty each."""
+    units = [7] * rows + [100 + number % others for number in range(20 * others)]
+    reals = [(0.0, -0.0, 1.5, float("nan"), None)[number % 5] for number in range(len(units))]
+    texts = [None if number % 11 == 0 else f"t{number % 3000}" for number in range(len(units))]
+    return pa.table({"unit": units, "text": texts, "real": pa.array(reals, pa.float64())})
+
+
+def shown(rows: pa.Table) -> list[str]:
+    return sorted(map(repr, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
+
+
+def test_the_first_rows_of_a_unit() -> None:
+    """As SQL ranks them; the same from parts, in any order, and without other units; all of those that are few."""
+    whole = crowd()
+    found = first_rows(ORDER, TABLE, whole)
+    with duckdb.connect() as con:
+        con.register("given", whole.append_column("place", pa.array(range(whole.num_rows))))
+        window = "row_number() OVER (PARTITION BY unit ORDER BY hash(18446744073709551613::UBIGINT, unit, text, real), "
+        sql = f"SELECT place FROM given QUALIFY {window} unit, text, real, signbit(real)) <= {CROWD}"
+        assert shown(found) == shown(whole.take(con.execute(sql).to_arrow_table()["place"]))
+    turned = whole.take(pa.array(range(whole.num_rows - 1, -1, -1)))
+    pieces = [turned.slice(start, 18_000) for start in range(0, whole.num_rows, 18_000)]
+    parts = pa.concat_tables(first_rows(ORDER, TABLE, piece) for piece in pieces)
+    assert shown(first_rows(ORDER, TABLE, parts)) == shown(found)
+    alone = whole.filter(pc.equal(whole["unit"], 7))
+    assert shown(first_rows(ORDER, TABLE, alone)) == shown(found.filter(pc.equal(found["unit"], 7)))
+    assert first_rows(replace(ORDER, key=None), TABLE, whole) is whole
+
+
+def test_what_a_task_hands_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of a unit than its first rows, however many parts there are; and all that others have."""
+    monkeypatch.setattr(orders, "PART", 1 << 15)
+    whole = crowd(100_000)
+    batches = whole.rename_columns(["dpduck_0_0", "dpduck_0_1", "dpduck_0_2"]).to_batches(max_chunksize=8192)
+    sent = pa.Table.from_batches(list(cut_task(ORDER.plain(), batches, Workers())))
+    assert pc.sum(pc.equal(sent["dpduck_0_0"], 7)).as_py() == CROWD
+    assert shown(sent) == shown(first_rows(ORDER, TABLE, whole))
+
+
+POLICY = (
+    "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT {} MAX ROWS 40, BUDGET (epsilon = 1000), DOMAIN kind IN (0, 1, 2, 3))"
+)
+ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) kind, count(*) FROM {} GROUP BY kind"
+JOIN = ASK.format("lake.db.lines JOIN (SELECT id FROM lake.db.people) ON id = person WHERE more % 7 > 2")
+UNION = ASK.format("(SELECT kind FROM lake.db.lines WHERE more % 7 > 2 UNION ALL SELECT kind FROM lake.db.people)")
+COUNTED = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) n, count(*) FROM (SELECT person, count(*) AS n "
+    "FROM lake.db.lines GROUP BY person) GROUP BY n"
+)
+
+
+def test_a_crowd_in_joins_and_unions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A join counts what DuckDB counts where the unit has its first rows; of a UNION ALL nothing needs to be left out.
+
+    The rows of a UNION ALL go to tasks as integers, so few of a unit that it makes no difference how many it has.
+    """
+    people = [1, *range(100, 150)]
+    owners = [1] * MANY + [100 + number % 50 for number in range(1000)]
+    kinds, more = [number % 4 for number in range(len(owners))], list(range(len(owners)))
+    lines = pa.table({"person": owners, "kind": pa.array(kinds, pa.int32()), "more": more})
+    lake.put(3, people=pa.table({"id": people, "kind": pa.array([0] * 51, pa.int32())}), lines=lines)
+    lake.dp(POLICY.format("lake.db.people", "id"))
+    lake.dp(POLICY.format("lake.db.lines", "person REFERENCES lake.db.people.id"))
+    asked, carry = list[Order](), spark.SparkEngine.carry
+
+    def noted(engine: object, places: object, buckets: int, order: Order) -> object:
+        asked.append(order)
+        return carry(engine, places, buckets, order)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(spark.SparkEngine, "carry", noted)
+    lake.same(UNION)
+    assert asked[-1].before is not None and asked[-1].key is None
+    loaded = engine_of(lake.con)
+    assert loaded is not None
+    # the columns that the statement names, in the order of the table
+    sent = Sent(("lake", "db", "lines"), (("person", "BIGINT"), ("kind", "INTEGER"), ("more", "BIGINT")), unit="person")
+    order = replace(ORDER, key=key_integer(loaded.ledger.bounding_key))
+    lake.here.register("first_of_lines", first_rows(order, sent, lines))
+    lake.here.execute("DELETE FROM lake.db.lines; INSERT INTO lake.db.lines FROM first_of_lines")
+    for statement in (JOIN, COUNTED):
+        lake.same(statement)
+        assert asked[-1].before is None and asked[-1].key == order.key
