@@ -106,6 +106,7 @@ UNWRITTEN = (
 MACROS = {
     "dp": ("statement", "run"),
     "dp_explain": ("statement", "explain"),
+    "dp_errors": ("statement", "errors"),
     "dp_known": ("statement, confidence := 0.95, target_stderr := NULL", "known"),
     "dp_budget": ("", "budget"),
     "dp_ledger": ("", "ledger_entries"),
@@ -160,6 +161,7 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "run": engine.run,
         "describe": engine.describe,
         "explain": engine.explain,
+        "errors": engine.errors,
         "check": engine.about.check,
         "known": engine.known,
         "draft": engine.about.draft,
