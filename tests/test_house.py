@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 229,
-    "lines": 48_753,
+    "modules": 231,
+    "lines": 49_223,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 565,
     "modules of a plain count": 92,
@@ -93,6 +93,7 @@ def test_tests_mirror_the_product() -> None:
 
 DRAFTS = {
     *("dpduck/owner/draft.py", "dpduck/owner/policy_text.py", "dpduck/commands/policy.py", "docs/start.md"),
+    *("dpduck/owner/private_draft.py", "tests/owner/test_private_draft.py"),
     *("tests/owner/test_draft.py", "tests/commands/test_policy.py", "docs/reference.md", "tests/test_guides.py"),
 }
 """What is about drafts of policies, which say with that word what is left to an owner."""

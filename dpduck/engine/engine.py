@@ -109,7 +109,7 @@ class Engine:
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store)
-        self._foresight = Foresight(self._policies, ledger, steps, progress)
+        self.foresight = Foresight(self._policies, ledger, steps, progress)
         self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
@@ -159,15 +159,17 @@ class Engine:
 
     def explain(self, text: str, caller: Caller) -> str:
         """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
-        question, request = self._question(parse_statement(text), text, caller)
-        caller.require_tables(request.asked_tables)
-        return self._foresight.explained(question)
+        return self.foresight.explained(self.question_of(text, caller)[0])
 
     def errors(self, text: str, caller: Caller) -> str:
         """SQL with one line an aggregate: how far its answers will be off; it spends nothing and opens no row."""
+        return self.foresight.errors(self.question_of(text, caller)[0])
+
+    def question_of(self, text: str, caller: Caller) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
+        """The question of a statement with a price, and the request for its rows, which its caller may ask about."""
         question, request = self._question(parse_statement(text), text, caller)
         caller.require_tables(request.asked_tables)
-        return self._foresight.errors(question)
+        return question, request
 
     def _question(
         self, statement: Statement | CreateSynthetic | SampleRelease, text: str, caller: Caller
@@ -181,7 +183,7 @@ class Engine:
             return sparse, sparse.request
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box:
-                request = self._analysis(statement, text, box, caller).request
+                request = self._analysis(statement, text, box, caller, self._analysed.get((text, caller))).request
             return request, request
         raise Refusal(
             "only statements with a price are explained",
@@ -223,11 +225,8 @@ class Engine:
 
     def plan(self, text: str, caller: Caller) -> str:
         """SQL with what statements would cost, one after the other and in all; nothing is charged."""
-
-        def asked(one: str) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
-            return self._question(parse_statement(one), one, caller)
-
         with self._open_cursor() as cursor:
+            asked = partial(self.question_of, caller=caller)
             return planned(text, asked, self._releases, self._ledger, caller, cursor)
 
     def combined(self, text: str, caller: Caller) -> str:
@@ -354,7 +353,7 @@ class Engine:
                 catalog.bind(check_sql(analysis, mechanism, plan), analysis.outer.tables)
 
         tools = Tools(box or Sandbox(), self._ledger.secrets, self._steps)
-        said = partial(self._foresight.say, mechanism)
+        said = partial(self.foresight.say, mechanism)
         planned_now = partial(mechanism.planned, question, recheck, tools, said)
         return self._releaser.release(digest, planned_now, caller, text)
 

@@ -43,6 +43,11 @@ class Foresight:
             raise Refusal("this statement has no errors by aggregate", accepted="dp_explain of it")
         return errors_listing(lines)
 
+    def rank_error(self, question: Any) -> float | None:
+        """The standard error of the rank of a statement's first quantile; None where it has none."""
+        ranks = [line.rank for line in explained(question).errors(None) if line.rank is not None]
+        return ranks[0] if ranks else None
+
     def say(self, mechanism: Mechanism[Any, Any, Any], plan: Any) -> None:
         """Says before a charge where its noise will drown what it buys."""
         expected = self._expected(plan.request)

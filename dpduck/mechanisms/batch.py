@@ -83,8 +83,7 @@ def planned(
     steps = []
     for number, statement in enumerate(separated(text), 1):
         try:
-            question, request = question_of(statement)
-            caller.require_tables(request.asked_tables)
+            question, _ = question_of(statement)
             told = explained(question)
             if told.request is None:
                 raise Refusal("no price meets this target", accepted="a larger target_stderr")

@@ -66,7 +66,7 @@ def priced(
 class AggregateError:
     """What is foreseen of one aggregate. rows: of a cell in the finest table; typical, worst: standard errors.
 
-    None is what nothing public tells.
+    rank: of a quantile of a tree, the standard error of its rank, in rows. None is what nothing public tells.
     """
 
     text: str
@@ -74,6 +74,7 @@ class AggregateError:
     rows: float | None
     typical: float | None
     worst: float | None
+    rank: float | None = None
 
 
 ERRORS = (

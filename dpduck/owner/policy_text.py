@@ -49,8 +49,8 @@ def policy_sql(policy: Policy, home: Home) -> str | None:
 
 
 def _items(policy: Policy, home: Home) -> Iterator[str]:
-    yield _unit(policy, home)
-    yield _budget(policy.budget)
+    yield unit_text(policy, home)
+    yield budget_text(policy.budget)
     for column, domain in policy.domains:
         yield f"DOMAIN {name_text(column)} {domain_text(domain)}"
     for clamp in policy.clamps:
@@ -84,7 +84,8 @@ def table_text(table: TableName, home: Home) -> str:
     return ".".join(map(name_text, parts))
 
 
-def _unit(policy: Policy, home: Home) -> str:
+def unit_text(policy: Policy, home: Home) -> str:
+    """PRIVACY UNIT with MAX ROWS."""
     unit = policy.unit
     if unit.column is None:
         return "PRIVACY UNIT ROW"
@@ -100,7 +101,8 @@ def _unit(policy: Policy, home: Home) -> str:
     return f"PRIVACY UNIT {name_text(column)}{referring} MAX ROWS {min(unit.max_rows, MAX_ROWS_LIMIT)}"
 
 
-def _budget(budget: Budget) -> str:
+def budget_text(budget: Budget) -> str:
+    """BUDGET as its owner could write it."""
     if budget.epsilon is None:
         return f"BUDGET (rho = {_amount(budget.rho or Fraction(0))})"
     parts = [f"epsilon = {_amount(budget.epsilon)}"]

@@ -58,6 +58,7 @@ def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
     tree = measured.measure.form == "tree"
+    rank = sqrt(max(float(table.max()) for table in variances)) if tree else None
     queries = 2 * tree_buckets(found.request.question, measured.measure).count - 1 if tree else 1
     sizes = [table.size // queries for table in variances]
     rows = None if expect_rows is None else float(round(expect_rows / max(sizes), 1))
@@ -65,14 +66,15 @@ def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None
         size = float(sum(weight * weight for weight in use.weights))
         parts = [size * table for table in variances]
     elif expect_rows is None:
-        return AggregateError(one.text, sum(sizes), None, None, None)
+        return AggregateError(one.text, sum(sizes), None, None, None, rank)
     else:
         parts = [
             np.full(size, _curved_error(found, one, measured, table, expect_rows / size) ** 2)
             for size, table in zip(sizes, variances, strict=True)
         ]
     together = np.concatenate(parts)
-    return AggregateError(one.text, sum(sizes), rows, sqrt(float(together.mean())), sqrt(float(together.max())))
+    typical, worst = sqrt(float(together.mean())), sqrt(float(together.max()))
+    return AggregateError(one.text, sum(sizes), rows, typical, worst, rank)
 
 
 def _curved_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float) -> float:
