@@ -16,11 +16,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 231,
-    "lines": 49_223,
+    "modules": 234,
+    "lines": 49_838,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 565,
-    "modules of a plain count": 92,
+    "functions of a plain count": 571,
+    "modules of a plain count": 94,
     "functions of a stored answer": 76,
     "modules of a stored answer": 17,
 }
