@@ -33,7 +33,10 @@ TABLES = {
     "nltcs": ("FROM '{}/nltcs.parquet'", "ROW"),
     "transfusion": ("FROM '{}/transfusion.csv'", "ROW"),
     "taxi": ("SELECT PULocationID || '-' || DOLocationID AS pair, * FROM '{}/nyc_green_taxi_2025_11.parquet'", "pair"),
-    "flights": ("SELECT concat(CAST(date AS DATE), origin, destination) AS route, * FROM '{}/flights_3m.parquet'", "route"),
+    "flights": (
+        "SELECT concat(CAST(date AS DATE), origin, destination) AS route, * FROM '{}/flights_3m.parquet'",
+        "route",
+    ),
     "commuting": ("FROM '{}/od_us_counties.parquet'", "home_county"),
     "lodes": ("FROM '{}/lodes_hamilton_tn.parquet'", "ROW"),
 }
