@@ -116,7 +116,7 @@ def names() -> list[str]:
 def test_every_benchmark_is_tried() -> None:
     """A benchmark belongs to one of three kinds, and none is left out here."""
     assert sorted([*TINY, *MADE_FROM]) == names()
-    beside = {"reading_list.py", "house.py", "choosing.py"}
+    beside = {"reading_list.py", "house.py", "choosing.py", "private_drafts.py"}
     assert {path.name for path in BENCHMARKS.glob("*.py")} == beside, "none of these times anything"
 
 

@@ -56,12 +56,40 @@ def test_python_of_the_guide_runs(section: str, tmp_path: Path, monkeypatch: pyt
         ]
 
 
+START = (DOCS / "start.md").read_text(encoding="utf-8")
+(SUGGESTED,) = re.findall(r"^## Let the rest be suggested\n.*?(?=^## )", START, re.MULTILINE | re.DOTALL)
+
+
+def type_all(page: str, folder: Path, policy: str = "") -> None:
+    """Types the commands of a page. policy: what policy.sql has become in an editor; other files are read."""
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    for command in map(shlex.split, lines):
+        files = command[command.index(">") + 1 :] if ">" in command else []
+        words = command[1 : command.index(">")] if ">" in command else command[1:]
+        given = None
+        if "<" in words:
+            file = words[words.index("<") + 1]
+            given = policy if file == "policy.sql" else (folder / file).read_text(encoding="utf-8")
+            words = words[: words.index("<")]
+        done = CliRunner().invoke(main, words, input=given)
+        assert done.exit_code == 0, (command, done.output)
+        for file in files:
+            (folder / file).write_text(done.output, encoding="utf-8")
+
+
+def test_what_was_suggested_is_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The section on suggestions works as it stands, over a table of few columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    with duckdb.connect("trips.duckdb") as con:
+        con.execute("CREATE TABLE trips AS SELECT i // 3 AS rider_id, i % 90 / 1.5 AS fare FROM range(9000) AS r(i)")
+    type_all(SUGGESTED, tmp_path)
+    assert "CLAMP fare BETWEEN" in (tmp_path / "suggested.sql").read_text(encoding="utf-8")
+
+
 def test_the_first_five_minutes_go_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command of docs/start.md works as it stands, from a file of 25 columns to what is published."""
-    page = (DOCS / "start.md").read_text(encoding="utf-8")
-    commands = [
-        shlex.split(line) for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
-    ]
+    page = START.replace(SUGGESTED, "")
     (policy,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
@@ -71,14 +99,7 @@ def test_the_first_five_minutes_go_as_the_page_says(tmp_path: Path, monkeypatch:
         f"i % 90 / 1.5 AS fare, i % 3 = 0 AS tipped, i % 7 = 0 AS shared, {more} "
         "FROM range(3000) AS r(i)) TO 'trips.parquet'"
     )
-    for command in commands:
-        files = command[command.index(">") + 1 :] if ">" in command else []
-        words = command[1 : command.index(">")] if ">" in command else command[1:]
-        given = policy if "<" in words else None
-        done = CliRunner().invoke(main, words[: words.index("<")] if "<" in words else words, input=given)
-        assert done.exit_code == 0, (command, done.output)
-        for file in files:
-            (tmp_path / file).write_text(done.output, encoding="utf-8")
+    type_all(page, tmp_path, policy)
     drafted = (tmp_path / "policy.sql").read_text(encoding="utf-8")
     assert "PRIVACY UNIT rider_id MAX ROWS TODO," in drafted and "DOMAIN ALL BOOLEAN WITH NULL," in drafted
     assert "DOMAIN pickup RANGE TODO TO TODO STEP MONTH" in drafted and "CLAMP fare BETWEEN TODO AND TODO" in drafted

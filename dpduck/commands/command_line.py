@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -123,6 +124,9 @@ def _show(
 MOST_SHOWN = 80
 """Characters of a statement that a box of the ledger shows."""
 
+WIDTH = 80
+"""Characters of a line that dpduck explain prints."""
+
 MOST_NAMED = 20
 """Views that a refusal names."""
 
@@ -166,9 +170,20 @@ def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
 @click.argument("statement")
 @STORE
 @FORMAT
-def explain(database: Path, statement: str, store: Path | None, shape: str) -> None:
-    """Compare strategies for a statement; spends nothing."""
-    answer(database, store, "dp_explain", statement, shape)
+@click.option("--all", "everything", is_flag=True, help="All strategies with all columns, as dp_explain has them.")
+def explain(database: Path, statement: str, store: Path | None, shape: str, everything: bool) -> None:
+    """Say how far the answers of a statement will be off, what helps, and what it costs; spends nothing."""
+    if everything or shape != "box":
+        answer(database, store, "dp_explain", statement, shape)
+        return
+    with answers(database, store) as ask:
+        told = ask("dp_explain", statement).filter("chosen").project("strategy, price, seconds, note").fetchall()
+        with suppress(duckdb.Error, Refusal):  # of a statement without aggregates there is no such table
+            ask("dp_errors", statement).show(max_width=WIDTH)
+        for strategy, price, seconds, note in told:
+            said = {"strategy": strategy, "cost": price, "seconds": f"{seconds or 0:.2g} and counting", "note": note}
+            for name, text in said.items():
+                click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
 
 
 @main.command()
@@ -318,21 +333,31 @@ def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
             owner.close()
 
 
+@contextmanager
+def answers(database: Path, store: Path | None) -> Iterator[Callable[[str, str | None], duckdb.DuckDBPyRelation]]:
+    """Asks dp functions as the owner, through the server where one serves the store; each answer replaces the last."""
+    with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
+        con = stack.enter_context(connect(database, store) if owner is None else duckdb.connect())
+
+        def ask(function: str, argument: str | None) -> duckdb.DuckDBPyRelation:
+            con.execute("DROP TABLE IF EXISTS temp.answer")
+            if owner is None:  # a relation of the query itself would ask it again
+                query = f"FROM {function}({'' if argument is None else '$1'})"
+                con.execute(f"CREATE TEMP TABLE answer AS {query}", [] if argument is None else [argument])
+            else:
+                rows = owner.call(MACROS[function][1], argument)
+                create_table(con, "temp.answer", list(rows.columns), rows.table)
+            return con.sql("FROM temp.answer")
+
+        yield ask
+
+
 def answer(
     database: Path, store: Path | None, function: str, argument: str | None, shape: str, columns: str = "*"
 ) -> None:
-    """Prints columns of what a dp function answers the owner, through the server where one serves the store."""
-    with one_line_errors(), closing_owner(store_files(database, store)) as owner:
-        if owner is None:
-            with connect(database, store) as con:
-                query = f"SELECT {columns} FROM {function}({'' if argument is None else '$1'})"
-                con.execute(f"CREATE TEMP TABLE answer AS {query}", [] if argument is None else [argument])
-                printed(con.sql("FROM temp.answer"), shape)  # a relation of the query would ask it again
-            return
-        rows = owner.call(MACROS[function][1], argument)
-        with duckdb.connect() as con:
-            create_table(con, "answer", list(rows.columns), rows.table)
-            printed(con.sql(f"SELECT {columns} FROM answer"), shape)
+    """Prints columns of what a dp function answers the owner."""
+    with answers(database, store) as ask:
+        printed(ask(function, argument).project(columns), shape)
 
 
 def printed(relation: duckdb.DuckDBPyRelation, shape: str) -> None:

@@ -33,11 +33,15 @@ def policy() -> None:
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help="A Parquet, CSV or JSON file; TABLE is made of it first.",
 )
+@click.option(
+    "--privately", metavar="EPSILON", help="Suggest the rest from noisy facts, for this price of TABLE's budget."
+)
 @STORE
-def draft(database: Path, table: str, file: Path | None, store: Path | None) -> None:
+def draft(database: Path, table: str, file: Path | None, privately: str | None, store: Path | None) -> None:
     """Print a policy for TABLE from its schema alone: types, keys, checks, public tables. No row is read.
 
-    What only you can know is marked TODO. Fill it in and run it: dpduck sql DATABASE - < policy.sql
+    What only you can know is marked TODO. Fill it in and run it: dpduck sql DATABASE - < policy.sql. Once TABLE has a
+    policy, if only of PRIVACY UNIT and BUDGET, --privately 0.05 asks for MAX ROWS, ranges, clamps and values.
     """
     with one_line_errors():
         if file is None and not database.exists():
@@ -45,7 +49,7 @@ def draft(database: Path, table: str, file: Path | None, store: Path | None) -> 
         if file is not None:
             _import(database, table, file)
         with connect(database, store) as con:
-            rows = con.execute("FROM dp_draft(?)", [table]).fetchall()
+            rows = con.execute("FROM dp_draft(?, privately := ?)", [table, privately]).fetchall()
         click.echo("\n".join(row[0] for row in rows))
 
 

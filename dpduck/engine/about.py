@@ -26,9 +26,10 @@ from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.limits import bounded_tokens
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.frontend.text.tokens import TokenReader
-from dpduck.owner.draft import draft_lines
+from dpduck.owner.draft import draft_lines, open_columns
 from dpduck.owner.policies import owned_table
 from dpduck.owner.policy_text import domain_text
+from dpduck.owner.private_draft import Answered, AskPrivately, questions, required_price, suggested
 from dpduck.owner.twin import MOST_ROWS, twin_sql
 from dpduck.values.errors import PermissionRefusal, Refusal
 
@@ -91,13 +92,33 @@ class AboutTables:
             column = period_column(source, catalog, exp.Null())
             return check(check_table(reads, policy, from_sql(source), unit, rows, column))
 
-    def draft(self, text: str, caller: Caller) -> str:
-        """SQL with a policy to begin with, line by line, from the schema alone."""
+    def draft(self, argument: str, caller: Caller, ask: AskPrivately) -> str:
+        """SQL with a policy to begin with, line by line: from the schema alone, or from noisy facts. argument: JSON.
+
+        ask: answers statements for their price, all of them or none.
+        """
         require_owner(caller)
+        name, price = json.loads(argument)
+        if not isinstance(name, str):
+            raise Refusal("no table is named", accepted="dp_draft('a_table')")
+        public, home = self.policies.public_tables(), self.policies.home
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies)
-            table = owned_table(catalog, named_table(text))
-            lines = draft_lines(cursor, table, catalog, self.policies.public_tables(), self.policies.home)
+            table = owned_table(catalog, named_table(name))
+            given = None
+            if price is not None:
+                epsilon, policy = required_price(price), catalog.policy(table)
+                if policy is None:
+                    raise Refusal(
+                        f"{table} has no privacy policy yet, and so no budget that a private draft could be charged to",
+                        accepted=f"CREATE PRIVACY POLICY ON {table.table} (PRIVACY UNIT .. MAX ROWS 1, BUDGET (..))",
+                    )
+                found = open_columns(cursor, table, catalog, public, home)
+                left = [(one, null) for one, null in found if not _unit(policy, one.name)]
+                asked = questions(policy, [one for one, _ in left], epsilon, home)
+                answers = [Answered(one, *got) for one, got in zip(asked, ask([one.sql for one in asked]), strict=True)]
+                given = suggested(policy, answers, left, f"epsilon = {float(epsilon):g}", home)
+            lines = draft_lines(cursor, table, catalog, public, home, given)
         return rows_sql([("draft", "VARCHAR")], [[line] for line in lines])
 
     def twin(self, argument: str, caller: Caller) -> str:

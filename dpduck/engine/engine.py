@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -19,6 +20,7 @@ from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
+from dpduck.engine.foresight import Foresight
 from dpduck.engine.known import cells_sql, known_sql
 from dpduck.engine.progress import Progress
 from dpduck.engines.tables import EngineTables
@@ -35,8 +37,7 @@ from dpduck.mechanisms.batch import planned
 from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.matrix import with_matrix
 from dpduck.mechanisms.mechanism import Tools
-from dpduck.mechanisms.prices import priced
-from dpduck.mechanisms.registry import check_sql, explained, mechanism_of, own_options
+from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser, Steps
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.statements import SparseQueries
@@ -108,6 +109,7 @@ class Engine:
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store)
+        self.foresight = Foresight(self._policies, ledger, steps, progress)
         self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
@@ -157,15 +159,17 @@ class Engine:
 
     def explain(self, text: str, caller: Caller) -> str:
         """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
+        return self.foresight.explained(self.question_of(text, caller)[0])
+
+    def errors(self, text: str, caller: Caller) -> str:
+        """SQL with one line an aggregate: how far its answers will be off; it spends nothing and opens no row."""
+        return self.foresight.errors(self.question_of(text, caller)[0])
+
+    def question_of(self, text: str, caller: Caller) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
+        """The question of a statement with a price, and the request for its rows, which its caller may ask about."""
         question, request = self._question(parse_statement(text), text, caller)
         caller.require_tables(request.asked_tables)
-        sql, found, asks = explained(question)
-        if found is None:
-            return sql
-        policy = self._policies.policy(found.rows.table)
-        counts = question is request and all(one.function == "count" for one in request.question.aggregates)
-        expected = policy.expect_rows if policy is not None and counts else None
-        return priced(sql, found, asks, self._ledger.budget(found.rows.unit_key), expected)
+        return question, request
 
     def _question(
         self, statement: Statement | CreateSynthetic | SampleRelease, text: str, caller: Caller
@@ -179,7 +183,7 @@ class Engine:
             return sparse, sparse.request
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box:
-                request = self._analysis(statement, text, box, caller).request
+                request = self._analysis(statement, text, box, caller, self._analysed.get((text, caller))).request
             return request, request
         raise Refusal(
             "only statements with a price are explained",
@@ -221,11 +225,8 @@ class Engine:
 
     def plan(self, text: str, caller: Caller) -> str:
         """SQL with what statements would cost, one after the other and in all; nothing is charged."""
-
-        def asked(one: str) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
-            return self._question(parse_statement(one), one, caller)
-
         with self._open_cursor() as cursor:
+            asked = partial(self.question_of, caller=caller)
             return planned(text, asked, self._releases, self._ledger, caller, cursor)
 
     def combined(self, text: str, caller: Caller) -> str:
@@ -352,7 +353,9 @@ class Engine:
                 catalog.bind(check_sql(analysis, mechanism, plan), analysis.outer.tables)
 
         tools = Tools(box or Sandbox(), self._ledger.secrets, self._steps)
-        return self._releaser.release(digest, lambda: mechanism.planned(question, recheck, tools), caller, text)
+        said = partial(self.foresight.say, mechanism)
+        planned_now = partial(mechanism.planned, question, recheck, tools, said)
+        return self._releaser.release(digest, planned_now, caller, text)
 
     def _release_sparse(self, sparse: SparseRequest, caller: Caller, text: str) -> StoredRelease:
         return self._release(sparse, sparse.request, sparse.digest(), caller, text)

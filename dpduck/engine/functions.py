@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from duckdb.sqltypes import VARCHAR
 
 from dpduck.database.cursors import CLOSED, Caller
 from dpduck.database.store import STORE_NAME
+from dpduck.engine.drafts import draft
 from dpduck.engine.engine import Engine
 from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.values.errors import DpduckError, InternalError, Interrupted, Refusal, StoreError
@@ -106,13 +108,14 @@ UNWRITTEN = (
 MACROS = {
     "dp": ("statement", "run"),
     "dp_explain": ("statement", "explain"),
+    "dp_errors": ("statement", "errors"),
     "dp_known": ("statement, confidence := 0.95, target_stderr := NULL", "known"),
     "dp_budget": ("", "budget"),
     "dp_ledger": ("", "ledger_entries"),
     "dp_policies": ("", "list_policies"),
     "dp_releases": ("", "list_releases"),
     "dp_check": ("table_name", "check"),
-    "dp_draft": ("table_name", "draft"),
+    "dp_draft": ("table_name, privately := NULL", "draft"),
     "dp_columns": ("table_name := NULL", "columns"),
     "dp_twin": ("table_name, number_of_rows := 1000", "twin"),
     "dp_plan": ("statements", "plan"),
@@ -124,6 +127,7 @@ MACROS = {
 SEVERAL_ARGUMENTS = {
     "dp_known": "CAST(json_array(statement, confidence, target_stderr) AS VARCHAR)",
     "dp_columns": "CAST(table_name AS VARCHAR)",
+    "dp_draft": "CAST(json_array(table_name, privately) AS VARCHAR)",
     "dp_twin": "CAST(json_array(table_name, number_of_rows) AS VARCHAR)",
     "dp_ask": "CAST(json_array(name, keys, weights) AS VARCHAR)",
     "dp_stderr_of": "CAST(json_array(release, confidence, aggregate, weight) AS VARCHAR)",
@@ -160,9 +164,10 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "run": engine.run,
         "describe": engine.describe,
         "explain": engine.explain,
+        "errors": engine.errors,
         "check": engine.about.check,
         "known": engine.known,
-        "draft": engine.about.draft,
+        "draft": partial(draft, engine),
         "twin": engine.about.twin,
         "plan": engine.plan,
         "ask": engine.ask,

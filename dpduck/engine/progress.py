@@ -44,6 +44,10 @@ class Progress:
         """A step was reached."""
         self._word = WORDS.get(step, self._word)
 
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._write(f"\rdpduck: {text}\n")
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """Shows the line while the block runs; one line at a time, whoever else is at work."""

@@ -91,16 +91,15 @@ def planned(
     steps = []
     for number, statement in enumerate(separated(text), 1):
         try:
-            question, request = question_of(statement)
-            caller.require_tables(request.asked_tables)
-            sql, found, asks = explained(question)
-            if found is None:
+            question, _ = question_of(statement)
+            told = explained(question)
+            if told.request is None:
                 raise Refusal("no price meets this target", accepted="a larger target_stderr")
         except Refusal as error:
             raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
         release = releases.by_digest(question.digest())
         known = release is not None and (caller.owner or release.principal == caller.name)
-        steps.append(Step(statement, found, asks, known, question.digest(), sql))
+        steps.append(Step(statement, told.request, told.asks, known, question.digest(), told.sql))
     return rows_sql(COLUMNS, _priced(steps, ledger, caller, cursor))
 
 

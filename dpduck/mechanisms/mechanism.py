@@ -11,10 +11,12 @@ import duckdb
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.options import Option
+from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import Planned, ReleasedTable, ReleaseHeader, Steps
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.secrets import Secrets
 from dpduck.trusted.private.door import Door
+from dpduck.values.privacy import Budget
 
 Columns = Sequence[tuple[str, str]]
 
@@ -62,6 +64,7 @@ class Mechanism(Generic[Q, P, N]):
     measure: the only step with a door. recover: what follows from the noisy numbers; it costs nothing.
     describe: dp_explain of a question and its plan. unplanned: the same where no plan meets what is asked.
     columns: names and types of the released table, by which SQL around it is bound before the charge.
+    errors: how far each aggregate is off, given EXPECT ROWS. advise: what would help most, given the budget as well.
     options: those that it adds to the clause of a SELECT; Request.own has what a statement says of them.
     """
 
@@ -75,11 +78,23 @@ class Mechanism(Generic[Q, P, N]):
     describe: Callable[[Q, P], str]
     columns: Callable[[P], Columns]
     unplanned: Callable[[Q], str] | None = None
+    errors: Callable[[P, int | None], Sequence[AggregateError]] | None = None
+    advise: Callable[[P, Budget | None, int | None], str] | None = None
     options: tuple[Option, ...] = ()
 
-    def planned(self, question: Q, recheck: Callable[[duckdb.DuckDBPyConnection, P], None], tools: Tools) -> Planned:
-        """The release of a question. recheck: the last look at public facts, in the transaction that will count."""
+    def planned(
+        self,
+        question: Q,
+        recheck: Callable[[duckdb.DuckDBPyConnection, P], None],
+        tools: Tools,
+        foreseen: Callable[[P], None] = lambda plan: None,
+    ) -> Planned:
+        """The release of a question. recheck: the last look at public facts, in the transaction that will count.
+
+        foreseen: is shown the plan, before anything is charged.
+        """
         plan = self.plan(question)
+        foreseen(plan)
         asks = self.asks(plan)
         return Planned(
             self.header(plan),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpduck.database.tables import EXPLAINED, SMALLEST_RHO
+from dpduck.database.tables import EXPLAINED, SMALLEST_RHO, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.names import quote_text
 from dpduck.trusted.ask import Ask
@@ -29,14 +30,19 @@ SAFE = 1 - Fraction(1, 10**9)
 
 
 def priced(
-    sql: str, request: Request, asks: Iterable[Ask[Any]], budget: Budget | None, expect_rows: int | None = None
+    sql: str,
+    request: Request,
+    asks: Iterable[Ask[Any]],
+    budget: Budget | None,
+    worst: float | None = None,
+    words: Sequence[str] = (),
 ) -> str:
     """dp_explain with what the chosen row's asks cost as its rho, and a column `price` that says it in both forms.
 
     The price comes right after the columns that programs may rely on.
 
-    Of the other rows rho is an upper bound: what the epsilon costs whatever is measured. expect_rows: of the policy,
-    where all aggregates are counts, which may be nothing but noise beside it.
+    Of the other rows rho is an upper bound: what the epsilon costs whatever is measured. worst: the chosen row's
+    worst_stderr where it has none of its own. words: what else its note says.
     """
     charge = charged(request.price.charge, asks, request.price.least_rho)
     most = charge.rho if charge.epsilon is None else min(request.price.charge.rho, rho_of_pure(charge.epsilon))
@@ -45,18 +51,61 @@ def priced(
     said = "; ".join(part for part in (both_forms(charge, budget), cheaper(request, charge, budget)) if part)
     first = ", ".join(EARLY)
     price = f"CASE WHEN chosen THEN {quote_text(said)} END AS price"
-    rho += "" if expect_rows is None else f", {_drowned(expect_rows)} AS note"
+    rho += (
+        ""
+        if worst is None
+        else f", CASE WHEN chosen THEN coalesce(worst_stderr, {worst!r}) ELSE worst_stderr END AS worst_stderr"
+    )
+    more = quote_text("".join(f"; {part}" for part in words if part))
+    rho += f", CASE WHEN chosen THEN concat(note, {more}) ELSE note END AS note"
     rest = f"SELECT * REPLACE ({rho}), {price} FROM ({sql}) AS explained"
     return f"SELECT {first}, price, * EXCLUDE ({first}, price) FROM ({rest}) AS priced"
 
 
-def _drowned(expect_rows: int) -> str:
-    """The note, with a word where a count has more noise than the table is expected to have rows."""
-    word = (
-        f"; the noise of a count is larger than EXPECT ROWS {expect_rows}: an answer would be noise alone; "
+@dataclass(frozen=True)
+class AggregateError:
+    """What is foreseen of one aggregate. rows: of a cell in the finest table; typical, worst: standard errors.
+
+    rank: of a quantile of a tree, the standard error of its rank, in rows. None is what nothing public tells.
+    """
+
+    text: str
+    cells: int
+    rows: float | None
+    typical: float | None
+    worst: float | None
+    rank: float | None = None
+
+
+ERRORS = (
+    ("aggregate", "VARCHAR"), ("cells", "BIGINT"), ("rows_of_a_cell", "DOUBLE"), ("stderr", "DOUBLE"),
+    ("worst_stderr", "DOUBLE"),
+)  # fmt: skip
+
+
+def errors_listing(lines: Sequence[AggregateError]) -> str:
+    """dp_errors, narrow: four significant digits are more than a foreseen error has."""
+    rows = [[one.text, one.cells, one.rows, *map(_short, (one.typical, one.worst))] for one in lines]
+    return rows_sql(ERRORS, rows)
+
+
+def _short(number: float | None) -> float | None:
+    return None if number is None else float(f"{number:.4g}")
+
+
+def worst_of(lines: Sequence[AggregateError]) -> float | None:
+    """The largest error that is foreseen; None where none is."""
+    return max((one.worst for one in lines if one.worst is not None), default=None)
+
+
+def drowned(counts: bool, worst: float | None, expect_rows: int | None) -> str:
+    """A word where a count has more noise than the table is expected to have rows; else nothing."""
+    if not counts or worst is None or expect_rows is None or worst <= expect_rows:
+        return ""
+    return (
+        f"the noise of a count is larger than EXPECT ROWS {expect_rows}: an answer would be noise alone; "
         "a higher epsilon, fewer cells or a smaller MAX ROWS help"
     )
-    return f"CASE WHEN worst_stderr > {expect_rows} THEN concat(note, {quote_text(word)}) ELSE note END"
 
 
 def both_forms(charge: Charge, budget: Budget | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dpduck.frontend.rows.facts import Column
@@ -13,11 +15,13 @@ from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes import CUBES
 from dpduck.mechanisms.keys import KEYS
 from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.sparse import HISTOGRAMS, PROJECTIONS, SESSIONS
 from dpduck.mechanisms.summaries import SKETCHES, SUMMARIES
 from dpduck.mechanisms.synthetic import SYNTHETIC
 from dpduck.trusted.ask import Ask
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.privacy import Budget
 
 MECHANISMS: tuple[Mechanism[Any, Any, Any], ...] = (
     SKETCHES,
@@ -51,16 +55,32 @@ def check_sql(analysis: Analysis, mechanism: Mechanism[Any, Any, Any], plan: Any
     return empty_release_sql(columns, mechanism.header(plan).laws, analysis)
 
 
-def explained(question: object) -> tuple[str, Request | None, Sequence[Ask[Any]]]:
+@dataclass(frozen=True)
+class Explained:
     """SQL with what could be released, the chosen way first; the request at its price; what the chosen way asks.
 
     Without a request where no plan meets what is asked, and the other ways are shown all the same.
+    errors: how far each aggregate is off, given EXPECT ROWS; none where the mechanism does not tell.
+    advice: what would help most, given the budget, too.
     """
+
+    sql: str
+    request: Request | None = None
+    asks: Sequence[Ask[Any]] = ()
+    errors: Callable[[int | None], Sequence[AggregateError]] = lambda expect_rows: ()
+    advice: Callable[[Budget | None, int | None], str] = lambda budget, expect_rows: ""
+
+
+def explained(question: object) -> Explained:
+    """What a question's answers would be like; it spends nothing and opens no private row."""
     mechanism = mechanism_of(question)
     try:
         plan = mechanism.plan(question)
     except Refusal:
         if mechanism.unplanned is None:
             raise
-        return mechanism.unplanned(question), None, ()
-    return mechanism.describe(question, plan), plan.request, mechanism.asks(plan)
+        return Explained(mechanism.unplanned(question))
+    found = Explained(mechanism.describe(question, plan), plan.request, mechanism.asks(plan))
+    if mechanism.errors is not None:
+        found = replace(found, errors=partial(mechanism.errors, plan))
+    return found if mechanism.advise is None else replace(found, advice=partial(mechanism.advise, plan))

@@ -6,7 +6,7 @@ No row is read, and nothing that DuckDB knows of rows. What only the owner can k
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -97,28 +97,66 @@ class Schema:
         return "" if fold(column) in self.required else " WITH NULL"
 
 
-def draft_lines(
+@dataclass(frozen=True)
+class Suggested:
+    """Suggestions in place of what is left to the owner. said: what they rest on, and what they cost.
+
+    unit, budget: clauses. columns: by name, a remark and items; without items it says why there are none. rows: EXPECT
+    ROWS.
+    """
+
+    said: str
+    unit_why: str
+    unit: str
+    unit_column: str
+    budget: str
+    columns: Mapping[str, tuple[str, Sequence[str]]]
+    rows: int | None
+
+
+def open_columns(
     cursor: duckdb.DuckDBPyConnection, table: TableName, catalog: Catalog, public: Sequence[TableName], home: Home
-) -> list[str]:
-    """CREATE PRIVACY POLICY, line by line; public: the tables that are declared public."""
+) -> list[tuple[Column, str]]:
+    """The columns of which the schema does not say what could be declared, each with WITH NULL or nothing."""
     schema = _schema(table, catalog, constraints(cursor, table), home)
-    unit, column = _unit(schema, catalog)
+    declared = dict(_declared(schema, catalog, public))
+    return [
+        (column, schema.null(column.name))
+        for column in schema.columns
+        if column.name not in declared and any(_open_items(column, schema))
+    ]
+
+
+def draft_lines(
+    cursor: duckdb.DuckDBPyConnection,
+    table: TableName,
+    catalog: Catalog,
+    public: Sequence[TableName],
+    home: Home,
+    given: Suggested | None = None,
+) -> list[str]:
+    """CREATE PRIVACY POLICY, line by line; public: the tables that are declared public. given: what was suggested."""
+    schema = _schema(table, catalog, constraints(cursor, table), home)
+    unit, column = _unit(schema, catalog) if given is None else _unit_given(given)
     declared = dict(_declared(schema, catalog, public))
     declared.pop(column, None)
     replacing = "OR REPLACE " if catalog.policy(table) is not None else ""
+    alone = f"A draft from the schema of {table.table} alone: no row was read. Fill in what is marked {TODO}."
+    budget = [*_remark(f"{TODO}: {BUDGET}"), f"    BUDGET (epsilon = {TODO})"]
     return [
-        *_remark(
-            f"A draft from the schema of {table.table} alone: no row was read. Fill in what is marked {TODO}.", ""
-        ),
+        *_remark(alone if given is None else given.said, ""),
         f"CREATE {replacing}PRIVACY POLICY ON {table_text(table, home)} (",
         *unit,
         *_of_types(schema, {column, *declared}),
         *(line for items in declared.values() for line in items),
-        *_left_to_owner(schema, {column, *declared}),
-        *_remark(f"{TODO}: {BUDGET}"),
-        f"    BUDGET (epsilon = {TODO})",
+        *_left_to_owner(schema, {column, *declared}, given),
+        *(budget if given is None else [f"    {given.budget}"]),
         ")",
     ]
+
+
+def _unit_given(given: Suggested) -> tuple[list[str], str]:
+    return [*_remark(given.unit_why), f"    {given.unit},"], given.unit_column
 
 
 def _schema(table: TableName, catalog: Catalog, told: Sequence[Constraint], home: Home) -> Schema:
@@ -292,19 +330,22 @@ def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], sc
 # What is left to the owner.
 
 
-def _left_to_owner(schema: Schema, done: set[str]) -> Iterator[str]:
+def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> Iterator[str]:
     """Items as comments, one for each column of which nothing is declared, with what is missing."""
     yield from _remark(LISTS)
+    suggested = {} if given is None else given.columns
     unused = []
     for column in schema.columns:
         if column.name in done or _kind(column.type_name) in ("BOOLEAN", "ENUM"):
             continue
         items = list(_open_items(column, schema))
         unused += [] if items else [column.name]
-        for item in items:
-            yield f"    -- {item}"
+        why, found = suggested.get(column.name, ("", ()))
+        yield from _remark(f"{_said(column.name)}: {why}") if why else ()
+        yield from (f"    {item}" for item in found)
+        yield from () if found else (f"    -- {item}" for item in items)
     yield from _remark(ROWS)
-    yield f"    -- EXPECT ROWS {TODO},"
+    yield f"    EXPECT ROWS {given.rows}," if given is not None and given.rows else f"    -- EXPECT ROWS {TODO},"
     if unused:
         more = ", .." if len(unused) > _MANY else ""
         yield from _remark(

@@ -49,9 +49,8 @@ def policy_sql(policy: Policy, home: Home) -> str | None:
 
 
 def _items(policy: Policy, home: Home) -> Iterator[str]:
-    yield _unit(policy, home)
-    per = "" if policy.unit.period is None else f" PER {policy.unit.period.word}"
-    yield f"BUDGET {_amounts(policy.budget)}{per}"
+    yield unit_text(policy, home)
+    yield budget_text(policy)
     if policy.budget.lifetime is not None:
         yield f"LIFETIME {_amounts(policy.budget.lifetime)}"
     for column, domain in policy.domains:
@@ -87,7 +86,14 @@ def table_text(table: TableName, home: Home) -> str:
     return ".".join(map(name_text, parts))
 
 
-def _unit(policy: Policy, home: Home) -> str:
+def budget_text(policy: Policy) -> str:
+    """BUDGET as its owner could write it."""
+    per = "" if policy.unit.period is None else f" PER {policy.unit.period.word}"
+    return f"BUDGET {_amounts(policy.budget)}{per}"
+
+
+def unit_text(policy: Policy, home: Home) -> str:
+    """PRIVACY UNIT with MAX ROWS."""
     unit, period = policy.unit, policy.unit.period
     per = "" if period is None else f" PER {period.word} OF {name_text(period.column)}"
     if unit.column is None:

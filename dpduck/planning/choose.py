@@ -36,11 +36,13 @@ TIE = 1e-8
 class Strategy:
     """A strategy that may be chosen.
 
-    names: what the option `strategy` may say, the short name first. plan: the planner, given the budgets' kind.
+    names: what the option `strategy` may say, the short name first. says: what it measures.
+    plan: the planner, given the budgets' kind.
     applies: whether it can serve the problem at all; asked before planning.
     """
 
     names: tuple[str, ...]
+    says: str
     plan: Callable[[PlanningProblem, str], Plan]
     applies: Callable[[PlanningProblem], bool] = lambda problem: True
     uniform: bool = True
@@ -84,13 +86,28 @@ def _best_as_it_is(problem: PlanningProblem) -> bool:
 
 
 CANDIDATES: tuple[Strategy, ...] = (
-    Strategy(("I", "identity"), plan_identity, _few_cells, uniform=False),
-    Strategy(("R", "residual"), plan_residual, _gaussian, uniform=False),
-    Strategy(("O", "views"), plan_optimised_views, _laplace, uniform=False),
-    Strategy(("Q", "marginals"), plan_marginals, _few_subsets),
-    Strategy(("C", "clustering"), plan_clustering, _few_marginals),
-    Strategy(("F", "fourier"), plan_fourier, _few_subsets),
+    Strategy(("I", "identity"), "every cell of all keys together", plan_identity, _few_cells, uniform=False),
+    Strategy(("R", "residual"), "what each table adds to its margins", plan_residual, _gaussian, uniform=False),
+    Strategy(("O", "views"), "tables that were searched for", plan_optimised_views, _laplace, uniform=False),
+    Strategy(("Q", "marginals"), "each table that is asked", plan_marginals, _few_subsets),
+    Strategy(("C", "clustering"), "tables merged while that helps", plan_clustering, _few_marginals),
+    Strategy(("F", "fourier"), "Fourier coefficients", plan_fourier, _few_subsets),
 )
+
+
+def spelled_out(strategy: str) -> str:
+    """Says what the letters of a strategy mean; of one that is a word, nothing.
+
+    >>> spelled_out("Q+"), spelled_out("hierarchy")
+    ('marginals: each table that is asked, with the price shared out as each needs', '')
+    """
+    for candidate in CANDIDATES:
+        short, name = candidate.names
+        if strategy == short:
+            return f"{name}: {candidate.says}"
+        if strategy == f"{short}+":
+            return f"{name}: {candidate.says}, with the price shared out as each needs"
+    return ""
 
 
 def plan_workload(

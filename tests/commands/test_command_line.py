@@ -55,8 +55,12 @@ def test_a_policy_a_release_and_the_budget(clinic: Path) -> None:
 
 
 def test_explain_spends_nothing(clinic: Path) -> None:
-    """dpduck explain prints the candidates, the chosen one first."""
+    """dpduck explain prints the candidates, the chosen one first; for people the errors, in 80 columns."""
     run("sql", clinic, POLICY)
+    shown = run("explain", clinic, COUNT).stdout
+    assert max(map(len, shown.splitlines())) <= 80 and "count(*)" in shown
+    assert [line for line in shown.splitlines() if line.startswith(("strategy: I", "cost: epsilon = 0.5", "note: "))]
+    assert "total_variance" in run("explain", clinic, COUNT, "--all").stdout
     candidates = rows("explain", clinic, COUNT)
     assert [candidate["chosen"] for candidate in candidates][:2] == [True, False]
     assert rows("budget", clinic)[0]["spent"] == 0

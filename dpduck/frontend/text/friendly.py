@@ -57,7 +57,7 @@ def _deprecated(text: str, token: Token, form: str, modern: str) -> Refusal:
 # Calls of our own functions where the statement itself is wanted: dp() inside dp(), or on the command line.
 
 _OURS = re.compile(r"dp(_\w+)?", re.IGNORECASE)
-_TAKES_STATEMENTS = ("dp", "dp_explain")
+_TAKES_STATEMENTS = ("dp", "dp_explain", "dp_errors")
 
 
 def refuse_wrapped(reader: TokenReader) -> None:

@@ -2,6 +2,7 @@
 
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.cubes.describe import candidates
+from dpduck.mechanisms.cubes.errors import advice, foreseen
 from dpduck.mechanisms.cubes.measure import (
     CubeProposal,
     Noisy,
@@ -24,4 +25,6 @@ CUBES = Mechanism[Request, CubeProposal, Noisy](
     recover=recover_cube,
     describe=candidates,
     columns=cube_columns,
+    errors=foreseen,
+    advise=advice,
 )

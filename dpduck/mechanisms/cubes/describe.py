@@ -9,6 +9,7 @@ from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
 from dpduck.mechanisms.cubes.measures import CHOICE, Measure, is_chosen
 from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, measured_plan, with_rivals
+from dpduck.planning.choose import spelled_out
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.trusted.private.counting import job_sql
@@ -20,8 +21,8 @@ def candidates(request: Request, proposal: CubeProposal) -> str:
     """A row for every candidate, the chosen one first; it alone has a privacy unit, bounds and the private SQL.
 
     total_variance and worst_stderr are those of counts and sums, in their own units; errors of averages, variances and
-    quantiles depend on the answer. seconds: measured for planning, estimated for noise and recovery; counting the
-    rows comes on top.
+    quantiles depend on the answer: NULL where nothing else is asked. seconds: measured for planning, estimated for
+    noise and recovery; counting the rows comes on top.
     """
     found = with_rivals(proposal.found)
     return rows_sql(_COLUMNS, [_row(found, plan, place) for place, plan in enumerate(found.measures[0].plans)])
@@ -35,12 +36,12 @@ def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
     if request.question.intervals:
         used = used[:1]
     drawn = list(zip(plans, (one.measure.tables for one in found.measures), strict=True))
-    notes = (plan.note, _note(found, plan) if chosen else "")
+    notes = (spelled_out(plan.strategy), plan.note, _note(found, plan) if chosen else "")
     return [
         plan.strategy,
         chosen,
-        sum(one.total_variance * size for one, size in used),
-        max((one.worst_stderr * size**0.5 for one, size in used), default=0.0),
+        sum(one.total_variance * size for one, size in used) if any(sizes) else None,
+        max(one.worst_stderr * size**0.5 for one, size in used) if any(sizes) else None,
         request.price.stated_epsilon,
         request.price.stated_delta,
         request.price.charge.rho,

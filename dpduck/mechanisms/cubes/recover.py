@@ -73,7 +73,7 @@ def _moved(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
 
 def _intervals(found: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
     """Intervals of one column are the answers of one measurement, one cell each."""
-    errors = np.sqrt(_variances(found.request, found.measures[0].plan)[0])
+    errors = np.sqrt(cell_variances(found.request, found.measures[0].plan)[0])
     return [
         AnswerColumn(answers[number : number + 1], errors[number : number + 1])
         for number in range(len(found.request.question.aggregates))
@@ -82,20 +82,20 @@ def _intervals(found: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
 
 def _answer(found: CubePlan, one: Aggregate, use: Use, tables: Tables) -> AnswerColumn:
     measured = found.measures[use.measure]
-    variances = _variances(found.request, measured.plan)
+    variances = cell_variances(found.request, measured.plan)
     if use.weights:
         estimates = np.concatenate([_weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         size = float(sum(weight * weight for weight in use.weights))
         return AnswerColumn(estimates, np.sqrt(np.concatenate(variances) * size))
-    curved = [
-        _curved(found, one, measured, [table.ravel() for table in of_set], variance)
+    parts = [
+        curved(found, one, measured, [table.ravel() for table in of_set], variance)
         for of_set, variance in zip(zip(*tables, strict=True), variances, strict=True)
     ]
     return AnswerColumn(
-        np.concatenate([part.estimates for part in curved]),
-        np.concatenate([part.stderrs for part in curved]),
-        np.concatenate([part.lows for part in curved], axis=1),
-        np.concatenate([part.highs for part in curved], axis=1),
+        np.concatenate([part.estimates for part in parts]),
+        np.concatenate([part.stderrs for part in parts]),
+        np.concatenate([part.lows for part in parts], axis=1),
+        np.concatenate([part.highs for part in parts], axis=1),
     )
 
 
@@ -107,9 +107,10 @@ def _weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> Floa
     return summed
 
 
-def _curved(
+def curved(
     found: CubePlan, one: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
 ) -> Curved:
+    """An average, a variance or a quantile of every cell, from its tables and the variance of their noise."""
     measure, operand, noise = measured.measure, one.operand, measured.plan.noise
     if operand is None:
         raise InternalError("a curved aggregate without an operand")
@@ -137,7 +138,7 @@ def _power(one: Aggregate) -> int:
     return 1 if one.function.startswith("stddev") else 2
 
 
-def _variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
+def cell_variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
     """The noise variance of every cell of a measure's tables, an array per grouping set."""
     if isinstance(plan, Plan) and solves_program(plan):
         plan = replace(plan, variances=least_squares_variances(plan))
