@@ -115,6 +115,7 @@ def _said(answers: Sequence[Answer]) -> str:
         columns = [column.split(".")[-1].strip('"') for column in left]
         shown = " or ".join(columns[:8]) + (f" or one of {len(columns) - 8} more" if len(columns) > 8 else "")
         told.append(f"without rows whose {shown} is outside of its domain")
+    told += dict.fromkeys(one.bounded for one in answers if one.bounded)
     return "; ".join(told)
 
 

@@ -36,7 +36,7 @@ class Answer:
     """One aggregate over all cells of all grouping sets, in order. low, high: ends of its intervals.
 
     releases: names of those that it rests on. alone: the moment of the one release, where its rows may have changed
-    since. left_out: columns whose rows outside of their domains are not in it.
+    since. left_out: columns whose rows outside of their domains are not in it. bounded: see Match.
     """
 
     estimates: FloatArray
@@ -46,6 +46,7 @@ class Answer:
     releases: tuple[str, ...]
     alone: str
     left_out: frozenset[str]
+    bounded: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +82,10 @@ def _best(
 ) -> Answer | None:
     """The answer of least error among those from tables that may be combined; of equal ones, that of most rows.
 
-    Those about the rows of now come first.
+    Those about the rows of now come first, then those that MAX ROWS was applied to as the question has it: where a unit
+    has more rows, the others are another quantity, whatever their error.
     """
-    best: tuple[tuple[bool, float, int], Answer] | None = None
+    best: tuple[tuple[bool, bool, float, int], Answer] | None = None
     for same in [same for same in tables if same.quantity == need.quantities[0]]:
         how = match(question, same, need.conditions)
         others = [replace(same, quantity=quantity) for quantity in need.quantities]
@@ -95,7 +97,7 @@ def _best(
         parts = [one for one in sums if one is not None]
         total = sum(float(one.variances.sum()) for one in parts)
         error = float(f"{total:.9e}")  # nine digits: below them errors are equal
-        rank = (same.moment != moment, error, len(how.left_out))
+        rank = (same.moment != moment, how.bounded != "", error, len(how.left_out))
         if best is None or rank < best[0]:
             best = rank, _answered(question, aggregate, parts, how, same.moment == moment)
     return None if best is None else best[1]
@@ -184,10 +186,11 @@ def _answered(question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum
         margins = sum_margin(sums[0].noise, confidence)
         half = np.array([margins.of(stderr, stderr / sums[0].smallest) for stderr in stderrs.tolist()])
         estimates = sums[0].estimates
-        return Answer(estimates, stderrs, estimates - half, estimates + half, names, alone, how.left_out)
+        return Answer(estimates, stderrs, estimates - half, estimates + half, names, alone, how.left_out, how.bounded)
     curved = _average(aggregate, sums)
     level = next((place for place, one in enumerate(LEVELS) if one >= confidence), len(LEVELS) - 1)
-    return Answer(curved.estimates, curved.stderrs, curved.lows[level], curved.highs[level], names, alone, how.left_out)
+    ends = curved.lows[level], curved.highs[level]
+    return Answer(curved.estimates, curved.stderrs, *ends, names, alone, how.left_out, how.bounded)
 
 
 def _average(aggregate: Aggregate, sums: Sequence[_Sum]) -> Curved:
