@@ -19,14 +19,21 @@ from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
-from dpduck.engine.known import cells_sql, known_sql
+from dpduck.engine.known import cells_sql, known_sql, known_table, refreshed
 from dpduck.engine.progress import Progress
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis, analyse
-from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
+from dpduck.frontend.select.known import KnownQuestion, analyse_known, analyse_refreshed, known_arguments
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import AskStatement, CreateSparse, DropPrivateView, DropSparse, Statement
+from dpduck.frontend.statements.kinds import (
+    AskStatement,
+    CreateSparse,
+    DropPrivateView,
+    DropSparse,
+    RefreshPrivateView,
+    Statement,
+)
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import TableName
@@ -148,6 +155,8 @@ class Engine:
             return listings.status(self._tables.sample(statement, text, caller))
         if isinstance(statement, DropPrivateView):
             return listings.status(self._views.drop(statement, text, caller))
+        if isinstance(statement, RefreshPrivateView):
+            return listings.status(self._refresh(statement.name, caller))
         if isinstance(statement, CreateSparse):
             return self._sparse.create(statement, text, caller)
         if isinstance(statement, DropSparse):
@@ -249,6 +258,21 @@ class Engine:
             if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
                 self._analysed.put((argument, caller, "known"), (question, catalog.known))
             return sql
+
+    def _refresh(self, name: str, caller: Caller) -> str:
+        """Puts what is known now under the name of a private view, free of charge."""
+        view = self._views.own(name, caller)
+        ask = parse_statement(view.statement)
+        if not isinstance(ask, AskStatement) or ask.view is None:
+            raise Refusal(f"{name!r} is no view of a SELECT", accepted="a name of CREATE PRIVATE VIEW .. AS SELECT")
+        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            question = analyse_refreshed(ask, Catalog(cursor, self._policies, box, caller), own_options())
+            moment = self._moment(question.analysis.request.rows, cursor)
+            sql, answers = known_table(
+                question, self._measured, caller, self._copies, self._known, box, ask.text, moment
+            )
+        return self._views.renew(refreshed(view, question, answers, self._releases), caller, sql)
 
     def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
         """Names the moment of the rows that would be counted now; "" where they may change, or none would be."""

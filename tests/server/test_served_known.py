@@ -34,6 +34,19 @@ def test_another_s_answers_are_not_known(served: Served) -> None:
     assert served.refused("bob", known(CELLS)) == before
 
 
+def test_a_view_is_refreshed_by_whose_it_is(served: Served) -> None:
+    """Alice's view becomes newer for everybody, from what alice may read; bob may not touch it."""
+    made = "CREATE PRIVATE VIEW by_age OPTIONS (epsilon = 0.01) AS SELECT age, count(*) AS n FROM visits GROUP BY age"
+    served.rows("alice", ask(made))
+    served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.02) {CELLS[7:]}"))
+    before, spent = served.rows("bob", "SELECT age, n, n_stderr FROM by_age ORDER BY age"), served.spent()
+    assert "is another's" in served.refused("bob", ask("REFRESH PRIVATE VIEW by_age"))
+    served.rows("alice", ask("REFRESH PRIVATE VIEW by_age"))
+    after = served.rows("bob", "SELECT age, n, n_stderr FROM by_age ORDER BY age")
+    assert [row[0] for row in after] == [row[0] for row in before] and after[0][2] < before[0][2]
+    assert served.spent() == spent
+
+
 def test_what_dp_refuses_is_refused(served: Served) -> None:
     """Functions, tables and statements that may not run over rows are no question either."""
     refused = {

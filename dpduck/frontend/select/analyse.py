@@ -185,7 +185,7 @@ def _with_columns(
     known: bool,
 ) -> exp.Select:
     """The SELECT with the columns of a summary, or with the errors of a view or of known answers."""
-    if known:
+    if known and ask.view is None:
         return with_intervals_of(select, items, answers)
     if summary is None and ask.view is not None:
         return with_errors(select, items, answers)

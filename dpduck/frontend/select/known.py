@@ -6,7 +6,7 @@ Its conditions, and those of the releases, are read as sets of codes of declared
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -25,6 +25,7 @@ from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_expression, parse_options, parse_plain
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.options import Option
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import Refusal
@@ -169,6 +170,23 @@ def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
         analysis, source = read_analysis(AskStatement(query, text, 0, None, False, ()), facts, (), known=True)
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+    return _question(analysis, source, facts)
+
+
+def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
+    """The question of a private view's SELECT: its columns and its confidence, answered from releases."""
+    analysis, source = read_analysis(ask, facts, more, known=True)
+    question = analysis.request.question
+    moved = question.treatment.moves or question.treatment.integer
+    if moved or analysis.cells or question.summary is not None or question.selection is not None:
+        raise Refusal(
+            "a view is refreshed from measurements as they are, and by the sets that it groups by",
+            accepted="a view without nonnegative, integer, form, summaries and selected keys, or CREATE OR REPLACE",
+        )
+    return _question(analysis, source, facts)
+
+
+def _question(analysis: Analysis, source: RowSource, facts: PublicFacts) -> KnownQuestion:
     request = analysis.request
     if request.question.intervals:
         question = replace(request.question, sources=(), intervals=())
