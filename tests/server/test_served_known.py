@@ -62,3 +62,40 @@ def test_what_dp_refuses_is_refused(served: Served) -> None:
     }
     for statement, why in refused.items():
         assert why in served.refused("bob", known(statement)), statement
+
+
+def test_a_plain_select_is_what_is_known(served: Served) -> None:
+    """Over the private table's own name, as BI tools write it: the same rows as dp_known's, free, in their order."""
+    spent = served.spent()
+    for statement in (
+        "SELECT ward, count(*) AS n FROM visits GROUP BY ward ORDER BY n DESC",
+        'SELECT ward AS ward, count(*) AS "COUNT(*)" FROM main.visits GROUP BY ward ORDER BY "COUNT(*)" DESC LIMIT 10;',
+        "SELECT * FROM (SELECT sex, count(*) AS n FROM visits WHERE ward IN ('w0', 'w1') GROUP BY sex) AS t LIMIT 2",
+        "WITH t AS (SELECT sex, count(*) AS n FROM visits GROUP BY sex) SELECT max(n) AS most FROM t",
+        "SELECT count(*) FROM visits",
+    ):
+        for who in ("alice", "bob"):
+            assert served.rows(who, statement) == served.rows(who, known(statement)), statement
+    ordered = [row[1] for row in served.rows("bob", "SELECT ward, count(*) AS n FROM visits GROUP BY 1 ORDER BY 2")]
+    assert ordered == sorted(ordered) and len(ordered) == 6
+    principal = served.service.book.authenticate(served.tokens["bob"])
+    assert principal is not None
+    with served.service.public.cursor() as cursor:
+        probed = cursor.execute(served.service.gate.probe(principal, "SELECT count(*) AS n FROM visits"))
+        assert [column[0] for column in probed.description] == [
+            "n", "stderr", "interval_low", "interval_high", "known_from",
+        ]  # fmt: skip
+    assert served.spent() == spent
+
+
+def test_what_is_not_known_is_refused_with_what_would_pay(served: Served) -> None:
+    """In one line, whoever asks; what is no private table is a private view that is not there."""
+    told = served.refused("bob", f"{CELLS} ORDER BY n")
+    assert "no release that you may read determines count(*); accepted: FROM dp($$ SELECT WITH DIFFERENTIAL" in told
+    served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) {CELLS[7:]}"))
+    assert len(served.rows("alice", CELLS)) == 20
+    assert served.refused("bob", f"{CELLS} ORDER BY n") == told
+    assert "carol may not ask" in served.refused("carol", "SELECT count(*) FROM visits")
+    assert "there is no private view 'agess'; accepted: ages" in served.refused("bob", "SELECT count(*) FROM agess")
+    assert "no aggregate over private rows" in served.refused("bob", "FROM visits")
+    assert "there is no private view 'nothing'" in served.refused("bob", "SELECT count(*) FROM nothing, ages")

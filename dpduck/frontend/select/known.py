@@ -33,6 +33,9 @@ from dpduck.values.errors import Refusal
 MOST_CODES = 1 << 20
 """Combinations of codes that a condition is read over."""
 
+NOTHING_PRIVATE = "no table with a privacy policy is read"
+"""The beginning of the refusal of statements that are no question about private rows at all."""
+
 _FLOATS = ("FLOAT", "DOUBLE")
 
 
@@ -205,7 +208,7 @@ def _private_select(query: exp.Query, facts: PublicFacts) -> tuple[exp.Select, T
     found = [select for select in query.find_all(exp.Select) if _counts(select) and _reads(select, private)]
     inner = [one for one in found if not any(other is not one and _inside(other, one) for other in found)]
     if not private:
-        raise Refusal("no table with a privacy policy is read", accepted="FROM a table of dp_policies()")
+        raise Refusal(NOTHING_PRIVATE, accepted="FROM a table of dp_policies()")
     if len(inner) != 1:
         what = "no aggregate over private rows" if not inner else f"{len(inner)} SELECTs over private rows"
         raise refusal(query, what, "one SELECT .. count(*) .. FROM a table with a privacy policy")
