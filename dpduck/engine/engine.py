@@ -19,12 +19,19 @@ from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
-from dpduck.engine.known import cells_sql, known_sql, known_table, refreshed
+from dpduck.engine.known import cells_sql, known_sql, known_table, refreshed, resting_on
 from dpduck.engine.progress import Progress
+from dpduck.engine.reuse import Reuse, explained_sql, nothing_sql, reuse_digest, reused
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis, analyse
-from dpduck.frontend.select.known import KnownQuestion, analyse_known, analyse_refreshed, known_arguments
+from dpduck.frontend.select.known import (
+    KnownQuestion,
+    analyse_combined,
+    analyse_known,
+    analyse_refreshed,
+    known_arguments,
+)
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import (
     AskStatement,
@@ -57,7 +64,7 @@ from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins
 from dpduck.trusted.rows.workers import Workers
-from dpduck.values.errors import Refusal
+from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Charge
 
 MOST_BOUND = 10_000
@@ -166,9 +173,17 @@ class Engine:
 
     def explain(self, text: str, caller: Caller) -> str:
         """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
-        question, request = self._question(parse_statement(text), text, caller)
+        statement, errors = parse_statement(text), None
+        question, request = self._question(statement, text, caller)
         caller.require_tables(request.asked_tables)
+        if isinstance(statement, AskStatement):
+            with Sandbox(self._answered) as box, self._open_cursor() as cursor:
+                reuse = self._reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
+                if reuse is not None and isinstance(question, Request):
+                    question = request = reuse.at_target(request)
+                    errors = reuse.predicted(request)
         sql, found, asks = explained(question)
+        sql = sql if errors is None else explained_sql(sql, *errors)
         if found is None:
             return sql
         policy = self._policies.policy(found.rows.table)
@@ -206,6 +221,8 @@ class Engine:
             mechanism = mechanism_of(analysis.request)
             bound = check_sql(analysis, mechanism, mechanism.plan(analysis.request))
             with self._open_cursor() as cursor:
+                reuse = self._reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
+                bound = bound if reuse is None else nothing_sql(reuse.question)
                 columns = Catalog(cursor, self._policies, box).bind(bound, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
@@ -320,6 +337,8 @@ class Engine:
             analysis = self._analysis(statement, text, box, caller, known_before)
             caller.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
+            if analysis.reuse:
+                return self._reused(statement, text, caller, analysis, box)
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
@@ -339,6 +358,62 @@ class Engine:
         )
         ready = self._views.put(statement, text, caller, scoped, select_sql)
         return listings.status(ready + _nothing_shown(analysis.request, release))
+
+    def _reuse(self, text: str, caller: Caller, catalog: Catalog, cursor: duckdb.DuckDBPyConnection) -> Reuse | None:
+        """What a statement with reuse = TRUE is combined with; None for statements without it."""
+        if "reuse" not in text.lower():
+            return None
+        question = analyse_combined(parse_ask(text), catalog, own_options())
+        if not question.analysis.reuse:
+            return None
+        rows = question.analysis.request.rows
+        kept = self._measured.of(rows.table.sql, None if caller.owner else caller.name)
+        return Reuse(question, kept, self._moment(rows, cursor))
+
+    def _reused(self, statement: AskStatement, text: str, caller: Caller, analysis: Analysis, box: Sandbox) -> str:
+        """SQL with the answer to a statement with reuse = TRUE: stored, or made from its release and all before."""
+        digest = analysis.request.digest()
+        if statement.view is not None and analysis.request.price.target is not None:
+            raise Refusal("a view with reuse is asked for at a price", accepted="epsilon or rho, or a plain statement")
+        if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
+            return listings.status(self._views.ready(statement.view))
+        with self._open_cursor() as cursor:
+            catalog = Catalog(cursor, self._policies, box, caller)
+            reuse = self._reuse(text, caller, catalog, cursor)
+            if reuse is None:
+                raise InternalError("a statement with reuse lost it")
+            catalog.bind(nothing_sql(reuse.question), reuse.question.analysis.outer.tables)
+            release = self._releases.by_digest(reuse_digest(analysis.request, caller))
+            if release is None:
+                release = self._combine(reuse, text, caller, analysis, box)
+        outer = reuse.question.analysis
+        self._require_outer(release, outer, box)
+        select_sql = outer.outer.over(self._released_sql(release, outer))
+        if statement.view is None:
+            return select_sql
+        notes = notes_of(outer, replace(release, laws=()))
+        shown = replace(release, digest=digest, scope=f"{scope_of(outer.request)}; {release.scope}", notes=notes)
+        return listings.status(self._views.put(statement, text, caller, shown, select_sql))
+
+    def _combine(self, reuse: Reuse, text: str, caller: Caller, analysis: Analysis, box: Sandbox) -> StoredRelease:
+        """Pays for a release, and stores what is known by then as the answer of whoever asks."""
+        reuse.require_one_moment()
+        request = reuse.at_target(analysis.request)
+        reuse.predicted(request)  # whatever could fail of what follows the charge fails here
+        kept_by = caller.with_room_for_a_view()
+        plain = replace(analysis, request=request)
+        release = self._release(request, request, request.digest(), kept_by, text, plain, box)
+        answers, columns, rows = reused(reuse, release, self._measured.one(release.name), box)
+        digest = reuse_digest(analysis.request, caller)
+        name = f"{release.name}_{int(digest[:12], 16)}"
+        made = replace(resting_on(release, answers, self._releases), name=name, digest=digest, principal=caller.name,
+                       laws=((),) * len(answers), rows=rows.num_rows)  # fmt: skip
+        with self._views.naming():
+            found = self._releases.by_digest(digest)
+            if found is None:
+                self._releases.put_table(made, columns, rows)
+                self._copies.add(name, self._releases.table_sql(name), rows.num_rows)
+        return found or made
 
     def _synthetic_request(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
         with self._open_cursor() as cursor:

@@ -78,15 +78,12 @@ def known_table(
     return question.analysis.outer.over(copies.put(columns, rows)), found
 
 
-def refreshed(
-    view: StoredRelease, question: KnownQuestion, answers: Sequence[Answer], store: ReleaseStore
-) -> StoredRelease:
-    """A view with newer rows: what they rest on, and the guarantee of all of that together."""
+def resting_on(view: StoredRelease, answers: Sequence[Answer], store: ReleaseStore) -> StoredRelease:
+    """A stored table that rests on all releases of some answers: the guarantee of all of them together."""
     names = dict.fromkeys(name for one in answers for name in one.releases)
     found = [one for one in map(store.named, names) if one is not None]
     pure = [one.epsilon for one in found if one.epsilon is not None]
     rhos = [one.rho if one.epsilon is None else rho_of_pure(one.epsilon) for one in found]
-    notes = notes_of(question.analysis, replace(view, laws=()))
     return replace(
         view,
         strategy=KNOWN,
@@ -95,9 +92,17 @@ def refreshed(
         delta=sum((one.delta for one in found), Fraction(0)),
         ledger_id=max(one.ledger_id for one in found),
         laws=(),
-        scope=f"{scope_of(question.analysis.request)}; from {_said(answers)}",
-        notes=notes,
+        scope=f"from {_said(answers)}",
     )
+
+
+def refreshed(
+    view: StoredRelease, question: KnownQuestion, answers: Sequence[Answer], store: ReleaseStore
+) -> StoredRelease:
+    """A view with newer rows: what they rest on, and the guarantee of all of that together."""
+    made = resting_on(view, answers, store)
+    scope = f"{scope_of(question.analysis.request)}; {made.scope}"
+    return replace(made, scope=scope, notes=notes_of(question.analysis, made))
 
 
 def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:

@@ -64,6 +64,20 @@ def test_what_dp_refuses_is_refused(served: Served) -> None:
         assert why in served.refused("bob", known(statement)), statement
 
 
+def test_reuse_rests_on_what_one_may_read(served: Served) -> None:
+    """Alice's own releases make her combined answer better, and nobody else's; the release itself is paid for once."""
+    served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {CELLS[7:]}"))
+    both = (
+        "epsilon = 0.1, reuse = TRUE) sex, age, count(*) AS n, dp_stderr(n) AS e FROM visits GROUP BY CUBE (sex, age)"
+    )
+    statement = ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({both}")
+    alices, spent = served.rows("alice", statement), served.spent()
+    bobs = served.rows("bob", statement)
+    assert served.spent() == spent and len(bobs) == len(alices) == 33
+    assert max(row[3] for row in alices) < 0.9 * max(row[3] for row in bobs)
+    assert served.rows("alice", statement) == alices and served.rows("bob", statement) == bobs
+
+
 def test_a_plain_select_is_what_is_known(served: Served) -> None:
     """Over the private table's own name, as BI tools write it: the same rows as dp_known's, free, in their order."""
     spent = served.spent()

@@ -69,6 +69,7 @@ class Analysis:
 
     shown: the names under which aggregates are shown as they are, and which these are.
     cells: of a view with one row for each cell, its columns: the name of each, and of the released one; else none.
+    reuse: whether the answer is what is known after the release, which is stored beside it.
     """
 
     request: Request
@@ -76,6 +77,7 @@ class Analysis:
     confidence: Fraction
     shown: tuple[tuple[str, int], ...] = ()
     cells: tuple[tuple[str, str], ...] = ()
+    reuse: bool = False
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
@@ -111,9 +113,12 @@ def counted(
 
 
 def read_analysis(
-    ask: AskStatement, facts: PublicFacts, more: Sequence[Option], *, known: bool = False
+    ask: AskStatement, facts: PublicFacts, more: Sequence[Option], *, known: bool = False, combined: bool = False
 ) -> tuple[Analysis, RowSource]:
-    """The analysis, and the rows that it is about. known: of what is answered from releases, with its errors."""
+    """The analysis, and the rows that it is about. known: of what is answered from releases, with its errors.
+
+    combined: the same of a statement with a price, whose columns are its own.
+    """
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
@@ -134,7 +139,7 @@ def read_analysis(
         AggregateReader(source, column_types(source), shared=shared),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
-        moved=options.treatment.moves or not plain or known,
+        moved=options.treatment.moves or not plain or known or combined,
     )
     sets, repeated = _grouping_sets(grouping, keys)
     if options.selection is not None:
@@ -158,7 +163,7 @@ def read_analysis(
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
-    return Analysis(request, outer, require_confidence(options), shown, cells), source
+    return Analysis(request, outer, require_confidence(options), shown, cells, options.reuse), source
 
 
 def _possible(

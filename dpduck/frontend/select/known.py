@@ -179,14 +179,28 @@ def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
 def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
     """The question of a private view's SELECT: its columns and its confidence, answered from releases."""
     analysis, source = read_analysis(ask, facts, more, known=True)
+    _require_as_measured(analysis)
+    return _question(analysis, source, facts)
+
+
+def analyse_combined(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
+    """The question of a statement with reuse = TRUE: its own columns, answered from its release and all before."""
+    try:
+        analysis, source = read_analysis(ask, facts, more, combined=True)
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+    _require_as_measured(analysis)
+    return _question(analysis, source, facts)
+
+
+def _require_as_measured(analysis: Analysis) -> None:
     question = analysis.request.question
     moved = question.treatment.moves or question.treatment.integer
     if moved or analysis.cells or question.summary is not None or question.selection is not None:
         raise Refusal(
-            "a view is refreshed from measurements as they are, and by the sets that it groups by",
-            accepted="a view without nonnegative, integer, form, summaries and selected keys, or CREATE OR REPLACE",
+            "releases are combined as they were measured, and by the sets that are grouped by",
+            accepted="a statement without nonnegative, integer, form = 'cells', summaries and selected keys",
         )
-    return _question(analysis, source, facts)
 
 
 def _question(analysis: Analysis, source: RowSource, facts: PublicFacts) -> KnownQuestion:
