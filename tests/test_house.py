@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 227,
-    "lines": 48_335,
+    "modules": 229,
+    "lines": 48_970,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 563,
     "modules of a plain count": 91,
