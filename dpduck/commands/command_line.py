@@ -20,6 +20,7 @@ from dpduck.database.store import StoreFiles, store_files
 from dpduck.engine.connection import connect, verify_store
 from dpduck.engine.functions import MACROS
 from dpduck.frontend.text.names import quote_identifier
+from dpduck.publish.certify import certify
 from dpduck.publish.publish import publish
 from dpduck.server.owner_door import Owner, owner_of_server
 from dpduck.server.runner_process import create_table
@@ -265,6 +266,24 @@ def verify(database: Path, store: Path | None, adopt: bool) -> None:
             raise Refusal("a store that is served was adopted already", accepted="verify without --adopt")
         entries = verify_store(database, store, adopt=adopt) if owner is None else owner.verify()
         click.echo(f"the ledger is whole: {entries} entries")
+
+
+@main.command(name="certify")
+@DATABASE
+@STORE
+@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="A directory for the bundle.")
+def certify_command(database: Path, store: Path | None, target: Path) -> None:
+    """Write a certificate for every release, which anyone can check without the data: python BUNDLE/check.py
+
+    Publish the last link where nobody can change it.
+    """
+    with one_line_errors(), closing_owner(store_files(database, store)) as owner:
+        found = store_files(database, store).store
+        if owner is not None or found is None:
+            raise Refusal("the store is being served", accepted="the same when dpduck serve has ended")
+        written = certify(found, verify_store(database, store), target)
+        click.echo(f"{written.certificates} certificates of {written.entries} entries in {target}")
+        click.echo(f"last link {written.head}")
 
 
 @main.command()

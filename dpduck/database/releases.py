@@ -88,6 +88,7 @@ class ReleaseStore:
         self._table = f"{self._store}.dpduck.releases"
         self._failures = f"{self._store}.dpduck.failures"
         self._unanswered = f"{self._store}.dpduck.unanswered"
+        self._plans = f"{self._store}.dpduck.plans"
 
     def create_tables(self) -> None:
         """The table of releases, where it is not there yet."""
@@ -101,6 +102,9 @@ class ReleaseStore:
             cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS covariances VARCHAR")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._failures} (digest VARCHAR, ledger_id BIGINT)")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._unanswered} (digest VARCHAR, ledger_id BIGINT)")
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._plans} (ledger_id BIGINT, plan VARCHAR, made_by VARCHAR)"
+            )
 
     def table_sql(self, name: str) -> str:
         """A released table's full name."""
@@ -119,12 +123,14 @@ class ReleaseStore:
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
             cursor.execute("COMMIT")
 
-    def noting(self, digest: str) -> Note:
-        """Writes, with the charge itself, that a request was charged for and that its answer is about to be made."""
+    def noting(self, digest: str, plan: str, made_by: str) -> Note:
+        """Writes, with the charge itself, that a request was charged for, and what its answer will let out."""
 
         def note(cursor: duckdb.DuckDBPyConnection, ledger_id: int) -> None:
             row = f"({quote_text(digest)}, {int(ledger_id)})"
             cursor.execute(f"INSERT INTO {self._unanswered} (digest, ledger_id) VALUES {row}")
+            told = f"({int(ledger_id)}, {quote_text(plan)}, {quote_text(made_by)})"
+            cursor.execute(f"INSERT INTO {self._plans} (ledger_id, plan, made_by) VALUES {told}")
 
         return note
 

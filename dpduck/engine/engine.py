@@ -19,19 +19,13 @@ from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
-from dpduck.engine.known import cells_sql, known_sql, known_table, refreshed, resting_on
+from dpduck.engine.known import cells_sql
+from dpduck.engine.known_statements import KnownStatements
 from dpduck.engine.progress import Progress
-from dpduck.engine.reuse import Reuse, explained_sql, nothing_sql, reuse_digest, reused
+from dpduck.engine.reuse import explained_sql, nothing_sql
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis, analyse
-from dpduck.frontend.select.known import (
-    KnownQuestion,
-    analyse_combined,
-    analyse_known,
-    analyse_refreshed,
-    known_arguments,
-)
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import (
     AskStatement,
@@ -64,14 +58,11 @@ from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins
 from dpduck.trusted.rows.workers import Workers
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
-
-MOST_KNOWN = 64
-"""Sets of measurements whose combination is remembered."""
 
 MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
 """Statements that are remembered with what they ask for; characters and labels that each may have."""
@@ -114,7 +105,6 @@ class Engine:
         self._releases.create_tables()
         self._measured = MeasuredStore(connections.cursor, store)
         self._measured.create_tables()
-        self._known = SandboxAnswers(MOST_KNOWN)
         self._copies = ReleaseCopies(connections.cursor)
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
@@ -122,6 +112,11 @@ class Engine:
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store)
+        self._from_known = KnownStatements(
+            connections.cursor, self._policies, self._releases, self._measured, self._copies, self._views,
+            self._answered, self._analysed, self._twins,
+        )  # fmt: skip
+        self.known = self._from_known.known
         self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
@@ -163,7 +158,7 @@ class Engine:
         if isinstance(statement, DropPrivateView):
             return listings.status(self._views.drop(statement, text, caller))
         if isinstance(statement, RefreshPrivateView):
-            return listings.status(self._refresh(statement.name, caller))
+            return listings.status(self._from_known.refresh(statement.name, caller))
         if isinstance(statement, CreateSparse):
             return self._sparse.create(statement, text, caller)
         if isinstance(statement, DropSparse):
@@ -178,7 +173,7 @@ class Engine:
         caller.require_tables(request.asked_tables)
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box, self._open_cursor() as cursor:
-                reuse = self._reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
+                reuse = self._from_known.reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
                 if reuse is not None and isinstance(question, Request):
                     question = request = reuse.at_target(request)
                     errors = reuse.predicted(request)
@@ -221,7 +216,7 @@ class Engine:
             mechanism = mechanism_of(analysis.request)
             bound = check_sql(analysis, mechanism, mechanism.plan(analysis.request))
             with self._open_cursor() as cursor:
-                reuse = self._reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
+                reuse = self._from_known.reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
                 bound = bound if reuse is None else nothing_sql(reuse.question)
                 columns = Catalog(cursor, self._policies, box).bind(bound, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
@@ -257,47 +252,6 @@ class Engine:
     def combined(self, text: str, caller: Caller) -> str:
         """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
         return combined(self._releases, text, caller)
-
-    def known(self, argument: str, caller: Caller) -> str:
-        """SQL with the answer to a plain SELECT over private tables from what was released of them, free of charge."""
-        asked = known_arguments(argument)
-        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            catalog = Catalog(cursor, self._policies, box, caller)
-            found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
-            if found is not None and catalog.holds(found[1]):
-                question = replace(found[0], facts=catalog)
-            else:
-                catalog = Catalog(cursor, self._policies, box, caller)
-                question = analyse_known(asked, catalog)
-            moment = self._moment(question.analysis.request.rows, cursor)
-            sql = known_sql(question, self._measured, caller, self._copies, self._known, box, asked.text, moment)
-            if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
-                self._analysed.put((argument, caller, "known"), (question, catalog.known))
-            return sql
-
-    def _refresh(self, name: str, caller: Caller) -> str:
-        """Puts what is known now under the name of a private view, free of charge."""
-        view = self._views.own(name, caller)
-        ask = parse_statement(view.statement)
-        if not isinstance(ask, AskStatement) or ask.view is None:
-            raise Refusal(f"{name!r} is no view of a SELECT", accepted="a name of CREATE PRIVATE VIEW .. AS SELECT")
-        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            question = analyse_refreshed(ask, Catalog(cursor, self._policies, box, caller), own_options())
-            moment = self._moment(question.analysis.request.rows, cursor)
-            sql, answers = known_table(
-                question, self._measured, caller, self._copies, self._known, box, ask.text, moment
-            )
-        return self._views.renew(refreshed(view, question, answers, self._releases), caller, sql)
-
-    def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
-        """Names the moment of the rows that would be counted now; "" where they may change, or none would be."""
-        try:
-            twins = self._twins(rows)
-        except Refusal:
-            return ""
-        return "" if isinstance(twins, Apart) else self._measured.moment(rows, twins, cursor)
 
     def ask(self, argument: str, caller: Caller) -> str:
         """SQL with the answers of a private histogram or session."""
@@ -338,7 +292,7 @@ class Engine:
             caller.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
             if analysis.reuse:
-                return self._reused(statement, text, caller, analysis, box)
+                return self._from_known.reused(statement, text, caller, analysis, box, self._release, self._shown)
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
@@ -358,62 +312,6 @@ class Engine:
         )
         ready = self._views.put(statement, text, caller, scoped, select_sql)
         return listings.status(ready + _nothing_shown(analysis.request, release))
-
-    def _reuse(self, text: str, caller: Caller, catalog: Catalog, cursor: duckdb.DuckDBPyConnection) -> Reuse | None:
-        """What a statement with reuse = TRUE is combined with; None for statements without it."""
-        if "reuse" not in text.lower():
-            return None
-        question = analyse_combined(parse_ask(text), catalog, own_options())
-        if not question.analysis.reuse:
-            return None
-        rows = question.analysis.request.rows
-        kept = self._measured.of(rows.table.sql, None if caller.owner else caller.name)
-        return Reuse(question, kept, self._moment(rows, cursor))
-
-    def _reused(self, statement: AskStatement, text: str, caller: Caller, analysis: Analysis, box: Sandbox) -> str:
-        """SQL with the answer to a statement with reuse = TRUE: stored, or made from its release and all before."""
-        digest = analysis.request.digest()
-        if statement.view is not None and analysis.request.price.target is not None:
-            raise Refusal("a view with reuse is asked for at a price", accepted="epsilon or rho, or a plain statement")
-        if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
-            return listings.status(self._views.ready(statement.view))
-        with self._open_cursor() as cursor:
-            catalog = Catalog(cursor, self._policies, box, caller)
-            reuse = self._reuse(text, caller, catalog, cursor)
-            if reuse is None:
-                raise InternalError("a statement with reuse lost it")
-            catalog.bind(nothing_sql(reuse.question), reuse.question.analysis.outer.tables)
-            release = self._releases.by_digest(reuse_digest(analysis.request, caller))
-            if release is None:
-                release = self._combine(reuse, text, caller, analysis, box)
-        outer = reuse.question.analysis
-        self._require_outer(release, outer, box)
-        select_sql = outer.outer.over(self._released_sql(release, outer))
-        if statement.view is None:
-            return select_sql
-        notes = notes_of(outer, replace(release, laws=()))
-        shown = replace(release, digest=digest, scope=f"{scope_of(outer.request)}; {release.scope}", notes=notes)
-        return listings.status(self._views.put(statement, text, caller, shown, select_sql))
-
-    def _combine(self, reuse: Reuse, text: str, caller: Caller, analysis: Analysis, box: Sandbox) -> StoredRelease:
-        """Pays for a release, and stores what is known by then as the answer of whoever asks."""
-        reuse.require_one_moment()
-        request = reuse.at_target(analysis.request)
-        reuse.predicted(request)  # whatever could fail of what follows the charge fails here
-        kept_by = caller.with_room_for_a_view()
-        plain = replace(analysis, request=request)
-        release = self._release(request, request, request.digest(), kept_by, text, plain, box)
-        answers, columns, rows = reused(reuse, release, self._measured.one(release.name), box)
-        digest = reuse_digest(analysis.request, caller)
-        name = f"{release.name}_{int(digest[:12], 16)}"
-        made = replace(resting_on(release, answers, self._releases), name=name, digest=digest, principal=caller.name,
-                       laws=((),) * len(answers), rows=rows.num_rows)  # fmt: skip
-        with self._views.naming():
-            found = self._releases.by_digest(digest)
-            if found is None:
-                self._releases.put_table(made, columns, rows)
-                self._copies.add(name, self._releases.table_sql(name), rows.num_rows)
-        return found or made
 
     def _synthetic_request(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
         with self._open_cursor() as cursor:
@@ -471,6 +369,10 @@ class Engine:
         if len(self._bound) >= MOST_BOUND:
             self._bound.clear()
         self._bound.add(known)
+
+    def _shown(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> str:
+        self._require_outer(release, analysis, box)
+        return analysis.outer.over(self._released_sql(release, analysis))
 
     def _released_sql(self, release: StoredRelease, analysis: Analysis) -> str:
         """The released table with half-widths of intervals for the confidence that was asked."""

@@ -16,6 +16,7 @@ from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import SandboxAnswers
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.certificate import plan_text, versions_text
 from dpduck.mechanisms.prices import in_both_forms, priced_entry
 from dpduck.mechanisms.rehearsal import rehearsed
 from dpduck.planning.recovery.intervals import ErrorLaw
@@ -163,7 +164,7 @@ class Releaser:
                 self._steps,
                 self._workers,
                 paid,
-                self._releases.noting(digest),
+                self._releases.noting(digest, plan_text(asks), versions_text()),
                 twins,
             ) as door:
                 if caller.charged is not None:

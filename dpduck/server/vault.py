@@ -128,8 +128,8 @@ class LocalVault:
                 attach_known(self._connection, named)
             self._book = PrincipalBook(SecretsFile.open(self._files.secrets, create=False))
             self._connection.execute("SET enable_external_access = false")
-            if memory:  # DuckDB goes to the disk, or says that it is too much, before the system refuses
-                self._connection.execute(f"SET memory_limit = '{memory * 3 // 4}B'")
+            if memory:  # DuckDB goes to the disk before the system refuses: what an allocator keeps counts, too
+                self._connection.execute(f"SET memory_limit = '{memory // 2}B'")
         except BaseException:
             self._connection.close()
             raise

@@ -301,7 +301,7 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
     norms: dict[int, tuple[Noise, int, int, int]] = {}
     charges: list[Charge] = []
     for ask in asks:
-        moved = _moved(ask)
+        moved = norms_of(ask)
         if ask.noise is None or moved is None:
             charges.append(_repeated(_own_cost(ask), ask.times))
             continue
@@ -330,7 +330,7 @@ def _pure(epsilon: Fraction) -> Charge:
     return Charge(epsilon, rho_of_pure(epsilon))
 
 
-def _moved(ask: Ask[Any]) -> Norms | None:
+def norms_of(ask: Ask[Any]) -> Norms | None:
     """How far one unit moves the exact answers (L1, squared L2, any one number), where that is the whole price."""
     query, l1 = ask.query, ask.scan.l1
     if isinstance(query, Table):

@@ -7,6 +7,7 @@ or an output may be an analyst's expression, and trusted code finds out by itsel
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 _YEARS = ("0001-01-01", "9999-12-31")
 _MOMENTS = {
@@ -129,6 +130,14 @@ class Units:
     outputs: tuple[tuple[str, str], ...]
     counts: tuple[tuple[str, str], ...]
     alias: str
+
+
+def most_copies(source: Source) -> int:
+    """The most rows that joins make of one row, those inside of it included; of a UNION ALL those of all its tables."""
+    first = source.first
+    inside = sum(most_copies(branch.source) for branch in first.branches) if isinstance(first, Union) else 1
+    joined = (one for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN"))
+    return inside * prod(max(1, one.copies) * most_copies(one.right) for one in joined)
 
 
 # How rows that hold no privacy unit find it: by a reference, and joins that do nothing else.

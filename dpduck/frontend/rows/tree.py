@@ -26,7 +26,7 @@ MOST_ROWS, MOST_OF_ALL = 128, 1 << 10
 what is beyond is not read. With thirty such joins two rows of one person became 2^30."""
 
 MOST_FOUND = 8 * MOST_OF_ALL
-"""What such joins may find inside of each other, and in all tables of a UNION ALL."""
+"""What such joins may find inside of each other and in all tables of a UNION ALL, times the copies of public tables."""
 
 MOST_BRANCHES = 64
 """Tables of a UNION ALL, those inside of it included: by CTEs, each of the one before twice, they would be 2^k."""
@@ -278,7 +278,7 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
             "rows of a unit would be joined each with each, in joins inside of joins",
             "fewer such joins; joins by a PRIMARY KEY or UNIQUE column of one side",
         )
-    most = MOST_COPIES if power == 1 else MOST_COPIES_OF_MANY
+    most = MOST_COPIES if power == 1 else min(MOST_COPIES_OF_MANY, MOST_FOUND // source.found)
     if source.copies > most:
         raise refusal(
             place,

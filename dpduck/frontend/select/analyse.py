@@ -69,7 +69,6 @@ class Analysis:
 
     shown: the names under which aggregates are shown as they are, and which these are.
     cells: of a view with one row for each cell, its columns: the name of each, and of the released one; else none.
-    reuse: whether the answer is what is known after the release, which is stored beside it.
     """
 
     request: Request
@@ -115,10 +114,7 @@ def counted(
 def read_analysis(
     ask: AskStatement, facts: PublicFacts, more: Sequence[Option], *, known: bool = False, combined: bool = False
 ) -> tuple[Analysis, RowSource]:
-    """The analysis, and the rows that it is about. known: of what is answered from releases, with its errors.
-
-    combined: the same of a statement with a price, whose columns are its own.
-    """
+    """The analysis, and its rows. known: answered from releases, with errors; combined: so, and no more."""
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")

@@ -97,7 +97,7 @@ def read_job(job: CountingJob) -> _Reading:
                 "integer", key.sql, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
             )
             parameters.update(computed.parameters)
-    return _Reading(job, scan, keys, here, Division(outputs, scan.moved, scan.types or {}, parameters))
+    return _Reading(job, scan, keys, here, Division(outputs, scan.moved, scan.types or {}, parameters, scan.copies))
 
 
 def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:

@@ -27,7 +27,7 @@ from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
 from dpduck.trusted.rows.plain import plain_text
-from dpduck.trusted.rows.program import BATCH_TEXTS, LONGEST_TEXT, Division, Output
+from dpduck.trusted.rows.program import BATCH_TEXTS, Division, Output
 from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
@@ -128,7 +128,7 @@ def read_groups(
     for number, text in enumerate(job.texts, start=len(rows.attributes)):
         if scan.types is not None and plain_text(text, scan.types) is None:
             outputs[group_name(number)] = Output("bytes", text)
-    division = Division(outputs, scan.moved, scan.types or {})
+    division = Division(outputs, scan.moved, scan.types or {}, copies=scan.copies, keys=len(job.texts))
     sql, parameters = _rows(job, scan, division)
     m, ordered = None, dict[str, object]()
     if rows.unit_sql is not None:
@@ -162,7 +162,7 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
     texts = {name: _total_text(text, scan) for name, text in named.items() if name not in division.outputs}
     encoded = {name: f"encode({text})" for name, text in texts.items()}
     flags = row_columns(own_aggregates(rows, scan, division))
-    short = [f"{text} IS NULL OR strlen({text}) <= {LONGEST_TEXT}" for text in texts.values()]
+    short = [f"{text} IS NULL OR strlen({text}) <= {division.longest_read}" for text in texts.values()]
     read = rows_sql(scan, {**codes, **encoded, **flags}, short, division)
     if not rows.attributes:
         return read, parameters

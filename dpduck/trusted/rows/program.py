@@ -28,6 +28,12 @@ BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
 LONGEST_TEXT = 65_535
 """Rows with a longer text in what is read of them, or as their unit, contribute nothing."""
 
+REPEATED, SHORTEST_READ = 16, 64
+"""Copies of a row beyond which its texts are shorter, and bytes that each must have room for; see longest_read."""
+
+MADE_AT_ONCE = 4096 * (LONGEST_TEXT + 1)
+"""Bytes of texts that a worker may make of a batch."""
+
 LONGEST_KEY = 4096
 """No longer text is equal to a public table's key: what is looked up of all rows is kept in the database's process."""
 
@@ -63,12 +69,17 @@ class Output:
 
 @dataclass(frozen=True)
 class Division:
-    """What the worker computes, by the name of the column, and the conditions that it decides; types of columns."""
+    """What the worker computes, by the name of the column, and the conditions that it decides; types of columns.
+
+    copies: rows that joins make of one. keys: texts that rows are grouped by.
+    """
 
     outputs: Mapping[str, Output]
     conditions: tuple[str, ...]
     types: Types = field(repr=False)
     parameters: Mapping[str, object] = field(default_factory=dict, repr=False)
+    copies: int = 1
+    keys: int = 0
 
     @property
     def needed(self) -> bool:
@@ -91,13 +102,25 @@ class Division:
 
     def guards(self) -> list[str]:
         """Conditions that leave out rows whose texts are too long."""
-        texts = [_sent(name, self.types[name]) for name in self.columns if not of_fixed_size(self.types[name])]
+        texts = [_sent(name, self.types[name]) for name in self._texts()]
         return [f"{text} IS NULL OR strlen({text}) <= {self.longest_text}" for text in texts]
 
     @property
     def longest_text(self) -> int:
         """Bytes that a text of a row may have, so that what is made of the row stays below `row_texts`."""
-        return min(LONGEST_TEXT, (row_texts() // max(1, self._texts_made()) - LITERALS) // GROWTH)
+        return min(self.longest_read, self._longest_of_made())
+
+    @property
+    def longest_read(self) -> int:
+        """Bytes that each text may have which is read of a row, or which it is grouped by."""
+        read = len(self._texts()) + self.keys - sum(output.kind == "bytes" for output in self.outputs.values())
+        return longest_read(max(read, self.keys), self.copies)
+
+    def _longest_of_made(self) -> int:
+        return (row_texts() // max(1, self._texts_made()) - LITERALS) // GROWTH
+
+    def _texts(self) -> list[str]:
+        return [name for name in self.columns if not of_fixed_size(self.types[name])]
 
     def _texts_made(self) -> int:
         return sum(texts_made(text) for text in self._expressions())
@@ -107,11 +130,13 @@ class Division:
 
     def reads_texts(self, other_texts: bool) -> bool:
         """Whether texts are read of a row. other_texts: whether there are any, or bytes, besides the inputs."""
-        return other_texts or not all(of_fixed_size(self.types[name]) for name in self.columns)
+        return other_texts or bool(self._texts())
 
     def batch_rows(self, other_texts: bool) -> int:
         """How many rows go at a time."""
-        return BATCH_TEXTS if self.reads_texts(other_texts) else BATCH_ROWS
+        kinds = [output.kind for output in self.outputs.values()]
+        made = kinds.count("bytes") * self.longest_read + kinds.count("VARCHAR") * LONGEST_KEY
+        return min(BATCH_TEXTS if self.reads_texts(other_texts) else BATCH_ROWS, MADE_AT_ONCE // max(1, made))
 
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
         """What is asked of the rows of a SELECT; other_texts: as of batch_rows."""
@@ -122,7 +147,12 @@ class Division:
 
     def program(self) -> Program:
         """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
-        if self.longest_text < SHORTEST_BOUND:
+        if self.longest_read < SHORTEST_READ:
+            raise Refusal(
+                f"joins make up to {self.copies} rows of one, of each of which many texts are held",
+                accepted="fewer columns of texts in expressions and GROUP BY, or joins that repeat rows less",
+            )
+        if self._longest_of_made() < SHORTEST_BOUND:
             raise Refusal(
                 f"the statement makes {self._texts_made()} texts of each row, more than a worker has memory for",
                 accepted="fewer casts, concatenations and text functions in one statement, or several statements; "
@@ -137,7 +167,7 @@ class Division:
             results.append(KEEP)
         for name, output in self.outputs.items():
             values.append(f"{_asked(output.value_sql, columns)} AS {name}")
-            results.append(f"{_result(name, output)} AS {name}")
+            results.append(f"{_result(name, output, self.longest_read)} AS {name}")
         sql = (
             f"SELECT {with_whole_conditions(', '.join(results))} FROM (SELECT {', '.join(values)} FROM "
             f"(SELECT {', '.join(restored) or '1 AS dpduck_x'} FROM {BATCH}))"
@@ -171,6 +201,16 @@ def _sent(name: str, type_name: str) -> str:
     )
 
 
+def longest_read(texts: int, copies: int) -> int:
+    """Bytes that each of so many texts of a row may have, where joins make so many rows of one.
+
+    All together a row's have LONGEST_TEXT, and those of all its copies REPEATED times that: the database's process
+    holds them for some thousand rows at a time, and for all of a unit's rows where they are grouped by them. With 20
+    columns, or 625 rows of each row, the texts of one person filled its memory.
+    """
+    return LONGEST_TEXT * REPEATED // max(REPEATED, copies) // max(1, texts)
+
+
 def of_fixed_size(type_name: str) -> bool:
     """Whether what is sent of a value is at most some bytes long, whatever the value."""
     return type_name in _AS_TEXT or (travels(type_name) and type_name != "VARCHAR")
@@ -180,7 +220,7 @@ def _restored(x: str, type_name: str) -> str:
     return x if travels(type_name) else f"TRY_CAST({x} AS {type_name}) AS {x}"
 
 
-def _result(name: str, output: Output) -> str:
+def _result(name: str, output: Output, longest: int) -> str:
     made = output.then_sql.replace("{}", name) if output.then_sql else name
     if output.kind == "flag":
         return f"coalesce(CAST({made} AS BOOLEAN), FALSE)"
@@ -189,7 +229,7 @@ def _result(name: str, output: Output) -> str:
     if output.kind == "VARCHAR":
         return f"CASE WHEN strlen({made}) <= {LONGEST_KEY} THEN {made} END"
     if output.kind == "bytes":
-        return f"CASE WHEN strlen({made}) <= {LONGEST_TEXT} THEN encode({made}) END"
+        return f"CASE WHEN strlen({made}) <= {longest} THEN encode({made}) END"
     return made
 
 

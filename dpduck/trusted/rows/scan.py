@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import duckdb
 
-from dpduck.frontend.rows.parts import REFERENCE, ROWS, Source, Stored, UnitLookup, text_sql
+from dpduck.frontend.rows.parts import REFERENCE, ROWS, Source, Stored, UnitLookup, most_copies, text_sql
 from dpduck.trusted.private.contributions import OF_UNIT, OPEN, ORDER, UNIT, Known, order_sql
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows.answered import answered
@@ -17,7 +17,7 @@ from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
 from dpduck.trusted.rows.placed import Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import number_sql
-from dpduck.trusted.rows.program import LONGEST_TEXT, Division, of_fixed_size, staged
+from dpduck.trusted.rows.program import REPEATED, Division, longest_read, of_fixed_size, staged
 from dpduck.trusted.rows.workers import Workers
 
 Parameters = Mapping[str, object]
@@ -30,7 +30,7 @@ class Scan:
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
     prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
     elsewhere: the engine that has the rows. alone: whether each row is one of one private table, and depends on no
-    other row of it.
+    other row of it. copies: the most rows that joins make of one.
     """
 
     from_sql: str
@@ -47,6 +47,7 @@ class Scan:
     coded: frozenset[str] = frozenset()
     elsewhere: Elsewhere | None = field(default=None, repr=False)
     alone: bool = False
+    copies: int = 1
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
@@ -94,6 +95,7 @@ def scan_of(job: CountingJob) -> Scan:
         job.prepared, job.source is not None and bool(job.source.joins),
         frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
         job.elsewhere, job.source is not None and job.elsewhere is not None and _alone(job.source, job.elsewhere),
+        1 if job.source is None else most_copies(job.source),
     )  # fmt: skip
 
 
@@ -124,8 +126,9 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     if scan.prepared is not None and not division.needed:  # the stage looks at numbers that are NULL where the unit is
         return _select({**outputs, UNIT: unit}, scan.from_sql, conditions)
     there = f"{scan.unit_sql} IS NOT NULL"
-    if division.needed and not of_fixed_size(scan.unit_type):
-        there += f" AND strlen({unit}) <= {LONGEST_TEXT}"
+    many = scan.copies > REPEATED and scan.unit_type == "VARCHAR"
+    if many or (division.needed and not of_fixed_size(scan.unit_type)):
+        there += f" AND strlen({unit}) <= {longest_read(1, scan.copies)}"
     if scan.lookup is None:
         return _select({**outputs, UNIT: unit}, scan.from_sql, [*conditions, there])
     rows = _select({**outputs, REFERENCE: scan.lookup.reference_sql}, scan.from_sql, conditions)

@@ -14,7 +14,7 @@ import pytest
 
 import dpduck
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.program import BATCH_TEXTS, LONGEST_TEXT
+from dpduck.trusted.rows.program import BATCH_TEXTS, LONGEST_TEXT, longest_read
 
 LONG = LONGEST_TEXT + 1
 ARROW = 2**31 - 1
@@ -101,3 +101,42 @@ def test_long_texts_are_read_few_at_a_time() -> None:
         )
         assert [table.num_rows for table in short] == [0, 30720, 30720, 30720, 7840]
         assert all(column.num_chunks == 1 for table in short[1:] for column in table.columns)
+
+
+COPIES = " ".join(f"JOIN copies AS c{number} ON p.id % 1 = c{number}.k" for number in range(4))
+NOTES = range(12)
+READ = (
+    " ".join(f"JOIN people AS p{number} ON p.id = p{number}.id" for number in NOTES)
+    + f" {COPIES} WHERE {' + '.join(f'length(p{number}.note)' for number in NOTES)} > 0"
+)
+SELECTED = "epsilon = 1, delta = 1e-7, group_selection_strategy = GAUSSIAN_THRESHOLD"
+
+
+@pytest.mark.parametrize(
+    ("asked_of", "options", "most"),
+    [
+        (f"count(*) AS n FROM people AS p {READ}", "epsilon = 1", longest_read(12, 625)),
+        (f"p.note AS s, count(*) AS n FROM people AS p {COPIES} GROUP BY s", SELECTED, longest_read(1, 625)),
+        (f"lower(p.note) AS s, count(*) AS n FROM people AS p {COPIES} GROUP BY s", SELECTED, longest_read(1, 625)),
+    ],
+    ids=["in many columns", "as a stored key", "as a key that is made"],
+)  # fmt: skip
+def test_texts_of_a_row_are_bounded_together(
+    asked_of: str, options: str, most: int, read: list[tuple[int, int]]
+) -> None:
+    """One person's text, in 12 columns or as a key of 625 copies, filled the memory: the failure told of the text.
+
+    All texts of a row together have 65,535 bytes at most, and those of all its copies sixteen times that.
+    """
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, note VARCHAR)")
+        connection.execute(f"INSERT INTO people VALUES (1, 'a'), (2, repeat('b', {LONGEST_TEXT}))")
+        connection.execute("CREATE TABLE copies AS SELECT 0 AS k FROM range(5)")
+        dpduck.load(connection)
+        budget = "BUDGET (epsilon = 99, delta = 1e-5, delta_keys = 5e-6)"
+        connection.execute("FROM dp('DECLARE PUBLIC TABLE copies')")
+        connection.execute(f"FROM dp('CREATE PRIVACY POLICY ON people (PRIVACY UNIT id MAX ROWS 1, {budget})')")
+        statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) {asked_of}"
+        connection.execute("FROM dp(?)", [statement]).fetchall()
+    assert 0 < max(longest for _, longest in read) <= most
+    assert most <= 1677 and [longest_read(*many) for many in ((1, 1), (1, 16), (2, 1))] == [65535, 65535, 32767]

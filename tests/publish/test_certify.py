@@ -1,0 +1,197 @@
+"""Certificates of releases, and the checker that needs neither dpduck nor the data."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dpduck
+from dpduck.commands.command_line import main
+from dpduck.publish import checker
+
+Bundle = dict[str, Any]
+POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 3,
+    BUDGET (epsilon = 50, delta = 1e-6, delta_keys = 5e-7), DOMAIN sex IN (0, 1), DOMAIN ward RANGE 0 TO 7 STEP 1,
+    DOMAIN age RANGE 0 TO 100 STEP 10, CLAMP age BETWEEN 0 AND 100)"""
+ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1"
+KEYS = f"{ASKED}, delta = 1e-8, group_selection_strategy"
+STATEMENTS = (
+    POLICY,
+    f"{ASKED}) sex, count(*) AS n FROM visits GROUP BY CUBE (sex, ward)",
+    "CREATE PRIVATE VIEW ages OPTIONS (epsilon = 1, delta = 1e-7) AS "
+    "SELECT sex, count(*) AS n, sum(age) AS s, avg(age) AS a FROM visits GROUP BY CUBE (sex)",
+    f"{KEYS} = GAUSSIAN_THRESHOLD) zip, count(*) AS n FROM visits GROUP BY zip",
+    f"{KEYS} = LAPLACE_THRESHOLD) zip, count(*) AS n FROM visits GROUP BY zip",
+    f"{ASKED}, quantiles = 'choice') sex, median(age) AS m FROM visits GROUP BY sex",
+    f"{ASKED}) ward, count(DISTINCT person) AS n FROM visits GROUP BY ward",
+    "CREATE PRIVATE TABLE made OPTIONS (epsilon = 1, delta = 1e-7, mechanism = 'aim') AS "
+    "SELECT sex, ward, age FROM visits WORKLOAD MARGINALS (2)",
+    "CREATE PRIVATE TABLE mwem OPTIONS (epsilon = 1, mechanism = 'mwem') AS "
+    "SELECT sex, ward FROM visits WORKLOAD MARGINALS (2)",
+    "ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 60, delta = 1e-6, delta_keys = 5e-7)",
+)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of every kind of release, written by the command."""
+    folder = tmp_path_factory.mktemp("certificates")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
+        with dpduck.connect(folder / "clinic.duckdb") as con:
+            con.execute(
+                "CREATE TABLE visits AS SELECT range % 1000 AS person, range % 2 AS sex, range % 7 AS ward, "
+                "'z' || range % 5 AS zip, (range % 90)::INTEGER AS age FROM range(5000)"
+            )
+            for statement in STATEMENTS:
+                con.execute("FROM dp($1)", [statement]).fetchall()
+        found = CliRunner().invoke(main, ["certify", str(folder / "clinic.duckdb"), "--to", str(folder / "bundle")])
+        assert found.exit_code == 0, found.output
+    return folder / "bundle"
+
+
+@pytest.fixture
+def bundle(written: Path) -> Bundle:
+    """The bundle as it was written, to be changed."""
+    read: Bundle = json.loads((written / "certificates.json").read_text("utf-8"))
+    return read
+
+
+def test_what_was_written_is_whole(written: Path, bundle: Bundle) -> None:
+    """The checker, run by itself from another place, finds nothing wrong with any kind of release."""
+    command = [sys.executable, "-I", str(written / "check.py"), str(written), "--head", bundle["head"]]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert (run.returncode, run.stdout[:6]) == (0, "whole:"), run.stdout + run.stderr
+    assert len(bundle["certificates"]) == len(STATEMENTS) - 2
+    assert all(certificate["plan"] for certificate in bundle["certificates"])
+    assert {name for certificate in bundle["certificates"] for name in certificate["names"]} >= {"ages", "made", "mwem"}
+
+
+def test_the_checker_imports_nothing_of_dpduck() -> None:
+    """Whoever checks need not trust what made the bundle: the standard library alone."""
+    nodes = ast.walk(ast.parse(Path(checker.__file__).read_text("utf-8")))
+    found = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    nodes = ast.walk(ast.parse(Path(checker.__file__).read_text("utf-8")))
+    found |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    assert {name.split(".")[0] for name in found if name} <= sys.stdlib_module_names
+
+
+def sealed(bundle: Bundle) -> Bundle:
+    """The bundle with a whole chain, written anew by whoever changed it, and certificates that agree with it."""
+    link = checker.GENESIS
+    for entry in bundle["entries"]:
+        rest = {name: value for name, value in entry.items() if name != "link"}
+        link = entry["link"] = hashlib.sha256((link + checker.canonical(rest)).encode()).hexdigest()
+    bundle["head"] = link
+    links = {entry["id"]: entry["link"] for entry in bundle["entries"]}
+    for certificate in bundle["certificates"]:
+        certificate["link"] = links.get(certificate["entry"], "")
+    return bundle
+
+
+def _certificate(bundle: Bundle, query: str) -> Bundle:
+    """The first certificate whose plan has such a query."""
+    found: Bundle = next(one for one in bundle["certificates"] if query in json.dumps(one["plan"]))
+    return found
+
+
+def _part(bundle: Bundle, query: str) -> Bundle:
+    found: Bundle = next(one for one in _certificate(bundle, query)["plan"] if query in json.dumps(one))
+    return found
+
+
+def _scaled(noise: Bundle, by: Fraction) -> None:
+    noise["parameter"] = str(Fraction(noise["parameter"]) * by)
+
+
+def _cheaper(bundle: Bundle) -> None:
+    entry = bundle["entries"][2]
+    entry["rho"] = str(Fraction(entry["rho"]) * Fraction(9, 10))
+    bundle["certificates"][1]["price"]["rho"] = entry["rho"]
+    sealed(bundle)
+
+
+def _other_budget(bundle: Bundle, **amounts: str) -> None:
+    for entry in bundle["entries"]:
+        if entry["budget"] is not None:
+            entry["budget"].update(amounts)
+    sealed(bundle)
+
+
+def _negative(bundle: Bundle) -> None:
+    entry = dict(bundle["entries"][1], id=len(bundle["entries"]) + 1, rho="-1/100", epsilon=None)
+    bundle["entries"].append(entry)
+    sealed(bundle)
+
+
+def _dropped(bundle: Bundle) -> None:
+    del bundle["entries"][3]
+    for number, entry in enumerate(bundle["entries"], start=1):
+        entry["id"] = number
+    sealed(bundle)
+
+
+TAMPERED: dict[str, Callable[[Bundle], object]] = {
+    "another format": lambda b: b.update(format="dpduck certificates 0"),
+    "an entry's statement": lambda b: b["entries"][1].update(statement="SELECT 1"),
+    "an entry's charge": lambda b: b["entries"][2].update(rho="1/1000"),
+    "an entry is missing in the middle": lambda b: b["entries"].pop(2),
+    "the last entry is missing": lambda b: b["entries"].pop(),
+    "two entries are swapped": lambda b: b["entries"].insert(1, b["entries"].pop(2)),
+    "an entry left out and the chain written anew": _dropped,
+    "an entry that gives back": _negative,
+    "a charge too small and the chain written anew": _cheaper,
+    "a smaller budget than was spent": lambda b: _other_budget(b, rho="1/100"),
+    "a budget without its delta for keys": lambda b: _other_budget(b, delta_keys="0/1"),
+    "a budget of more rho than its epsilon": lambda b: _other_budget(b, epsilon="1/10"),
+    "a certificate of another statement": lambda b: b["certificates"][0].update(statement="SELECT 1"),
+    "a certificate of no entry": lambda b: b["certificates"][0].update(entry=99),
+    "two certificates of one entry": lambda b: b["certificates"].append(copy.deepcopy(b["certificates"][0])),
+    "another price": lambda b: b["certificates"][0]["price"].update(epsilon="1/2"),
+    "another kind of guarantee": lambda b: b["certificates"][1].update(flavor="pure"),
+    "an epsilon that rho does not give": lambda b: b["certificates"][1]["also"][0].update(epsilon="1/1000"),
+    "less Laplace noise": lambda b: _scaled(_part(b, '"Table"')["noise"], Fraction(99, 100)),
+    "less Gaussian noise": lambda b: _scaled(_part(b, "discrete Gaussian")["noise"], Fraction(99, 100)),
+    "a unit that moves more": lambda b: _part(b, '"Table"')["moved"][0].update(times=2),
+    "norms of no vector": lambda b: _part(b, '"Table"')["moved"][0].update(l2_squared=1),
+    "no noise at all": lambda b: _part(b, '"Table"')["noise"].update(parameter="0/1"),
+    "a lower threshold": lambda b: _part(b, '"Threshold"').update(excess=_part(b, '"Threshold"')["excess"] - 8),
+    "a threshold of more groups": lambda b: _part(b, '"Threshold"').update(groups=7, total=7),
+    "a sharper choice": lambda b: _part(b, '"Quantiles"').update(rate="99/1"),
+    "a family beyond its limit": lambda b: _part(b, '"Within"').update(limit="9/1"),
+    "a query that nobody knows": lambda b: _part(b, '"Threshold"').update(query="Exact"),
+}
+
+
+@pytest.mark.parametrize("how", TAMPERED)
+def test_a_tampered_bundle_is_found(bundle: Bundle, how: str) -> None:
+    """Each way of making a bundle look better than what was done is named in a line; what was written is not."""
+    head = bundle["head"]
+    assert list(checker.check(copy.deepcopy(bundle), head)) == []
+    TAMPERED[how](bundle)
+    assert list(checker.check(bundle, None if "anew" not in how else head)) != []
+
+
+def test_another_whole_chain_is_told_by_its_last_link(bundle: Bundle) -> None:
+    """A chain that was written anew is whole by itself; the published link tells it apart."""
+    head = bundle["head"]
+    bundle["entries"][0]["at"] += 1
+    sealed(bundle)
+    assert list(checker.check(bundle)) == []
+    assert list(checker.check(bundle, head)) == ["the last link is not the one that was published"]
+
+
+def test_principals_are_left_out(written: Path) -> None:
+    """Who asked is in no certificate."""
+    assert '"principal"' not in (written / "certificates.json").read_text("utf-8")
