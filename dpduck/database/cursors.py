@@ -78,7 +78,7 @@ class Connections:
 PREFIX = "dpduck_release_"
 """How the names of these databases begin, since those of releases begin with release_."""
 
-_COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_(?:known_)?\d+)\b")
+_COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_(?:known_)?\d+(?:_\d+)?)\b")
 MOST_COPIES = 64
 MOST_ROWS = 5_000_000
 

@@ -195,6 +195,16 @@ class MeasuredStore:
             found = cursor.execute(f"SELECT 1 FROM {self._table} WHERE name = ?", [name]).fetchone()
             return None if found is None else self._read(cursor, name)
 
+    def one(self, name: str) -> Kept | None:
+        """The measurements of one release, with their moment; None where they are not kept."""
+        with self._open_cursor() as cursor:
+            found = cursor.execute(
+                f"SELECT CAST(r.released_at AS VARCHAR), m.moment FROM {self._table} AS m "
+                f"JOIN {self._releases} AS r USING (name) WHERE name = ? AND r.kind = 'answer'",
+                [name],
+            ).fetchone()
+            return None if found is None else Kept(name, str(found[0]), str(found[1]), self._read(cursor, name))
+
     def _read(self, cursor: duckdb.DuckDBPyConnection, name: str) -> Measured:
         if name not in self._known:
             ((noisy,),) = cursor.execute(f"SELECT noisy FROM {self._table} WHERE name = ?", [name]).fetchall()

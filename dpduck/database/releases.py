@@ -24,6 +24,9 @@ from dpduck.values.errors import Refusal
 SEED = "_seed"
 """What the name of a projection's second table ends with."""
 
+KNOWN = "known"
+"""The strategy of a view that was refreshed: everything that was released about its rows."""
+
 COMPUTED = "computed from answers that are {}"
 """What the comment of a view's column says that is neither a key nor an answer; {}: the guarantee."""
 

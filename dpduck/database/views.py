@@ -91,6 +91,25 @@ class PrivateViews:
                 ) from None
         return self.ready(name)
 
+    def own(self, name: str, caller: Caller) -> StoredRelease:
+        """The view of this name, where the caller may change it."""
+        existing = self._releases.view(name)
+        if existing is None:
+            raise Refusal(
+                f"there is no private view {name!r}",
+                accepted=meant_or(name, self._releases.views(), "a name of dp_releases()"),
+            )
+        _require_own(existing, caller, "one of your own")
+        return existing
+
+    def renew(self, view: StoredRelease, caller: Caller, select_sql: str) -> str:
+        """Puts newer rows under a view's name."""
+        with self.naming():
+            self.own(view.name, caller)
+            most = None if caller.room is None else caller.room(None)
+            self._releases.put_views([(view, select_sql)], True, most, caller.most_characters)
+        return self.ready(view.name)
+
     def drop(self, statement: DropPrivateView, text: str, caller: Caller) -> str:
         """Drops a view; its release stays, so that asking again is free."""
         with self._lock:

@@ -21,14 +21,22 @@ from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
 from dpduck.engine.foresight import Foresight
-from dpduck.engine.known import cells_sql, known_sql
+from dpduck.engine.known import cells_sql
+from dpduck.engine.known_statements import KnownStatements
 from dpduck.engine.progress import Progress
+from dpduck.engine.reuse import explained_sql, nothing_sql
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis, analyse
-from dpduck.frontend.select.known import KnownQuestion, analyse_known, known_arguments
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import AskStatement, CreateSparse, DropPrivateView, DropSparse, Statement
+from dpduck.frontend.statements.kinds import (
+    AskStatement,
+    CreateSparse,
+    DropPrivateView,
+    DropSparse,
+    RefreshPrivateView,
+    Statement,
+)
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import TableName
@@ -56,9 +64,6 @@ from dpduck.values.privacy import Charge
 
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
-
-MOST_KNOWN = 64
-"""Sets of measurements whose combination is remembered."""
 
 MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
 """Statements that are remembered with what they ask for; characters and labels that each may have."""
@@ -101,7 +106,6 @@ class Engine:
         self._releases.create_tables()
         self._measured = MeasuredStore(connections.cursor, store)
         self._measured.create_tables()
-        self._known = SandboxAnswers(MOST_KNOWN)
         self._copies = ReleaseCopies(connections.cursor)
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
@@ -110,6 +114,11 @@ class Engine:
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store)
         self.foresight = Foresight(self._policies, ledger, steps, progress)
+        self._from_known = KnownStatements(
+            connections.cursor, self._policies, self._releases, self._measured, self._copies, self._views,
+            self._answered, self._analysed, self._twins,
+        )  # fmt: skip
+        self.known = self._from_known.known
         self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
         self._sparse = SparseQueries(
@@ -150,6 +159,8 @@ class Engine:
             return listings.status(self._tables.sample(statement, text, caller))
         if isinstance(statement, DropPrivateView):
             return listings.status(self._views.drop(statement, text, caller))
+        if isinstance(statement, RefreshPrivateView):
+            return listings.status(self._from_known.refresh(statement.name, caller))
         if isinstance(statement, CreateSparse):
             return self._sparse.create(statement, text, caller)
         if isinstance(statement, DropSparse):
@@ -159,7 +170,17 @@ class Engine:
 
     def explain(self, text: str, caller: Caller) -> str:
         """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
-        return self.foresight.explained(self.question_of(text, caller)[0])
+        statement, errors = parse_statement(text), None
+        question, request = self._question(statement, text, caller)
+        caller.require_tables(request.asked_tables)
+        if isinstance(statement, AskStatement):
+            with Sandbox(self._answered) as box, self._open_cursor() as cursor:
+                reuse = self._from_known.reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
+                if reuse is not None and isinstance(question, Request):
+                    question = request = reuse.at_target(request)
+                    errors = reuse.predicted(request)
+        sql = self.foresight.explained(question)
+        return sql if errors is None else explained_sql(sql, *errors)
 
     def errors(self, text: str, caller: Caller) -> str:
         """SQL with one line an aggregate: how far its answers will be off; it spends nothing and opens no row."""
@@ -201,6 +222,8 @@ class Engine:
             mechanism = mechanism_of(analysis.request)
             bound = check_sql(analysis, mechanism, mechanism.plan(analysis.request))
             with self._open_cursor() as cursor:
+                reuse = self._from_known.reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
+                bound = bound if reuse is None else nothing_sql(reuse.question)
                 columns = Catalog(cursor, self._policies, box).bind(bound, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
@@ -215,9 +238,8 @@ class Engine:
 
     def list_policies(self, caller: Caller) -> str:
         """SQL that lists the policies in force: they are public."""
-        policies = self._policies.policies()
-        texts = [policy_sql(policy, self.connections.home) for policy in policies]
-        return listings.policies(policies, self._prepared.at(), texts)
+        found = self._policies.policies()
+        return listings.policies(found, self._prepared.at(), [policy_sql(one, self.connections.home) for one in found])
 
     def list_releases(self, caller: Caller) -> str:
         """SQL that lists released tables."""
@@ -232,32 +254,6 @@ class Engine:
     def combined(self, text: str, caller: Caller) -> str:
         """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
         return combined(self._releases, text, caller)
-
-    def known(self, argument: str, caller: Caller) -> str:
-        """SQL with the answer to a plain SELECT over private tables from what was released of them, free of charge."""
-        asked = known_arguments(argument)
-        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            catalog = Catalog(cursor, self._policies, box, caller)
-            found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
-            if found is not None and catalog.holds(found[1]):
-                question = replace(found[0], facts=catalog)
-            else:
-                catalog = Catalog(cursor, self._policies, box, caller)
-                question = analyse_known(asked, catalog)
-            moment = self._moment(question.analysis.request.rows, cursor)
-            sql = known_sql(question, self._measured, caller, self._copies, self._known, box, asked.text, moment)
-            if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
-                self._analysed.put((argument, caller, "known"), (question, catalog.known))
-            return sql
-
-    def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
-        """Names the moment of the rows that would be counted now; "" where they may change, or none would be."""
-        try:
-            twins = self._twins(rows)
-        except Refusal:
-            return ""
-        return "" if isinstance(twins, Apart) else self._measured.moment(rows, twins, cursor)
 
     def ask(self, argument: str, caller: Caller) -> str:
         """SQL with the answers of a private histogram or session."""
@@ -297,6 +293,8 @@ class Engine:
             analysis = self._analysis(statement, text, box, caller, known_before)
             caller.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
+            if analysis.reuse:
+                return self._from_known.reused(statement, text, caller, analysis, box, self._release, self._shown)
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
@@ -375,6 +373,10 @@ class Engine:
         if len(self._bound) >= MOST_BOUND:
             self._bound.clear()
         self._bound.add(known)
+
+    def _shown(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> str:
+        self._require_outer(release, analysis, box)
+        return analysis.outer.over(self._released_sql(release, analysis))
 
     def _released_sql(self, release: StoredRelease, analysis: Analysis) -> str:
         """The released table with half-widths of intervals for the confidence that was asked."""

@@ -12,16 +12,19 @@ import pyarrow as pa
 
 from dpduck.database.cursors import Caller, ReleaseCopies
 from dpduck.database.measured import Kept, Measured, MeasuredStore
+from dpduck.database.releases import KNOWN, ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox, SandboxAnswers
 from dpduck.frontend.select.analyse import Analysis
 from dpduck.frontend.select.cells import variances_column
 from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.names import KNOWN_FROM, high_column, low_column, quote_identifier
+from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, planned
 from dpduck.mechanisms.known.answer import Answer, answers_of
 from dpduck.mechanisms.known.cells import cells_of
 from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
+from dpduck.values.accounting import rho_of_pure
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
@@ -44,6 +47,20 @@ def known_sql(
 
     moment: of the rows of now (MeasuredStore.moment).
     """
+    return known_table(question, measured, caller, copies, remembered, box, text, moment)[0]
+
+
+def known_table(
+    question: KnownQuestion,
+    measured: MeasuredStore,
+    caller: Caller,
+    copies: ReleaseCopies,
+    remembered: SandboxAnswers,
+    box: Sandbox,
+    text: str,
+    moment: str,
+) -> tuple[str, list[Answer]]:
+    """The same, and the answers themselves."""
     request = question.analysis.request
     caller.require_tables(request.asked_tables)
     cells = sum(
@@ -58,7 +75,34 @@ def known_sql(
         unknown = next(number for number, one in enumerate(answers) if one is None)
         raise _unknown(request, unknown, kept, text)
     columns, rows = _table(request, found, box)
-    return question.analysis.outer.over(copies.put(columns, rows))
+    return question.analysis.outer.over(copies.put(columns, rows)), found
+
+
+def resting_on(view: StoredRelease, answers: Sequence[Answer], store: ReleaseStore) -> StoredRelease:
+    """A stored table that rests on all releases of some answers: the guarantee of all of them together."""
+    names = dict.fromkeys(name for one in answers for name in one.releases)
+    found = [one for one in map(store.named, names) if one is not None]
+    pure = [one.epsilon for one in found if one.epsilon is not None]
+    rhos = [one.rho if one.epsilon is None else rho_of_pure(one.epsilon) for one in found]
+    return replace(
+        view,
+        strategy=KNOWN,
+        epsilon=sum(pure, Fraction(0)) if len(pure) == len(found) else None,
+        rho=sum(rhos, Fraction(0)),
+        delta=sum((one.delta for one in found), Fraction(0)),
+        ledger_id=max(one.ledger_id for one in found),
+        laws=(),
+        scope=f"from {_said(answers)}",
+    )
+
+
+def refreshed(
+    view: StoredRelease, question: KnownQuestion, answers: Sequence[Answer], store: ReleaseStore
+) -> StoredRelease:
+    """A view with newer rows: what they rest on, and the guarantee of all of that together."""
+    made = resting_on(view, answers, store)
+    scope = f"{scope_of(question.analysis.request)}; {made.scope}"
+    return replace(made, scope=scope, notes=notes_of(question.analysis, made))
 
 
 def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:
@@ -115,6 +159,7 @@ def _said(answers: Sequence[Answer]) -> str:
         columns = [column.split(".")[-1].strip('"') for column in left]
         shown = " or ".join(columns[:8]) + (f" or one of {len(columns) - 8} more" if len(columns) > 8 else "")
         told.append(f"without rows whose {shown} is outside of its domain")
+    told += dict.fromkeys(one.bounded for one in answers if one.bounded)
     return "; ".join(told)
 
 

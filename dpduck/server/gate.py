@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from dpduck.frontend.select.known import NOTHING_PRIVATE
 from dpduck.frontend.text.friendly import meant_or
-from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.names import fold, quote_text
 from dpduck.server.audit import Audit
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Limits
@@ -93,7 +94,7 @@ class Gate:
 
     def probe(self, principal: Principal, text: str) -> str:
         """SQL for the public database with the columns that a statement would have, and no rows: it charges nothing."""
-        inspected = self.inspected(text)
+        inspected = self._asked(text)
         with self._turn(principal.name):
             self._require_views(inspected)
             keys = []
@@ -101,7 +102,7 @@ class Gate:
                 if call.action not in DESCRIBED and call.action not in FREE:
                     raise Refusal(f"the columns of {call.function} are known once it was asked", accepted="to run it")
                 described = replace(call, action=DESCRIBED.get(call.action, call.action))
-                keys.append(self._answered(principal, described, []))
+                keys.append(self._known_or_view(principal, described, [], text))
             return self._found(principal, inspected, keys, only_columns=True)
 
     def inspected(self, text: str) -> Inspected:
@@ -171,12 +172,32 @@ class Gate:
             raise Refusal(NO_ROOM, accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or a server with more memory")
 
     def _admitted(self, principal: Principal, text: str, charged: list[int], given_up: GivenUp) -> str:
-        inspected = self.inspected(text)
+        inspected = self._asked(text)
         self._require_views(inspected)
         if any(call.action not in FREE for call in inspected.calls):
             self._audit.note(principal.name, "asked", text)
-        keys = [self._answered(principal, call, charged) for call in inspected.calls]
+        keys = [self._known_or_view(principal, call, charged, text) for call in inspected.calls]
         return self._found(principal, inspected, keys, given_up=given_up)
+
+    def _asked(self, text: str) -> Inspected:
+        """The statement; where it reads tables that are not here, the same as a question of dp_known, which is free.
+
+        It takes no more than FROM dp_known('..') would: the vault reads the text, and answers from releases alone.
+        """
+        inspected = self.inspected(text)
+        here = all(self._public.size(view) is not None or view in self._left_out for view in inspected.views)
+        if here or inspected.calls or inspected.listings or inspected.macros:
+            return inspected
+        return self.inspected(f"FROM dp_known({quote_text(text)})")
+
+    def _known_or_view(self, principal: Principal, call: Call, charged: list[int], text: str) -> str:
+        """The answer to a dp function; what is no question about private rows misses a private view."""
+        try:
+            return self._answered(principal, call, charged)
+        except Told as told:
+            if call.action == "known" and str(told).startswith(NOTHING_PRIVATE):
+                self._require_views(self.inspected(text))
+            raise
 
     def _require_views(self, inspected: Inspected) -> None:
         """Refusal where a private view of a statement is not there."""

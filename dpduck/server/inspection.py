@@ -51,6 +51,7 @@ class Inspected:
 
     listings: views of the catalog that it reads. plain: a scan of one table, which can stream: its work is bounded by
     the rows of the table times parts, the parts of the statement, with all columns of the table for each of its stars.
+    macros: whether some views are named as arguments of macros.
     """
 
     sql: str
@@ -60,6 +61,7 @@ class Inspected:
     plain: bool
     parts: int
     stars: int
+    macros: bool = False
 
 
 def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
@@ -121,6 +123,7 @@ class _Walk:
     streams: bool = True
     nodes: int = 0
     stars: int = 0
+    macros: bool = False
 
     def inspected(self, sql: str) -> Inspected:
         """Returns the findings, for the text that will run."""
@@ -128,7 +131,7 @@ class _Walk:
         plain = self.queries == 1 and self.sources <= 1 and self.streams
         parts = self.nodes + len(sql) // _CHARACTERS_OF_A_PART
         calls, views = tuple(self.calls), tuple(sorted(self.views))
-        return Inspected(sql, calls, views, tuple(sorted(listings)), plain, parts, self.stars)
+        return Inspected(sql, calls, views, tuple(sorted(listings)), plain, parts, self.stars, self.macros)
 
     def query(self, node: Tree, known: frozenset[str], depth: int = 0) -> None:
         """A query and all that is in it; known: names of common table expressions that it can see."""
@@ -287,6 +290,7 @@ class _Walk:
             elif fold(table) not in known:
                 self.views.add(fold(table))
         self.sources += 2
+        self.macros = True
         return node
 
     def _constants(self, name: str, children: list[Tree], known: frozenset[str], depth: int) -> None:

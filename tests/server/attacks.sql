@@ -476,3 +476,29 @@ FROM dp_plan($$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*
 FROM dp_plan(';;;')
 FROM dp_plan('')
 FROM dp_plan(NULL)
+# --- plain questions, which dp_known answers: rows, other tables, and what no release determines
+SELECT patient, count(*) FROM visits GROUP BY patient
+SELECT ward, count(*) FROM visits WHERE patient = 3 GROUP BY ward
+SELECT count(*) FROM visits HAVING count(*) > (SELECT count(*) FROM secret)
+SELECT count(*), (SELECT max(word) FROM secret) AS word FROM visits
+SELECT count(*) FROM visits WHERE ward IN (SELECT word FROM secret)
+SELECT count(*) FROM visits WHERE error(ward) IS NULL
+SELECT count(*) FROM visits WHERE write_log(ward) IS NULL
+SELECT ward, count(*) FROM visits GROUP BY ward HAVING random() > 0.5
+SELECT ward, max(age) FROM visits GROUP BY ward
+SELECT list(patient) FROM visits
+SELECT string_agg(ward, ',') FROM visits
+SELECT count(*) FROM visits TABLESAMPLE 10 ROWS
+SELECT count(*) FROM visits, visits AS again
+SELECT count(*) FROM (FROM visits LIMIT 1)
+SELECT count(*) FROM visits, ages
+SELECT count(*) FROM visits UNION ALL SELECT n FROM ages
+SELECT count(*) FROM visits JOIN secret ON word = ward
+SELECT count(*) FROM clinic.main.visits
+SELECT count(*) FROM vault.main.visits
+SELECT count(*) OVER () FROM visits
+SELECT * FROM (SELECT ward, count(*) AS n FROM visits GROUP BY ward) AS t, visits
+SELECT count(*) FROM visits; SELECT 1
+WITH ages AS (FROM visits) SELECT ward, count(*) FROM visits JOIN ages USING (ward) GROUP BY ward
+SELECT ward, count(*) FROM visits GROUP BY ward INTO x
+SELECT count(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits AS v WHERE v.patient = 3)

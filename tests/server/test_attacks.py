@@ -181,6 +181,29 @@ def test_no_question_reaches_a_table_that_one_may_not_ask_about(served: Served) 
     ask_in_vain(served, 8)
 
 
+@pytest.mark.usefixtures("hurried")
+def test_plain_questions_read_releases_alone(served: Served) -> None:
+    """A plain SELECT over a private table is attacked like dp(): other tables and other principals."""
+    plain = [f"SELECT {inside}" for inside in INSIDE]
+    for who, names in {"carol": ("visits", "VISITS"), "alice": ("secret", "sqlite_master", "vis\u0456ts")}.items():
+        for number, name in enumerate(names):
+            refused_all(served, who, [form.replace("THING", name) for form in plain[number % 3 :: 3]])
+    answered = 0
+    for form in (one.replace("THING", "visits") for one in plain):
+        found = answer(served, form)
+        assert found is None or found == answer(served, f"FROM dp_known($ask$ {form} $ask$)"), "no more than dp_known"
+        answered += found is not None
+    assert answered >= 4
+
+
+def answer(served: Served, text: str) -> list[tuple[object, ...]] | None:
+    """What bob is told, None where that is a refusal."""
+    try:
+        return served.rows("bob", text)
+    except DpduckError:
+        return None
+
+
 @pytest.mark.audit
 @pytest.mark.usefixtures("hurried")
 def test_no_question_at_all_reaches_one(served: Served) -> None:

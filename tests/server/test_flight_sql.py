@@ -79,6 +79,9 @@ def test_released_tables_are_read(alice: Any, served: Served) -> None:
     for name in ("ages", "private.ages", 'private."main"."ages"', '"main"."ages"'):
         assert sorted(rows(alice, f"SELECT * FROM {name}")) == wanted
     assert rows(alice, "SELECT count(*) AS c FROM ward_cube WHERE ward IS NULL") == [(3,)]
+    plain, spent = "SELECT ward, count(*) AS n FROM visits WHERE sex = 1 GROUP BY ward ORDER BY n", served.spent()
+    assert rows(alice, plain) == served.rows("alice", f"FROM dp_known($$ {plain} $$)")
+    assert served.spent() == spent, "a plain SELECT over a private table is what is known of it"
 
 
 def test_the_catalog_lists_private_views(alice: Any) -> None:
@@ -152,7 +155,7 @@ def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
         ("COPY ages TO '/tmp/x'", statement),
         ("ATTACH ':memory:' AS x", statement),
         ("SELECT * FROM duckdb_secrets()", "the table function 'duckdb_secrets' is not on the list"),
-        ("FROM visits", "there is no private view 'visits'"),
+        ("FROM visits", "no aggregate over private rows"),
         ("FROM clinic.main.visits", "the table 'clinic.main.visits' is not served"),
         ("CREATE TABLE x AS FROM ages", statement),
         ("(" * 10_000, "the statement is nested too deeply"),

@@ -34,6 +34,19 @@ def test_another_s_answers_are_not_known(served: Served) -> None:
     assert served.refused("bob", known(CELLS)) == before
 
 
+def test_a_view_is_refreshed_by_whose_it_is(served: Served) -> None:
+    """Alice's view becomes newer for everybody, from what alice may read; bob may not touch it."""
+    made = "CREATE PRIVATE VIEW by_age OPTIONS (epsilon = 0.01) AS SELECT age, count(*) AS n FROM visits GROUP BY age"
+    served.rows("alice", ask(made))
+    served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.02) {CELLS[7:]}"))
+    before, spent = served.rows("bob", "SELECT age, n, n_stderr FROM by_age ORDER BY age"), served.spent()
+    assert "is another's" in served.refused("bob", ask("REFRESH PRIVATE VIEW by_age"))
+    served.rows("alice", ask("REFRESH PRIVATE VIEW by_age"))
+    after = served.rows("bob", "SELECT age, n, n_stderr FROM by_age ORDER BY age")
+    assert [row[0] for row in after] == [row[0] for row in before] and after[0][2] < before[0][2]
+    assert served.spent() == spent
+
+
 def test_what_dp_refuses_is_refused(served: Served) -> None:
     """Functions, tables and statements that may not run over rows are no question either."""
     refused = {
@@ -49,3 +62,54 @@ def test_what_dp_refuses_is_refused(served: Served) -> None:
     }
     for statement, why in refused.items():
         assert why in served.refused("bob", known(statement)), statement
+
+
+def test_reuse_rests_on_what_one_may_read(served: Served) -> None:
+    """Alice's own releases make her combined answer better, and nobody else's; the release itself is paid for once."""
+    served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {CELLS[7:]}"))
+    both = (
+        "epsilon = 0.1, reuse = TRUE) sex, age, count(*) AS n, dp_stderr(n) AS e FROM visits GROUP BY CUBE (sex, age)"
+    )
+    statement = ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({both}")
+    alices, spent = served.rows("alice", statement), served.spent()
+    bobs = served.rows("bob", statement)
+    assert served.spent() == spent and len(bobs) == len(alices) == 33
+    assert max(row[3] for row in alices) < 0.9 * max(row[3] for row in bobs)
+    assert served.rows("alice", statement) == alices and served.rows("bob", statement) == bobs
+
+
+def test_a_plain_select_is_what_is_known(served: Served) -> None:
+    """Over the private table's own name, as BI tools write it: the same rows as dp_known's, free, in their order."""
+    spent = served.spent()
+    for statement in (
+        "SELECT ward, count(*) AS n FROM visits GROUP BY ward ORDER BY n DESC",
+        'SELECT ward AS ward, count(*) AS "COUNT(*)" FROM main.visits GROUP BY ward ORDER BY "COUNT(*)" DESC LIMIT 10;',
+        "SELECT * FROM (SELECT sex, count(*) AS n FROM visits WHERE ward IN ('w0', 'w1') GROUP BY sex) AS t LIMIT 2",
+        "WITH t AS (SELECT sex, count(*) AS n FROM visits GROUP BY sex) SELECT max(n) AS most FROM t",
+        "SELECT count(*) FROM visits",
+    ):
+        for who in ("alice", "bob"):
+            assert served.rows(who, statement) == served.rows(who, known(statement)), statement
+    ordered = [row[1] for row in served.rows("bob", "SELECT ward, count(*) AS n FROM visits GROUP BY 1 ORDER BY 2")]
+    assert ordered == sorted(ordered) and len(ordered) == 6
+    principal = served.service.book.authenticate(served.tokens["bob"])
+    assert principal is not None
+    with served.service.public.cursor() as cursor:
+        probed = cursor.execute(served.service.gate.probe(principal, "SELECT count(*) AS n FROM visits"))
+        assert [column[0] for column in probed.description] == [
+            "n", "stderr", "interval_low", "interval_high", "known_from",
+        ]  # fmt: skip
+    assert served.spent() == spent
+
+
+def test_what_is_not_known_is_refused_with_what_would_pay(served: Served) -> None:
+    """In one line, whoever asks; what is no private table is a private view that is not there."""
+    told = served.refused("bob", f"{CELLS} ORDER BY n")
+    assert "no release that you may read determines count(*); accepted: FROM dp($$ SELECT WITH DIFFERENTIAL" in told
+    served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) {CELLS[7:]}"))
+    assert len(served.rows("alice", CELLS)) == 20
+    assert served.refused("bob", f"{CELLS} ORDER BY n") == told
+    assert "carol may not ask" in served.refused("carol", "SELECT count(*) FROM visits")
+    assert "there is no private view 'agess'; accepted: ages" in served.refused("bob", "SELECT count(*) FROM agess")
+    assert "no aggregate over private rows" in served.refused("bob", "FROM visits")
+    assert "there is no private view 'nothing'" in served.refused("bob", "SELECT count(*) FROM nothing, ages")

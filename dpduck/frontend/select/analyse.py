@@ -25,15 +25,8 @@ from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, rea
 from dpduck.frontend.select.keys import KeyBuilder
 from dpduck.frontend.select.options import Options, price_of, read_options, require_confidence, row_bound
 from dpduck.frontend.select.outer import (
-    OuterQuery,
-    SelectItem,
-    find_annotated,
-    released_select,
-    select_items,
-    surround,
-    with_errors,
-    with_intervals_of,
-)
+    OuterQuery, SelectItem, find_annotated, released_select, select_items, surround, with_errors, with_intervals_of,
+)  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
 from dpduck.frontend.select.summary import Summary
@@ -77,6 +70,7 @@ class Analysis:
     confidence: Fraction
     shown: tuple[tuple[str, int], ...] = ()
     cells: tuple[tuple[str, str], ...] = ()
+    reuse: bool = False
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
@@ -112,9 +106,9 @@ def counted(
 
 
 def read_analysis(
-    ask: AskStatement, facts: PublicFacts, more: Sequence[Option], *, known: bool = False
+    ask: AskStatement, facts: PublicFacts, more: Sequence[Option], *, known: bool = False, combined: bool = False
 ) -> tuple[Analysis, RowSource]:
-    """The analysis, and the rows that it is about. known: of what is answered from releases, with its errors."""
+    """The analysis, and its rows. known: answered from releases, with errors; combined: so, and no more."""
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
@@ -135,7 +129,7 @@ def read_analysis(
         AggregateReader(source, column_types(source), shared=shared),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
-        moved=options.treatment.moves or not plain or known,
+        moved=options.treatment.moves or not plain or known or combined,
     )
     sets, repeated = _grouping_sets(grouping, keys)
     if options.selection is not None:
@@ -159,7 +153,7 @@ def read_analysis(
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
-    return Analysis(request, outer, require_confidence(options), shown, cells), source
+    return Analysis(request, outer, require_confidence(options), shown, cells, options.reuse), source
 
 
 def _possible(
@@ -186,7 +180,7 @@ def _with_columns(
     known: bool,
 ) -> exp.Select:
     """The SELECT with the columns of a summary, or with the errors of a view or of known answers."""
-    if known:
+    if known and ask.view is None:
         return with_intervals_of(select, items, answers)
     if summary is None and ask.view is not None:
         return with_errors(select, items, answers)

@@ -6,7 +6,7 @@ Its conditions, and those of the releases, are read as sets of codes of declared
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -25,12 +25,16 @@ from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_expression, parse_options, parse_plain
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.options import Option
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import Refusal
 
 MOST_CODES = 1 << 20
 """Combinations of codes that a condition is read over."""
+
+NOTHING_PRIVATE = "no table with a privacy policy is read"
+"""The beginning of the refusal of statements that are no question about private rows at all."""
 
 _FLOATS = ("FLOAT", "DOUBLE")
 
@@ -169,6 +173,37 @@ def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
         analysis, source = read_analysis(AskStatement(query, text, 0, None, False, ()), facts, (), known=True)
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+    return _question(analysis, source, facts)
+
+
+def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
+    """The question of a private view's SELECT: its columns and its confidence, answered from releases."""
+    analysis, source = read_analysis(ask, facts, more, known=True)
+    _require_as_measured(analysis)
+    return _question(analysis, source, facts)
+
+
+def analyse_combined(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
+    """The question of a statement with reuse = TRUE: its own columns, answered from its release and all before."""
+    try:
+        analysis, source = read_analysis(ask, facts, more, combined=True)
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+    _require_as_measured(analysis)
+    return _question(analysis, source, facts)
+
+
+def _require_as_measured(analysis: Analysis) -> None:
+    question = analysis.request.question
+    moved = question.treatment.moves or question.treatment.integer
+    if moved or analysis.cells or question.summary is not None or question.selection is not None:
+        raise Refusal(
+            "releases are combined as they were measured, and by the sets that are grouped by",
+            accepted="a statement without nonnegative, integer, form = 'cells', summaries and selected keys",
+        )
+
+
+def _question(analysis: Analysis, source: RowSource, facts: PublicFacts) -> KnownQuestion:
     request = analysis.request
     if request.question.intervals:
         question = replace(request.question, sources=(), intervals=())
@@ -187,7 +222,7 @@ def _private_select(query: exp.Query, facts: PublicFacts) -> tuple[exp.Select, T
     found = [select for select in query.find_all(exp.Select) if _counts(select) and _reads(select, private)]
     inner = [one for one in found if not any(other is not one and _inside(other, one) for other in found)]
     if not private:
-        raise Refusal("no table with a privacy policy is read", accepted="FROM a table of dp_policies()")
+        raise Refusal(NOTHING_PRIVATE, accepted="FROM a table of dp_policies()")
     if len(inner) != 1:
         what = "no aggregate over private rows" if not inner else f"{len(inner)} SELECTs over private rows"
         raise refusal(query, what, "one SELECT .. count(*) .. FROM a table with a privacy policy")

@@ -51,12 +51,13 @@ TABLE = (
            accepted=_WEIGHTS.format("aggregate_weights", "aggregate")),
     Option("quantiles", "choice", "how quantiles are measured", choices=("tree", "choice")),
     Option("form", "choice", "rows by grouping set, or one for each cell of all columns", choices=("sets", "cells")),
+    Option("reuse", "flag", "combined with all that is known of the same rows"),
     Option("other", "flag", "a row for what the threshold has dropped"),
     *SUMMARY_OPTIONS,
 )  # fmt: skip
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
-    "strategy_table", "aggregate_weights", "quantiles", "form",
+    "strategy_table", "aggregate_weights", "quantiles", "form", "reuse",
 )  # fmt: skip
 STRATEGIES = (
     "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
@@ -93,6 +94,7 @@ class Options:
     summary: Summary | None = None
     own: tuple[tuple[str, Value], ...] = ()
     form: str = "sets"
+    reuse: bool = False
 
 
 def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequence[Option] = ()) -> Options:
@@ -127,6 +129,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
         read_summary(given),
         tuple((option.name, given.value(option.name)) for option in more if option.name in given),
         given.choice("form"),
+        given.flag("reuse"),
     )
 
 

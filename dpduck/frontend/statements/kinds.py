@@ -169,6 +169,13 @@ class DropPrivateView:
 
 
 @dataclass(frozen=True)
+class RefreshPrivateView:
+    """REFRESH PRIVATE VIEW name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class AskStatement:
     """An annotated SELECT. view: the name to release it under, None for a plain question.
 
@@ -194,4 +201,4 @@ class PreparePolicy:
 
 
 OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | PreparePolicy | DropPolicy
-Statement = OwnerStatement | DropPrivateView | CreateSparse | DropSparse | AskStatement
+Statement = OwnerStatement | DropPrivateView | RefreshPrivateView | CreateSparse | DropSparse | AskStatement

@@ -17,6 +17,7 @@ from dpduck.frontend.statements.kinds import (
     DeclarePublicTable,
     DropPrivateView,
     DropSparse,
+    RefreshPrivateView,
     Statement,
 )
 from dpduck.frontend.statements.policy import read_alter_policy, read_create_policy, read_drop_policy
@@ -62,6 +63,10 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
         name = reader.name("the name of a private view")
         reader.expect_end()
         return DropPrivateView(name, if_exists)
+    if reader.take_words("REFRESH", "PRIVATE", "VIEW"):
+        name = reader.name("the name of a private view")
+        reader.expect_end()
+        return RefreshPrivateView(name)
     for kind in KINDS:
         if reader.take_words("DROP", "PRIVATE", kind.upper()):
             if_exists = reader.take_words("IF", "EXISTS")

@@ -131,5 +131,5 @@ def unknown_option(
 ) -> Refusal:
     """The refusal of a name: the modern name of an older one, else the nearest, and all there are."""
     modern, near = (older or {}).get(name), get_close_matches(name, known, n=1, cutoff=NEAREST)
-    first = f"{modern}; all are " if modern else f"{near[0]} (did you mean that?); all are " if near else ""
+    first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), of " if near else ""
     return refusal(place, f"the option {name!r} is unknown{whose}", first + ", ".join(known))

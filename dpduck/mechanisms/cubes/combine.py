@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpduck.database.cursors import Caller
-from dpduck.database.releases import ReleaseStore, StoredRelease
+from dpduck.database.releases import KNOWN, ReleaseStore, StoredRelease
 from dpduck.database.sandbox import first_line, sandbox
 from dpduck.database.tables import rows_sql
 from dpduck.frontend.rows.expressions import sql_of
@@ -86,6 +86,10 @@ def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRel
     found = releases.named(name)
     if found is not None and found.kind != "view" and not caller.owner and found.principal != caller.name:
         found = None  # another's answers are not listed for this reader either
+    if found is not None and found.strategy == KNOWN:
+        raise Refusal(
+            f"{name[:100]!r} was refreshed: it rests on several releases", accepted="dp_known, or one of dp_releases()"
+        )
     base = None if found is None else releases.by_digest(found.digest)
     if base is None:
         accepted = meant_or(name, releases.views(), "a name of dp_releases()")

@@ -20,6 +20,7 @@ from dpduck.database.measured import (
     MeasuredQuery,
     MeasuredTable,
     domain_digest,
+    measured_from_bytes,
     measured_to_bytes,
     rows_digest,
 )
@@ -256,6 +257,17 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
             tuple(tuple(tuple(answer) for answer in answers) for _, answers in groups),
         )
     )
+
+
+def blank_measured(proposal: CubeProposal) -> Measured | None:
+    """What a proposal would measure, with zeros for the numbers; None where it would not be kept."""
+    kept = _measured(proposal, [[_blank(ask) for ask in group.tables] for group in proposal.groups])
+    return None if kept is None else measured_from_bytes(kept)
+
+
+def _blank(ask: Ask[Any]) -> list[IntegerArray]:
+    shape = [one.rows for one in ask.query.query.factors] if isinstance(ask.query, Table) else []
+    return [np.zeros(shape, np.int64)] * len(ask.scan.tables)
 
 
 def _adds_up(measure: Measure) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,7 +37,8 @@ class Answer:
     """One aggregate over all cells of all grouping sets, in order. low, high: ends of its intervals.
 
     releases: names of those that it rests on. alone: the moment of the one release, where its rows may have changed
-    since. left_out: columns whose rows outside of their domains are not in it.
+    since. left_out: columns whose rows outside of their domains are not in it. bounded: see Match.
+    ends: ends of intervals for every level of LEVELS, shape (levels, cells).
     """
 
     estimates: FloatArray
@@ -46,6 +48,8 @@ class Answer:
     releases: tuple[str, ...]
     alone: str
     left_out: frozenset[str]
+    bounded: str
+    ends: Callable[[], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +64,26 @@ class _Sum:
 
 
 def answers_of(
-    question: KnownQuestion, kept: Sequence[Kept], remembered: Remembered, moment: str
+    question: KnownQuestion, kept: Sequence[Kept], remembered: Remembered, moment: str, about: str = ""
 ) -> list[Answer | None]:
-    """The answer of each aggregate; None where no release determines it in all cells. moment: of the rows of now."""
-    request, tables = question.analysis.request, usable(question, kept)
+    """The answer of each aggregate; None where no release determines it in all cells. moment: of the rows of now.
+
+    about: a release; then only what may be combined with it answers, which is about the very rows that it counted.
+    """
+    request, tables = question.analysis.request, _with_one(usable(question, kept), about)
     found = []
     for aggregate in request.question.aggregates:
         need = wanted(aggregate, request.rows.filters)
         found.append(None if need is None else _best(question, aggregate, need, tables, remembered, moment))
     return found
+
+
+def _with_one(tables: dict[Same, list[Usable]], about: str) -> dict[Same, list[Usable]]:
+    """What may be combined with one release, itself first; everything where none is named."""
+    if not about:
+        return tables
+    own = {same for same, uses in tables.items() if any(use.kept.name == about for use in uses)}
+    return {same: sorted(tables[same], key=lambda use: use.kept.name != about) for same in own}
 
 
 def _best(
@@ -81,9 +96,10 @@ def _best(
 ) -> Answer | None:
     """The answer of least error among those from tables that may be combined; of equal ones, that of most rows.
 
-    Those about the rows of now come first.
+    Those about the rows of now come first, then those that MAX ROWS was applied to as the question has it: where a unit
+    has more rows, the others are another quantity, whatever their error.
     """
-    best: tuple[tuple[bool, float, int], Answer] | None = None
+    best: tuple[tuple[bool, bool, float, int], Answer] | None = None
     for same in [same for same in tables if same.quantity == need.quantities[0]]:
         how = match(question, same, need.conditions)
         others = [replace(same, quantity=quantity) for quantity in need.quantities]
@@ -95,7 +111,7 @@ def _best(
         parts = [one for one in sums if one is not None]
         total = sum(float(one.variances.sum()) for one in parts)
         error = float(f"{total:.9e}")  # nine digits: below them errors are equal
-        rank = (same.moment != moment, error, len(how.left_out))
+        rank = (same.moment != moment, how.bounded != "", error, len(how.left_out))
         if best is None or rank < best[0]:
             best = rank, _answered(question, aggregate, parts, how, same.moment == moment)
     return None if best is None else best[1]
@@ -184,10 +200,27 @@ def _answered(question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum
         margins = sum_margin(sums[0].noise, confidence)
         half = np.array([margins.of(stderr, stderr / sums[0].smallest) for stderr in stderrs.tolist()])
         estimates = sums[0].estimates
-        return Answer(estimates, stderrs, estimates - half, estimates + half, names, alone, how.left_out)
+        ends = partial(_ends, sums[0])
+        return Answer(
+            estimates, stderrs, estimates - half, estimates + half, names, alone, how.left_out, how.bounded, ends
+        )
     curved = _average(aggregate, sums)
     level = next((place for place, one in enumerate(LEVELS) if one >= confidence), len(LEVELS) - 1)
-    return Answer(curved.estimates, curved.stderrs, curved.lows[level], curved.highs[level], names, alone, how.left_out)
+    low, high = curved.lows[level], curved.highs[level]
+    found = curved.estimates, curved.stderrs, low, high
+    return Answer(*found, names, alone, how.left_out, how.bounded, lambda: (curved.lows, curved.highs))
+
+
+def _ends(one: _Sum) -> tuple[FloatArray, FloatArray]:
+    """Ends of the intervals of a sum for every level."""
+    stderrs = np.sqrt(one.variances)
+    distinct, which = np.unique(stderrs, return_inverse=True)
+    halves = []
+    for level in LEVELS:
+        margins = sum_margin(one.noise, level)
+        halves.append(np.array([margins.of(stderr, stderr / one.smallest) for stderr in distinct.tolist()])[which])
+    half = np.array(halves)
+    return one.estimates - half, one.estimates + half
 
 
 def _average(aggregate: Aggregate, sums: Sequence[_Sum]) -> Curved:

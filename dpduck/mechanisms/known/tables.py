@@ -191,11 +191,12 @@ def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
 class Match:
     """How tables answer a question. seen: codes that are asked alone. left_out: columns whose other rows are not in it.
 
-    exact: whether that is what the question itself leaves out.
+    bounded: how a unit's rows were cut to MAX ROWS, where the question means it otherwise: WHERE first, FILTER then.
     """
 
     seen: tuple[Condition, ...]
     left_out: frozenset[str]
+    bounded: str
 
 
 def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Match | None:
@@ -214,4 +215,21 @@ def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Mat
     if not needed <= same.inside:
         return None
     dropped = {text.removesuffix(" outside") for text in same.dropped if text.endswith(" outside")}
-    return Match(tuple(seen), (same.inside | dropped) - own)
+    return Match(tuple(seen), (same.inside | dropped) - own, _bounded(question, same))
+
+
+def _holds(question: KnownQuestion, same: Same, text: str) -> bool:
+    """Whether every row that the tables kept meets a condition."""
+    one = question.condition(text)
+    if text in same.filters or one is None or one.outside or not one.met.all():
+        return False
+    return all(f"{column} outside" in same.dropped or not question.partial(column) for column in one.columns)
+
+
+def _bounded(question: KnownQuestion, same: Same) -> str:
+    """How MAX ROWS was applied to other rows than the question means; "" where it was not."""
+    rows = question.analysis.request.rows
+    where = {part for text in rows.filters for part in conjuncts(text) if not _holds(question, same, part)}
+    if rows.unit_sql is None or same.filters == where:
+        return ""
+    return "MAX ROWS was applied " + ("after FILTER" if same.filters - where else "before WHERE")

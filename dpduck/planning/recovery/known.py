@@ -26,19 +26,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigh
 
 from dpduck.planning.recovery.atoms import NOTHING, Kinds, Seen, atoms_of_axis
+from dpduck.planning.recovery.blocks import Block, levels_of
 from dpduck.values.arrays import FloatArray
 
 LARGEST_BLOCK = 2048
 """Atoms of a block that is solved: more would take seconds and more than a hundred megabytes."""
 
-NULL = 1e-11
-"""Eigenvalues below this part of the largest count as 0, in a block whose diagonal is 1."""
-
-MISSED = 1e-7
-"""A query whose part outside of the range is longer than this, relative to it, is not determined."""
+LEAST_VARIANCE = 1e-150
+"""Below it noise is as good as none; its precision and products of it are numbers still."""
 
 Scalar = TypeVar("Scalar", np.float64, np.bool_)
 
@@ -60,9 +57,10 @@ class Knowledge:
         self._axes = [
             atoms_of_axis(size, [one.along[i] for one in seen if i in one.along]) for i, size in enumerate(sizes)
         ]
-        self._precisions = np.array([1 / one.variance for one in seen])
+        self._precisions = np.array([1 / max(one.variance, LEAST_VARIANCE) for one in seen])
+        self._levels = levels_of(self._precisions)
         self._kinds = [Kinds.of(axis, [one.along.get(i) for one in seen]) for i, axis in enumerate(self._axes)]
-        self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], _Block] = {}
+        self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], Block] = {}
 
     @property
     def largest_block(self) -> int:
@@ -76,9 +74,9 @@ class Knowledge:
         parts = {i: self._axes[i].contrast_norms(asked[i]) for i in members}
         shape = tuple(asked[i].shape[0] for i in members)
         estimates, variances, known = np.zeros(shape), np.zeros(shape), np.ones(shape, np.bool_)
-        sums = self._sums(members)
+        sums = [self._sums(members, level) for level in self._levels]
         for inside in _subsets(members):
-            data = self._part(inside, members, sums) if all(parts[i].any() for i in inside) else None
+            data = [self._part(inside, members, one) for one in sums] if all(parts[i].any() for i in inside) else []
             for chosen in product(*(np.flatnonzero(parts[i].any(axis=0)).tolist() for i in inside)):
                 block = self._block(inside, chosen)
                 codes = [self._axes[i].codes(atom) for i, atom in zip(inside, chosen, strict=True)]
@@ -88,8 +86,8 @@ class Knowledge:
                 size_of_all = _outer(size)
                 variances += self._placed(np.multiply.outer(size_of_all, variance), inside, members)
                 known &= self._placed(np.logical_or.outer(size_of_all <= NOTHING, held), inside, members)
-                if data is not None:
-                    solved = block.solve(data[np.ix_(*codes)] if codes else data, len(inside))
+                if data:
+                    solved = block.solve([one[np.ix_(*codes)] if codes else one for one in data], len(inside))
                     for place, i in enumerate(inside):
                         solved = _contracted(asked[i][:, codes[place]], solved, place)
                     for place, row in enumerate(outside, len(inside)):
@@ -100,10 +98,10 @@ class Knowledge:
     def component_variance(self, inside: tuple[int, ...]) -> float:
         """Of axes of one atom each: the variance of a set's component, infinite where nothing was measured of it."""
         (block,) = (self._block(inside, (0,) * len(inside)),)
-        return float("inf") if block.null is not None else float(block.inverse[0, 0])
+        return float("inf") if block.null is not None else block.variance
 
-    def _sums(self, members: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
-        """S'V^-1 z, added up over all that have the same of the asked axes.
+    def _sums(self, members: tuple[int, ...], level: NDArray[np.intp]) -> dict[tuple[int, ...], FloatArray]:
+        """S'V^-1 z of one level, added up over all that have the same of the asked axes.
 
         An array has codes along these, then atoms along each other axis of several; those of one are no axes of it.
         """
@@ -111,7 +109,7 @@ class Knowledge:
         alone = {i for i in others if len(self._axes[i].sizes) == 1}
         whole = prod(float(self._axes[i].ones[0]) for i in alone)
         sums: dict[tuple[int, ...], FloatArray] = {}
-        for one, precision in zip(self._seen, self._precisions.tolist(), strict=True):
+        for one, precision in ((self._seen[number], float(self._precisions[number])) for number in level):
             names, scale, summed = sorted(one.along), precision * whole, []
             values: FloatArray = np.asarray(one.values, np.float64)
             for place, i in enumerate(names):
@@ -157,7 +155,7 @@ class Knowledge:
             total += values.transpose([names.index(i) for i in order]).reshape(shape)
         return total
 
-    def _block(self, inside: tuple[int, ...], chosen: tuple[int, ...]) -> _Block:
+    def _block(self, inside: tuple[int, ...], chosen: tuple[int, ...]) -> Block:
         """M of one set of axes and an atom along each of them."""
         if (inside, chosen) not in self._solved:
             weights = self._precisions.copy()
@@ -168,18 +166,8 @@ class Knowledge:
             for kinds in outside:
                 if kinds.blocks.shape[1] == 1:
                     weights *= kinds.blocks[kinds.which, 0, 0]
-            used = np.flatnonzero(weights)
-            which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
-            alike, groups = np.unique(which, axis=1, return_inverse=True)
-            totals = np.bincount(groups.ravel(), weights[used], alike.shape[1])
-            size = prod(kinds.blocks.shape[1] for kinds in several)
-            matrix = np.zeros((size, size))
-            for group, total in enumerate(totals.tolist()):
-                one = np.full((1, 1), total)
-                for kinds, kind in zip(several, alike[:, group], strict=True):
-                    one = np.kron(one, kinds.blocks[kind])
-                matrix += one
-            self._solved[inside, chosen] = _Block.of(matrix)
+            matrices = [_matrix(several, weights, level[weights[level] != 0]) for level in self._levels]
+            self._solved[inside, chosen] = Block.of(matrices)
         return self._solved[inside, chosen]
 
     def _placed(self, table: NDArray[Scalar], inside: tuple[int, ...], members: tuple[int, ...]) -> NDArray[Scalar]:
@@ -190,56 +178,19 @@ class Knowledge:
         return summed.transpose([kept.index(i) for i in members])
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """A block with a generalised inverse: scale M scale has a diagonal of ones, or of 0 where nothing was measured.
-
-    inverse: G with M G M = M. null: the projector on what is not determined, in these scales; None where there is none.
-    """
-
-    inverse: FloatArray
-    scale: FloatArray
-    null: FloatArray | None
-
-    @classmethod
-    def of(cls, matrix: FloatArray) -> _Block:
-        diagonal = np.diag(matrix)
-        scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        values, vectors = eigh(matrix * scale * scale[:, None])
-        held = values > NULL * max(values[-1], 1.0)
-        scaled = vectors[:, held] * scale[:, None]
-        inverse = (scaled / values[held]) @ scaled.T
-        missed = vectors[:, ~held] * scale[:, None]
-        return cls(inverse, scale, None if held.all() else missed @ missed.T)
-
-    def solve(self, data: FloatArray, leading: int) -> FloatArray:
-        """The inverse along all but the leading axes."""
-        flat = data.reshape(prod(data.shape[:leading]), -1)
-        solved: FloatArray = (flat @ self.inverse).reshape(data.shape)
-        return solved
-
-    def errors(self, rows: Sequence[FloatArray]) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """u'Gu of every product of rows, one from each list, and whether u is determined."""
-        variances = _quadratic(self.inverse, rows)
-        if self.null is None:
-            return variances, np.ones(variances.shape, np.bool_)
-        lengths = _quadratic(np.diag(self.scale**2), rows)
-        return variances, _quadratic(self.null, rows) <= MISSED**2 * lengths
-
-
-def _quadratic(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
-    """u'Mu for every u that is the product of one row from each list, an axis for each list."""
-    sizes = [row.shape[1] for row in rows]
-    order = sorted(range(len(rows)), key=lambda place: len(rows[place]) / sizes[place])
-    found = matrix.reshape([*sizes, *sizes]).transpose([*order, *(place + len(sizes) for place in order)])
-    for done, place in enumerate(order):  # of each axis that is left there are two, after those that are done
-        distinct, which = np.unique(rows[place], axis=0, return_inverse=True)
-        left = len(order) - done
-        found = np.moveaxis(found, [done, done + left], [0, 1])
-        half = np.tensordot(distinct, found, axes=([1], [0]))
-        summed = np.einsum("gb...,gb->g...", half, distinct)
-        found = np.moveaxis(summed[which.ravel()], 0, done)
-    return np.maximum(found.transpose(np.argsort(order)) if order else found, 0.0)
+def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp]) -> FloatArray:
+    """The sum over some measurements of their weight times the product of their blocks."""
+    which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
+    alike, groups = np.unique(which, axis=1, return_inverse=True)
+    totals = np.bincount(groups.ravel(), weights[used], alike.shape[1])
+    size = prod(kinds.blocks.shape[1] for kinds in several)
+    matrix = np.zeros((size, size))
+    for group, total in enumerate(totals.tolist()):
+        one = np.full((1, 1), total)
+        for kinds, kind in zip(several, alike[:, group], strict=True):
+            one = np.kron(one, kinds.blocks[kind])
+        matrix += one
+    return matrix
 
 
 def _outer(parts: Sequence[FloatArray]) -> FloatArray:

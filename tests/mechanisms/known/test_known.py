@@ -54,6 +54,22 @@ def test_answers_are_those_of_dense_least_squares(clinic: Clinic, releases: int)
     assert determined == 13
 
 
+def test_a_dear_release_and_a_cheap_one(clinic: Clinic) -> None:
+    """Epsilon 60 is as good as exact, and what is cheap beside it loses no digit, nor spoils any."""
+    make_visits(clinic)
+    release(clinic, "sex, count(*) AS n FROM visits GROUP BY sex", "epsilon = 60")
+    release(clinic, "sex, ward, count(*) AS n FROM visits GROUP BY sex, ward", "epsilon = 1")
+    release(clinic, "ward, count(*) AS n FROM visits GROUP BY ward", "epsilon = 90")
+    for column in ("sex", "ward"):
+        exact = clinic.rows(f"SELECT count(*) FROM visits GROUP BY {column} ORDER BY 1")
+        found = known(clinic, f"SELECT {column}, count(*) AS n FROM visits GROUP BY {column} ORDER BY n")
+        assert [row[1] for row in found if abs(float(str(row[1]))) > 1e-6] == pytest.approx([n for (n,) in exact])
+        assert all(0 < float(str(row[2])) < 1e-12 for row in found)
+    inside = known(clinic, "SELECT sex, ward, count(*) AS n FROM visits GROUP BY sex, ward")
+    released = clinic.rows("SELECT any_value(stderr_1) FROM private.release_3")[0][0]
+    assert [row[3] for row in inside] == pytest.approx([released * 3 / 4] * 16, rel=1e-9)
+
+
 def test_a_known_answer_costs_nothing_and_names_its_columns(clinic: Clinic) -> None:
     """After one cube a dozen tiles of a dashboard are free, whatever SQL stands around; several answers have names."""
     make_visits(clinic, "patient MAX ROWS 4")

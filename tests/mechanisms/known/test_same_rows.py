@@ -94,21 +94,30 @@ def test_what_domains_leave_out_is_not_added_up(clinic: Clinic) -> None:
     inside = "SELECT sex, count(*) AS n FROM visits WHERE ward IN (0, 1) GROUP BY sex"
     assert resting_on(clinic, inside) == "release_2"
     open_ended = "SELECT sex, count(*) AS n FROM visits WHERE ward >= 1 GROUP BY sex"
-    assert resting_on(clinic, open_ended) == "release_2; without rows whose ward is outside of its domain"
+    assert resting_on(clinic, open_ended) == (
+        "release_2; without rows whose ward is outside of its domain; MAX ROWS was applied before WHERE"
+    )
 
 
 def test_a_condition_before_max_rows_is_another_set_of_rows(clinic: Clinic) -> None:
-    """WHERE comes before MAX ROWS, FILTER after it: the two are not combined, and each answers what it counted."""
+    """WHERE comes before MAX ROWS, FILTER after it: the two are not combined; what SQL means answers first."""
     make_visits(clinic, "patient MAX ROWS 1")
-    filtered = "ward, count(*) AS n FROM visits WHERE sex = 'F' GROUP BY ward"
-    release(clinic, filtered, "epsilon = 2")
-    assert resting_on(clinic, f"SELECT {filtered}") == "release_2"
-    release(clinic, CUBE, "epsilon = 2")
-    assert resting_on(clinic, f"SELECT {filtered}") == "release_2"
-    release(clinic, "ward, count(*) FILTER (WHERE sex = 'F') AS n FROM visits GROUP BY ward", "epsilon = 2")
-    assert resting_on(clinic, "SELECT ward, count(*) FILTER (WHERE sex = 'F') AS n FROM visits GROUP BY ward") == (
-        "release_3, release_4"
-    )
+    where = "SELECT count(*) AS n FROM visits WHERE sex = 'F'"
+    filtered = "SELECT count(*) FILTER (WHERE sex = 'F') AS n FROM visits"
+    release(clinic, CUBE, "epsilon = 90")
+    assert resting_on(clinic, where) == "release_2; MAX ROWS was applied before WHERE"
+    assert resting_on(clinic, filtered) == "release_2"
+    release(clinic, where[7:], "epsilon = 20")
+    assert resting_on(clinic, where) == "release_3", "of more error, and what WHERE means"
+    assert resting_on(clinic, filtered) == "release_2"
+    women, rows = [clinic.value(f"SELECT n FROM dp_known($$ {one} $$)") for one in (where, filtered)]
+    exact = clinic.value("SELECT count(DISTINCT patient) FROM visits WHERE sex = 'F'")
+    assert women == pytest.approx(exact, abs=3) and rows < exact - 20
+    release(clinic, filtered[7:], "epsilon = 20")
+    assert resting_on(clinic, filtered) == "release_2, release_4"
+    other = "SELECT count(*) FILTER (WHERE sex = 'F' AND age < 20) AS n FROM visits"
+    release(clinic, "count(*) AS n FROM visits WHERE sex = 'F' AND age < 20", "epsilon = 2")
+    assert resting_on(clinic, other) == "release_5; MAX ROWS was applied after FILTER"
 
 
 def test_what_was_measured_counts_not_what_was_shown(clinic: Clinic) -> None:

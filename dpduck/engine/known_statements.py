@@ -1,0 +1,174 @@
+"""Statements that are answered from what is known: dp_known, REFRESH PRIVATE VIEW, and reuse = TRUE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import duckdb
+
+from dpduck.database import tables as listings
+from dpduck.database.catalog import Catalog, Facts
+from dpduck.database.cursors import Caller, OpenCursor, ReleaseCopies
+from dpduck.database.measured import MeasuredStore
+from dpduck.database.policies import PolicyStore
+from dpduck.database.releases import ReleaseStore, StoredRelease
+from dpduck.database.sandbox import Sandbox, SandboxAnswers
+from dpduck.database.views import PrivateViews
+from dpduck.engine.known import known_sql, known_table, refreshed, resting_on
+from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused
+from dpduck.frontend.rows.facts import Rows
+from dpduck.frontend.select.analyse import Analysis
+from dpduck.frontend.select.known import (
+    KnownQuestion,
+    analyse_combined,
+    analyse_known,
+    analyse_refreshed,
+    known_arguments,
+)
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.statements.kinds import AskStatement
+from dpduck.frontend.statements.parse import parse_ask, parse_statement
+from dpduck.mechanisms.answers_sql import notes_of, scope_of
+from dpduck.mechanisms.registry import own_options
+from dpduck.trusted.rows.elsewhere import Apart
+from dpduck.trusted.rows.prepared import Twins
+from dpduck.values.errors import InternalError, Refusal
+
+MOST_KNOWN = 64
+"""Sets of measurements whose combination is remembered."""
+
+LONGEST_KEPT, MOST_LABELS = 4096, 2000
+
+
+class KnownStatements:
+    """Answers from releases alone; what pays is the engine's."""
+
+    def __init__(
+        self, open_cursor: OpenCursor, policies: PolicyStore, releases: ReleaseStore, measured: MeasuredStore,
+        copies: ReleaseCopies, views: PrivateViews, answered: SandboxAnswers, analysed: SandboxAnswers,
+        twins: Callable[[Rows], Twins | Apart | None],
+    ) -> None:  # fmt: skip
+        """twins: what is counted in place of a request's tables."""
+        self._open_cursor, self._policies, self._releases, self._measured = open_cursor, policies, releases, measured
+        self._copies, self._views, self._answered, self._analysed = copies, views, answered, analysed
+        self._twins = twins
+        self._known = SandboxAnswers(MOST_KNOWN)
+
+    def known(self, argument: str, caller: Caller) -> str:
+        """SQL with the answer to a plain SELECT over private tables from what was released of them, free of charge."""
+        asked = known_arguments(argument)
+        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            catalog = Catalog(cursor, self._policies, box, caller)
+            found: tuple[KnownQuestion, Facts] | None = self._analysed.get((argument, caller, "known"))
+            if found is not None and catalog.holds(found[1]):
+                question = replace(found[0], facts=catalog)
+            else:
+                catalog = Catalog(cursor, self._policies, box, caller)
+                question = analyse_known(asked, catalog)
+            moment = self._moment(question.analysis.request.rows, cursor)
+            sql = known_sql(question, self._measured, caller, self._copies, self._known, box, asked.text, moment)
+            if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
+                self._analysed.put((argument, caller, "known"), (question, catalog.known))
+            return sql
+
+    def refresh(self, name: str, caller: Caller) -> str:
+        """Puts what is known now under the name of a private view, free of charge."""
+        view = self._views.own(name, caller)
+        ask = parse_statement(view.statement)
+        if not isinstance(ask, AskStatement) or ask.view is None:
+            raise Refusal(f"{name!r} is no view of a SELECT", accepted="a name of CREATE PRIVATE VIEW .. AS SELECT")
+        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            question = analyse_refreshed(ask, Catalog(cursor, self._policies, box, caller), own_options())
+            moment = self._moment(question.analysis.request.rows, cursor)
+            sql, answers = known_table(
+                question, self._measured, caller, self._copies, self._known, box, ask.text, moment
+            )
+        return self._views.renew(refreshed(view, question, answers, self._releases), caller, sql)
+
+    def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
+        """Names the moment of the rows that would be counted now; "" where they may change, or none would be."""
+        try:
+            twins = self._twins(rows)
+        except Refusal:
+            return ""
+        return "" if isinstance(twins, Apart) else self._measured.moment(rows, twins, cursor)
+
+    def reuse(self, text: str, caller: Caller, catalog: Catalog, cursor: duckdb.DuckDBPyConnection) -> Reuse | None:
+        """What a statement with reuse = TRUE is combined with; None for statements without it."""
+        if "reuse" not in text.lower():
+            return None
+        question = analyse_combined(parse_ask(text), catalog, own_options())
+        if not question.analysis.reuse:
+            return None
+        rows = question.analysis.request.rows
+        kept = self._measured.of(rows.table.sql, None if caller.owner else caller.name)
+        return Reuse(question, kept, self._moment(rows, cursor))
+
+    def reused(
+        self,
+        statement: AskStatement,
+        text: str,
+        caller: Caller,
+        analysis: Analysis,
+        box: Sandbox,
+        pay: Callable[..., StoredRelease],
+        shown: Callable[[StoredRelease, Analysis, Sandbox], str],
+    ) -> str:
+        """SQL with the answer to a statement with reuse = TRUE: stored, or made from its release and all before.
+
+        pay: makes the release of a request. shown: the SQL around a stored answer.
+        """
+        digest = analysis.request.digest()
+        if statement.view is not None and analysis.request.price.target is not None:
+            raise Refusal("a view with reuse is asked for at a price", accepted="epsilon or rho, or a plain statement")
+        if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
+            return listings.status(self._views.ready(statement.view))
+        with self._open_cursor() as cursor:
+            catalog = Catalog(cursor, self._policies, box, caller)
+            reuse = self.reuse(text, caller, catalog, cursor)
+            if reuse is None:
+                raise InternalError("a statement with reuse lost it")
+            catalog.bind(nothing_sql(reuse.question), reuse.question.analysis.outer.tables)
+            release = self._releases.by_digest(reuse_digest(analysis.request, caller))
+            if release is None:
+
+                def paid(request: Request) -> StoredRelease:
+                    kept_by, plain = caller.with_room_for_a_view(), replace(analysis, request=request)
+                    return pay(request, request, request.digest(), kept_by, text, plain, box)
+
+                release = self._combine(reuse, caller, analysis, box, paid)
+        outer = reuse.question.analysis
+        select_sql = shown(release, outer, box)
+        if statement.view is None:
+            return select_sql
+        notes = notes_of(outer, replace(release, laws=()))
+        made = replace(release, digest=digest, scope=f"{scope_of(outer.request)}; {release.scope}", notes=notes)
+        return listings.status(self._views.put(statement, text, caller, made, select_sql))
+
+    def _combine(
+        self,
+        reuse: Reuse,
+        caller: Caller,
+        analysis: Analysis,
+        box: Sandbox,
+        release_of: Callable[[Request], StoredRelease],
+    ) -> StoredRelease:
+        """Pays for a release, and stores what is known by then as the answer of whoever asks."""
+        reuse.require_one_moment()
+        request = reuse.at_target(analysis.request)
+        reuse.predicted(request)  # whatever could fail of what follows the charge fails here
+        release = release_of(request)
+        answers, columns, rows = reused(reuse, release, self._measured.one(release.name), box)
+        digest = reuse_digest(analysis.request, caller)
+        name = f"{release.name}_{int(digest[:12], 16)}"
+        made = replace(resting_on(release, answers, self._releases), name=name, digest=digest, principal=caller.name,
+                       laws=((),) * len(answers), rows=rows.num_rows)  # fmt: skip
+        with self._views.naming():
+            found = self._releases.by_digest(digest)
+            if found is None:
+                self._releases.put_table(made, columns, rows)
+                self._copies.add(name, self._releases.table_sql(name), rows.num_rows)
+        return found or made
