@@ -106,7 +106,7 @@ def test_noise_alone_suggests_nothing(trips: Clinic) -> None:
 
 
 def policy_of(connection: duckdb.DuckDBPyConnection) -> Policy:
-    return PolicyStore(connection.cursor, "private", lambda unit: None).policies()[0]
+    return PolicyStore(connection.cursor, "private", dict).policies()[0]
 
 
 def asked(connection: duckdb.DuckDBPyConnection) -> list[PrivateQuestion]:

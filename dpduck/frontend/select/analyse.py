@@ -25,7 +25,14 @@ from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, rea
 from dpduck.frontend.select.keys import KeyBuilder
 from dpduck.frontend.select.options import Options, price_of, read_options, require_confidence, row_bound
 from dpduck.frontend.select.outer import (
-    OuterQuery, SelectItem, find_annotated, released_select, select_items, surround, with_errors, with_intervals_of,
+    OuterQuery,
+    SelectItem,
+    find_annotated,
+    released_select,
+    select_items,
+    surround,
+    with_errors,
+    with_intervals_of,
 )  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
@@ -91,14 +98,12 @@ def counted(
 
     For statements that ask something else of their rows than aggregates.
     """
-    given = read_options(options, select)
-    source = read_row_source(select, facts, {})
+    given, source = read_options(options, select), read_row_source(select, facts, {})
     items = select_items(select, source.scope) if group is not None else ()
     grouping = _grouping(group, items, source)
     builder = KeyBuilder(source, facts, selecting=given.selection is not None, nodes=given.summary is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
-    sets, _ = _grouping_sets(grouping, keys)
-    aggregates = (Aggregate("", "count(*)"),)
+    (sets, _), aggregates = _grouping_sets(grouping, keys), (Aggregate("", "count(*)"),)
     check_groups(aggregates, keys, sets, select)
     request = _request(given, select, source, builder.sources, keys, sets, aggregates, facts)
     check_rows(select, request, source, AggregateReader(source, {}), builder.written, facts)
