@@ -3,7 +3,8 @@
 1. The chain: no entry of the ledger was changed, left out or put in, as the last link says. Compare that link with the
    one that the owner published: a whole chain can be written anew, but not with the same link.
 2. The price of each release: from its plan, the noise and how far one privacy unit moves what it is added to.
-3. The budgets: what all entries of a privacy unit add up to never exceeds what was declared for it.
+3. The budgets: what all entries of a privacy unit add up to, in each period where it has such, never exceeds what was
+   declared for it.
 
 What cannot be checked without the data: that rows were counted as the plan says. Formulas: rho of Gaussian noise is
 D2^2 / (2 sigma^2), epsilon of Laplace noise D1 / b (Bun and Steinke 2016); all amounts are exact rationals.
@@ -14,8 +15,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
@@ -29,8 +32,16 @@ SMALL = Fraction(1, 10**12)
 UNITS = 1024
 """Questions of a session are counted in such parts of a row."""
 
+KEY = re.compile(
+    r"(?P<unit>.* PER (?P<word>DAY|WEEK|MONTH|QUARTER|YEAR)) "
+    r"(?:FROM (?P<first>\d{4}-\d\d-\d\d) TO (?P<end>\d{4}-\d\d-\d\d)|EVERY)",
+    re.DOTALL | re.ASCII,
+)
+"""What is charged of a unit by periods: its rows from a day on to before another, or in every period."""
+
 Price = tuple[Fraction | None, Fraction, Fraction]  # epsilon (None: not pure), rho, delta
 Part = dict[str, Any]
+NOTHING: Price = (Fraction(0), Fraction(0), Fraction(0))
 
 
 def canonical(entry: Part) -> str:
@@ -107,22 +118,68 @@ def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
 
 
 def check_budgets(entries: list[Part]) -> Iterator[str]:
-    """Yields the entries that exceed what was declared by then for their privacy unit."""
+    """Yields the entries that exceed what was declared by then for their privacy unit.
+
+    Of a unit by periods, each period has the budget; all of them together have LIFETIME, where there is one.
+    """
     budgets: dict[str, Part] = {}
-    spent: dict[str, Price] = {}
+    spent: dict[str, dict[int, Price]] = {}
+    persons: dict[str, Price] = {}
     for entry in entries:
-        unit = entry["unit"]
-        one, other = spent.get(unit, (Fraction(0), Fraction(0), Fraction(0))), amounts(entry)
-        epsilon = None if one[0] is None or other[0] is None else one[0] + other[0]
-        spent[unit] = epsilon, one[1] + other[1], one[2] + other[2]
+        (unit, days, periods), other = run_of(entry["unit"]), amounts(entry)
+        sums = charged(spent.setdefault(unit, {}), days, other)
+        persons[unit] = plus(persons.get(unit, NOTHING), of_person(other, periods))
         if min(other[1], other[2], other[0] or Fraction(0)) < 0:
             yield f"entry {entry['id']} gives something back"
         if entry["budget"] is not None:
             budgets[unit] = entry["budget"]
-            if not declared_well(entry["budget"]):
+            both = [entry["budget"], entry["budget"].get("lifetime")]
+            if not all(declared_well(budget) for budget in both if budget is not None):
                 yield f"entry {entry['id']} declares more rho than its epsilon and delta allow"
-        elif any(other) and not within(spent[unit], budgets.get(unit)):
-            yield f"entry {entry['id']} exceeds the budget of {unit}"
+        elif any(other):
+            budget = budgets.get(unit)
+            lifetime = None if budget is None else budget.get("lifetime")
+            if not all(within(one, budget) for one in sums):
+                yield f"entry {entry['id']} exceeds the budget of {unit}"
+            if lifetime is not None and not within(persons[unit], lifetime):
+                yield f"entry {entry['id']} exceeds the LIFETIME of {unit}"
+
+
+def run_of(key: str) -> tuple[str, tuple[int, int], int]:
+    """Reads the key of a charge: its unit, the days from the first to the one after the last, and how many periods."""
+    found = KEY.fullmatch(key)
+    if found is None:
+        return key, (0, 1), 1
+    first, end = (date.fromisoformat(text) for text in (found["first"] or "0001-01-01", found["end"] or "9999-01-01"))
+    days, months = (end - first).days, 12 * (end.year - first.year) + end.month - first.month
+    count = {"DAY": days, "WEEK": -(-days // 7), "MONTH": months, "QUARTER": -(-months // 3), "YEAR": -(-months // 12)}
+    return found["unit"], (first.toordinal(), end.toordinal()), count[found["word"]]
+
+
+def charged(steps: dict[int, Price], days: tuple[int, int], other: Price) -> list[Price]:
+    """Adds a charge to the sums of its days, and returns them. steps: the sum from a day on to the next one."""
+    for cut in days:
+        steps.setdefault(cut, steps[max(before)] if (before := [day for day in steps if day < cut]) else NOTHING)
+    inside = [day for day in steps if days[0] <= day < days[1]]
+    steps.update({day: plus(steps[day], other) for day in inside})
+    return [steps[day] for day in inside]
+
+
+def of_person(other: Price, periods: int) -> Price:
+    """Computes what a charge costs a person with rows in so many periods: k epsilon; k^2 rho, or what k epsilon costs.
+
+    A delta of keys is bounded for one period alone.
+    """
+    if periods == 1:
+        return other
+    epsilon, rho = None if other[0] is None else periods * other[0], periods**2 * other[1]
+    return epsilon, min(rho, of_pure(epsilon)[1]) if epsilon else rho, Fraction(1 if other[2] else 0)
+
+
+def plus(one: Price, other: Price) -> Price:
+    """Adds two charges; there is no pure epsilon once one of them has none."""
+    epsilon = None if one[0] is None or other[0] is None else one[0] + other[0]
+    return epsilon, one[1] + other[1], one[2] + other[2]
 
 
 def within(spent: Price, budget: Part | None) -> bool:
