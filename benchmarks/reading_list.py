@@ -57,10 +57,10 @@ ROWS = {
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (
         "frontend/rows/source frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
-        "frontend/rows/relation frontend/rows/unions frontend/rows/parts"
+        "frontend/rows/relation frontend/rows/unions frontend/rows/parts frontend/rows/periods"
     ),
     "facts that are taken for public": (
-        "database/catalog owner/policies database/policies mechanisms/jobs engines/tables"
+        "database/catalog owner/policies owner/periods database/policies mechanisms/jobs engines/tables"
     ),
 }
 OTHERS = {

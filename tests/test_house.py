@@ -16,11 +16,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 230,
-    "lines": 48_938,
+    "modules": 236,
+    "lines": 50_180,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 569,
-    "modules of a plain count": 93,
+    "functions of a plain count": 581,
+    "modules of a plain count": 98,
     "functions of a stored answer": 76,
     "modules of a stored answer": 17,
 }

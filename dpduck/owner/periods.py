@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.rows.periods import DATES
+from dpduck.frontend.rows.periods import DATES, UNITS
 from dpduck.frontend.statements.kinds import BudgetClause, PolicyClauses
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.values.accounting import rho_of
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period, named_like_periods
 from dpduck.values.privacy import Budget, PrivacyUnit
-
-UNITS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "VARCHAR", "UUID")
-"""Types of units that are told apart by period: of each, equal values are equal as a part of a pair, too."""
 
 
 def period_of(word: str, column: Column) -> Period:

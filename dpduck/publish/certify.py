@@ -56,7 +56,7 @@ def certify(store: Path, entries: int, target: Path) -> Certified:
         "format": checker.FORMAT,
         "software": {"dpduck": version("dpduck"), "DuckDB": duckdb.__version__, "Python": platform.python_version()},
         "model": "central: the owner's process sees the rows, and adds the noise",
-        "neighbours": "one table is the other without all rows of one privacy unit",
+        "neighbours": "one table is the other without all rows of one privacy unit; by periods, of one of them",
         "entries": chain,
         "head": head,
         "certificates": certificates,

@@ -39,6 +39,9 @@ KEY = re.compile(
 )
 """What is charged of a unit by periods: its rows from a day on to before another, or in every period."""
 
+LAST = date(9999, 1, 1).toordinal()
+"""A day that is in no period but a week; runs that end there or later end with the last period."""
+
 Price = tuple[Fraction | None, Fraction, Fraction]  # epsilon (None: not pure), rho, delta
 Part = dict[str, Any]
 NOTHING: Price = (Fraction(0), Fraction(0), Fraction(0))
@@ -120,7 +123,8 @@ def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
 def check_budgets(entries: list[Part]) -> Iterator[str]:
     """Yields the entries that exceed what was declared by then for their privacy unit.
 
-    Of a unit by periods, each period has the budget; all of them together have LIFETIME, where there is one.
+    Of a unit by periods, each period has the budget; all of them together have LIFETIME, where there is one, and runs
+    that begin with the first period or end with the last one are then refused.
     """
     budgets: dict[str, Part] = {}
     spent: dict[str, dict[int, Price]] = {}
@@ -141,7 +145,8 @@ def check_budgets(entries: list[Part]) -> Iterator[str]:
             lifetime = None if budget is None else budget.get("lifetime")
             if not all(within(one, budget) for one in sums):
                 yield f"entry {entry['id']} exceeds the budget of {unit}"
-            if lifetime is not None and not within(persons[unit], lifetime):
+            endless = days[0] == 1 or days[1] >= LAST
+            if lifetime is not None and (endless or not within(persons[unit], lifetime)):
                 yield f"entry {entry['id']} exceeds the LIFETIME of {unit}"
 
 

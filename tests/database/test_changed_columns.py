@@ -32,6 +32,7 @@ def connect(type_name: str, domain: str) -> duckdb.DuckDBPyConnection:
         ("INTEGER", "RANGE 0 TO 10 STEP 1", "BIT"),
         ("TIMESTAMP", "RANGE '2024-01-01' TO '2025-01-01' STEP INTERVAL 1 MONTH", "TIMESTAMP WITH TIME ZONE"),
         ("HUGEINT", "IN (1, 2)", "BIGNUM"),
+        ("VARCHAR", "IN ('1', '2')", "DECIMAL"),
     ],
 )
 def test_a_type_that_may_not_convert_is_refused(before: str, domain: str, now: str) -> None:

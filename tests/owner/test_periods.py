@@ -260,6 +260,19 @@ def test_tables_share_the_budget_of_one_persons_month(clinic: Clinic) -> None:
     assert "the unit of memory.main.people is for all time" in clinic.refused(other)
 
 
+def test_columns_that_change_are_looked_at_again(clinic: Clinic) -> None:
+    """A date that became a text, or a unit that became a number with a point, is refused before anything is charged."""
+    clinic.con.execute("ALTER TABLE visits ALTER came TYPE TIMESTAMP")
+    assert len(clinic.dp(ASK.format("0.25", MARCH))) == 3, "a month is the same of both types"
+    clinic.con.execute("ALTER TABLE visits ALTER came TYPE TIMESTAMPTZ")
+    message = clinic.refused("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) AS n FROM visits")
+    assert "'came' is TIMESTAMP WITH TIME ZONE, and no longer says of which month a row is" in message
+    clinic.con.execute("ALTER TABLE visits ALTER came TYPE DATE")
+    clinic.con.execute("ALTER TABLE visits ALTER person TYPE DOUBLE USING 1.0")
+    message = clinic.refused("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) AS n FROM visits")
+    assert "'person' is no longer told apart by month" in message
+
+
 def test_prepared_tables_stay_without_periods() -> None:
     """A table that is prepared gets no units by period before it is UNPREPAREd."""
     plain = f"CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 4, BUDGET (epsilon = 1), {DOMAINS})"

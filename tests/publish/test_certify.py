@@ -45,6 +45,10 @@ STATEMENTS = (
     "CREATE PRIVATE TABLE mwem OPTIONS (epsilon = 1, mechanism = 'mwem') AS "
     "SELECT sex, ward FROM visits WORKLOAD MARGINALS (2)",
     "ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 60, delta = 1e-6, delta_keys = 5e-7)",
+    "CREATE PRIVACY POLICY ON days (PRIVACY UNIT person PER MONTH OF day MAX ROWS 3, BUDGET (epsilon = 2) PER MONTH, "
+    "LIFETIME (epsilon = 4))",
+    f"{ASKED}) count(*) AS n FROM days WHERE day >= '2024-01-01' AND day < '2024-03-01'",
+    f"{ASKED}) count(*) AS n FROM days WHERE day >= '2024-02-01' AND day < '2024-03-01'",
 )
 
 
@@ -59,6 +63,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "CREATE TABLE visits AS SELECT range % 1000 AS person, range % 2 AS sex, range % 7 AS ward, "
                 "'z' || range % 5 AS zip, (range % 90)::INTEGER AS age FROM range(5000)"
             )
+            con.execute("CREATE TABLE days AS SELECT person, DATE '2024-01-01' + age AS day FROM visits")
             for statement in STATEMENTS:
                 con.execute("FROM dp($1)", [statement]).fetchall()
         found = CliRunner().invoke(main, ["certify", str(folder / "clinic.duckdb"), "--to", str(folder / "bundle")])
@@ -78,7 +83,7 @@ def test_what_was_written_is_whole(written: Path, bundle: Bundle) -> None:
     command = [sys.executable, "-I", str(written / "check.py"), str(written), "--head", bundle["head"]]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     assert (run.returncode, run.stdout[:6]) == (0, "whole:"), run.stdout + run.stderr
-    assert len(bundle["certificates"]) == len(STATEMENTS) - 2
+    assert len(bundle["certificates"]) == len(STATEMENTS) - 3
     assert all(certificate["plan"] for certificate in bundle["certificates"])
     assert {name for certificate in bundle["certificates"] for name in certificate["names"]} >= {"ages", "made", "mwem"}
 
@@ -188,6 +193,39 @@ def test_a_tampered_bundle_is_found(bundle: Bundle, how: str) -> None:
     assert list(checker.check(bundle, None if "anew" not in how else head)) != []
 
 
+PERIODS = "clinic.main.visits.person PER MONTH"
+BUDGET = {"epsilon": "2/1", "delta": "0/1", "delta_keys": "0/1", "rho": None}
+
+
+def ledger_of(charges: list[tuple[str, str]], lifetime: str = "") -> list[Bundle]:
+    """Entries that declare a budget of 2 for each month, and charge runs of months."""
+    declared = {**BUDGET, **({"lifetime": {**BUDGET, "epsilon": lifetime}} if lifetime else {})}
+    found: list[Bundle] = [{"unit": PERIODS, "epsilon": "0/1", "rho": "0/1", "delta": "0/1", "budget": declared}]
+    for run, epsilon in charges:
+        rho = str(Fraction(epsilon) ** 2 / 2)
+        found.append({"unit": f"{PERIODS} {run}", "epsilon": epsilon, "rho": rho, "delta": "0/1", "budget": None})
+    return [{"id": number, **entry} for number, entry in enumerate(found, 1)]
+
+
+def test_budgets_of_periods_are_checked_for_each_of_them() -> None:
+    """Disjoint months cost the maximum, overlapping ones the sum, EVERY adds to each; LIFETIME is over all of them."""
+    january, february = "FROM 2024-01-01 TO 2024-02-01", "FROM 2024-02-01 TO 2024-03-01"
+    both = "FROM 2024-01-01 TO 2024-03-01"
+    months = [(january, "2"), (february, "2"), ("FROM 1999-01-01 TO 2024-01-01", "2")]
+    assert list(checker.check_budgets(ledger_of(months))) == []
+    for run in (january, both, "EVERY", "FROM 0001-01-01 TO 2024-02-01"):
+        assert list(checker.check_budgets(ledger_of([*months, (run, "1/9")]))) == [
+            f"entry 5 exceeds the budget of {PERIODS}"
+        ]
+    assert list(checker.check_budgets(ledger_of([(both, "1"), (january, "1")], "3"))) == []
+    for charges in ([(both, "1"), (january, "1"), (february, "1/9")], [(both, "1"), (january, "1"), ("EVERY", "1/9")]):
+        found = list(checker.check_budgets(ledger_of(charges, "3")))
+        assert found and all("entry 4 exceeds the" in line for line in found)
+    assert list(checker.check_budgets(ledger_of([("EVERY", "1/9")], "999999"))) == [
+        f"entry 2 exceeds the LIFETIME of {PERIODS}"
+    ]
+
+
 def test_another_whole_chain_is_told_by_its_last_link(bundle: Bundle) -> None:
     """A chain that was written anew is whole by itself; the published link tells it apart."""
     head = bundle["head"]
@@ -214,6 +252,15 @@ def _charged(*charges: tuple[str, str]) -> list[str]:
         price = {"epsilon": epsilon, "rho": str(Fraction(epsilon) ** 2 / 2), "delta": WHOLE, "budget": None}
         entries.append({"id": number, "unit": f"{UNIT} {run}", **price})
     return list(checker.check_budgets(entries))
+
+
+def test_an_endless_charge_counts_in_a_later_lifetime() -> None:
+    """A LIFETIME that is declared after a charge of every month is beyond what a person lost already."""
+    january, every = "FROM 2024-01-01 TO 2024-02-01", {"unit": f"{PERIODS} EVERY", "budget": None}
+    entries = ledger_of([(january, "1/9"), (january, "1/9")])
+    entries[1] |= every
+    entries.insert(2, {**entries[0], "budget": {**BUDGET, "lifetime": BUDGET}})
+    assert list(checker.check_budgets(entries)) == [f"entry 3 exceeds the LIFETIME of {PERIODS}"]
 
 
 def test_each_period_has_its_budget() -> None:

@@ -27,6 +27,9 @@ from dpduck.values.periods import WORDS, Period, PeriodColumn, between, every, l
 DATES = ("DATE", "TIMESTAMP")
 """Types of columns by which rows are of a period: no session's time zone has a say in which."""
 
+UNITS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "VARCHAR", "UUID")
+"""Types of units that are told apart by period: of each, equal values are equal as a part of a pair, too."""
+
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{3}|\.\d{6})?", re.ASCII)
 _TICK = timedelta(microseconds=1)
@@ -86,6 +89,10 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
             f"{period.column!r} is {type_name.partition('(')[0] or 'gone'}, and no longer says of which "
             f"{period.word.lower()} a row is",
             "the column that PER .. OF names as a DATE or TIMESTAMP",
+        )
+    if relation.unit is not None and relation.unit_type not in UNITS:
+        raise refusal(
+            place, f"{relation.unit!r} is no longer told apart by {period.word.lower()}", "the type that it had"
         )
     spans = (_read(condition, relation.alias, name) for condition in source.filters)
     span = reduce(_Span.common, spans, _ANY)
@@ -251,10 +258,11 @@ def _span(kind: type[exp.Expr], moment: datetime, word: str) -> _Span:
     if kind is exp.LT:
         moment -= _TICK
     last = _last(moment, word)
+    first = datetime.combine(moment.date(), time())  # a DATE is compared with the day of a text that has a time, too
     if kind is exp.EQ:
-        return _Span(moment, last)
+        return _Span(first, last)
     if kind is exp.GTE or (kind is exp.GT and not word):
-        return _Span(low=moment)
+        return _Span(low=first)
     if kind is exp.GT:
         return _Span(low=last + _TICK) if last < _LAST else _Span(_LAST, _FIRST)
     return _Span(high=last)

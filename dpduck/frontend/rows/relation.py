@@ -26,10 +26,9 @@ CLOSE = 0.75
 """The least similarity (difflib's ratio, from 0 to 1) of a table's name that may have been meant."""
 
 KNOWN_TABLE = "a table with a policy, or a declared public one"
-_CONVERTING = re.compile(
-    r"VARCHAR|BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|ENUM\(.*", re.DOTALL
-)
-"""Types whose values DuckDB's TRY_CAST takes to any type without raising; that of moments, bits and others raises."""
+_CONVERTING = re.compile(r"VARCHAR|BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|ENUM\(.*", re.DOTALL)
+"""Types whose values DuckDB's TRY_CAST takes to any type without raising. That of moments, bits and others raises, and
+of decimals with more digits than their type, which Arrow brings."""
 _UNITS = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|UUID|DATE|TIME(_NS)?|"
     r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|ENUM\(.*\)",

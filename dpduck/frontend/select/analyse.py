@@ -316,8 +316,7 @@ def _request(
     if options.summary is None:
         _check_size(select, keys, sets, aggregates, options.selection is not None)
     policy = source.policy
-    rows = rows_of(source, facts, row_bound(options, source, place), select)
-    rows = by_periods(rows, columns, source, facts, select)
+    rows = by_periods(rows_of(source, facts, row_bound(options, source, place), select), columns, source, facts, select)
     question = Question(
         sources=columns,
         keys=keys,

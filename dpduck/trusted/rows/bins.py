@@ -222,6 +222,9 @@ def _guess(value: str, domain: RangeDomain) -> str | None:
     precision = 1 << (20 if domain.type_name == "FLOAT" else 48)
     if max(map(abs, exact)) >= precision * width:
         return None
+    if domain.type_name.startswith("DECIMAL("):  # of more digits than its type there may be one that has no DOUBLE
+        low, high = (_literal(edge, domain.type_name) for edge in (bounds[0], bounds[-1]))
+        value = f"least(greatest({value}, {low}), {high})"
     return f"floor((CAST({value} AS DOUBLE) - {_double(float(exact[0]))}) / {_double(float(width))})"
 
 

@@ -18,11 +18,14 @@ from dpduck.trusted.rows.answered import ROW
 from dpduck.trusted.rows.plain import columns_of, is_plain
 from dpduck.values.errors import Refusal
 
+Types = Mapping[str, str]
 INNER = "JOIN"
+_APART: Types = {"FLOAT": "BIT", "DOUBLE": "BIT", "INTERVAL": "VARCHAR"}
+"""Types of which values that differ are equal: 0 and -0, one NaN and another, a month and thirty days. Cast so, they
+are apart, and DuckDB does not put the one for the other where it sorts. Nested values are not read by expressions."""
+
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
 """After these a condition of an earlier join is no condition of the joined row."""
-
-Types = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
         free = movable and join.kind == INNER and not later & EXTENDING
         if join.copies and (join.content or (scope.copied and isinstance(join.right.first, Stored))):
             cut = (source if join.first else join.right).first.alias
-            scope.cut[cut] = _cut_sql(cut, join)
+            scope.cut[cut] = _cut_sql(cut, join, scope.types)
         left = _aliases(source.first, source.joins[:number])
         right = _parts(join.right, scope, free)
         conditions = [scope.equality(one) if isinstance(one, Lookup) else scope.condition(one, free) for one in join.on]
@@ -225,17 +228,22 @@ def _aliases(first: Stored | Union | Units, joins: Sequence[Join]) -> set[str]:
     return found
 
 
-def _cut_sql(alias: str, join: Join) -> str:
+def _cut_sql(alias: str, join: Join, types: Types) -> str:
     """At most so many rows of a table for each value of the columns that rows are joined by.
 
     Of a private table, whose rows of one key are of one unit, the first in keyed order of their own content, so that
-    no other unit, nor chance, has a say in which. Of a public one it does not matter which.
+    no other unit, nor chance, has a say in which: rows that are tied are the same, bit by bit, in all that may be read
+    of them. Of a public one it does not matter which.
     """
     before = f'"{alias}".'
     keys, content = (
         [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
     )
-    ordered = f" ORDER BY {', '.join([order_sql(content), *content])}" if content else ""
+    apart = [
+        f"CAST({own} AS {_APART[types[column]]})" if types[column] in _APART else own
+        for own, column in zip(content, join.content, strict=True)
+    ]
+    ordered = f" ORDER BY {', '.join([order_sql(content), *apart])}" if content else ""
     nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
     return f"QUALIFY row_number() OVER (PARTITION BY {', '.join(keys)}{ordered}) <= {int(join.copies)}{nobody}"
 

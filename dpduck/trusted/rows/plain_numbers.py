@@ -20,7 +20,7 @@ from dpduck.trusted.rows.plain import DECIMAL, FLOATS, INTEGERS, NotPlain, Reade
 
 MOST_DIGITS, FAST_DIGITS = 38, 18
 """Of DuckDB's DECIMAL, and of one that it keeps in 64 bits: beyond these it multiplies with a check that can raise,
-unless an operand is wider itself."""
+unless an operand is wider itself. Of longer decimals 2.0 cannot compute the least that storage holds."""
 
 _LONGEST_LITERAL = 16
 _DIGITS: Mapping[str, int] = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}
@@ -74,7 +74,8 @@ def number_sql(value: str, types: Types) -> str | None:
         reader.end()
     except (NotPlain, RecursionError):
         return None
-    return f"CAST({number.column or number.sql} AS DOUBLE)"
+    narrow = number.digits <= FAST_DIGITS or types.get(number.column) in INTEGERS
+    return f"CAST({number.column if number.column and narrow else number.sql} AS DOUBLE)"
 
 
 class _Numbers(Reader):

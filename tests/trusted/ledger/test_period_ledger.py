@@ -77,7 +77,7 @@ RUNS = st.tuples(st.integers(0, 8), st.integers(0, 4)).map(lambda ends: months(e
 AMOUNTS = st.sampled_from([Fraction(1, 10), Fraction(1, 3), Fraction(1), Fraction(2)])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(asked=st.lists(st.tuples(RUNS, AMOUNTS, st.booleans()), max_size=14))
 def test_what_is_charged_is_what_a_table_of_months_says(
     shared: Ledger, asked: list[tuple[Periods, Fraction, bool]]
@@ -113,7 +113,7 @@ def test_what_is_charged_is_what_a_table_of_months_says(
         assert (whole_person.epsilon if budget.pure else whole_person.rho) == person
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(one=RUNS, other=RUNS)
 def test_two_statements_cost_the_maximum_or_the_sum(shared: Ledger, one: Periods, other: Periods) -> None:
     """Of disjoint runs the larger price is the most of any month, of overlapping ones the sum."""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpduck.frontend.rows.parts import text_sql
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.plain import keep_plans_plain, plain_number
 from dpduck.trusted.rows.plain_numbers import number_sql
 
 TYPES = {
@@ -161,17 +161,45 @@ def test_a_column_within_bounds_is_narrow() -> None:
     assert loose is not None and "TRY_CAST" not in loose, "bounds that are not those of the values"
 
 
+def stored(values: list[int], digits: int, scale: int) -> pa.Array:
+    """Decimals of 128 bits, as Arrow brings them: nothing looks at how many digits they have."""
+    buffer = b"".join(value.to_bytes(16, "little", signed=True) for value in values)
+    return pa.Array.from_buffers(pa.decimal128(digits, scale), len(values), [None, pa.py_buffer(buffer)])
+
+
 @pytest.mark.parametrize("number", ["x * x + 1", "x + x", "x"])
 def test_decimals_beyond_their_type_count_for_nothing(number: str) -> None:
     """Arrow brings decimals with more digits than their type, and DuckDB keeps them: no sum of them raises."""
-    buffer = b"".join(value.to_bytes(16, "little", signed=True) for value in (32767, 5))
-    rows = pa.table({"x": pa.Array.from_buffers(pa.decimal128(4, 0), 2, [None, pa.py_buffer(buffer)])})
     column = '"r"."x"'
     sql = number_sql(f"CAST({number.replace('x', column)} AS DOUBLE)", {column: "DECIMAL(4,0)"})
     assert sql is not None
     with duckdb.connect() as connection:
-        connection.register("given", rows)
+        connection.register("given", pa.table({"x": stored([32767, 5], 4, 0)}))
         connection.execute("CREATE TABLE r AS FROM given")
         values = connection.execute(f"SELECT {sql}, {text_sql('x', 'DECIMAL(4,0)')} FROM r").fetchall()
     assert values[1] == (5.0 if number == "x" else 10.0 if number == "x + x" else 26.0, "5")
     assert values[0][1] is None
+
+
+@pytest.mark.parametrize("number", ["x", "(x)", "- x", "x + 1", "CASE WHEN x > 0 THEN x ELSE 0 END"])
+@pytest.mark.parametrize(("digits", "scale"), [(4, 2), (9, 9), (18, 1), (19, 1), (27, 27), (36, 5), (37, 37)])
+def test_the_least_that_storage_holds_ends_nothing(number: str, digits: int, scale: int) -> None:
+    """DuckDB 2.0 ends an instance that makes a DOUBLE, or the negative, of the least integer stored as a decimal."""
+    column, type_name = '"r"."x"', f"DECIMAL({digits},{scale})"
+    sql = number_sql(f"CAST({number.replace('x', column)} AS DOUBLE)", {column: type_name})
+    if sql is None:
+        assert digits - scale == 0, "literals that a decimal has no place for"
+        return
+    bits = 15 if digits <= 4 else 31 if digits <= 9 else 63 if digits <= 18 else 127
+    with duckdb.connect() as connection:
+        keep_plans_plain(connection)
+        connection.register("given", pa.table({"x": stored([-(2**bits), 1], digits, scale)}))
+        connection.execute("CREATE TABLE r AS FROM given")
+        assert connection.execute(f"SELECT count(*), max({sql}) IS NOT NULL FROM r").fetchall() == [(2, True)]
+
+
+def test_a_long_decimal_is_no_plain_number() -> None:
+    """Bins of a DOUBLE that is made of a stored decimal are a worker's where the decimal has more than 64 bits."""
+    types = {'"r"."x"': "DECIMAL(18,2)", '"r"."y"': "DECIMAL(19,2)"}
+    assert plain_number('CAST("r"."x" AS DOUBLE)', types)
+    assert not plain_number('CAST("r"."y" AS DOUBLE)', types)

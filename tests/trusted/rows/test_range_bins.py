@@ -7,14 +7,16 @@ from calendar import monthrange
 from decimal import Decimal
 from itertools import product
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpduck.trusted.rows.bins import MOST_LEAVES
 from dpduck.values.domain import RangeDomain
-from tests.trusted.rows.binning_oracle import binned_code, check, check_numbers
+from tests.trusted.rows.binning_oracle import binned_code, check, check_numbers, codes_of_rows, counted
 
 FLAGS = list(product([False, True], repeat=2))
 
@@ -181,3 +183,20 @@ def test_timestamp_hours(with_edges: bool) -> None:
     codes = check("TIMESTAMP", [*texts, *far], domain, [0, 1, 3, 3 if with_edges else None, *ends])
     assert (codes["2020-01-01 05:59:59.999999"], codes["2020-01-01 06:00:00"]) == (0, 1)
     assert (codes["infinity"], codes["-infinity"]) == (None, None)
+
+
+@pytest.mark.parametrize("with_edges", [False, True])
+@pytest.mark.parametrize("type_name", ["DECIMAL(20,2)", "DECIMAL(38,5)"])
+def test_a_decimal_of_more_digits_than_its_type(type_name: str, with_edges: bool) -> None:
+    """Arrow brings such decimals, and DuckDB 2.0 ends an instance that makes a DOUBLE of the least one."""
+    digits, scale = map(int, type_name[8:-1].split(","))
+    bins = MOST_LEAVES + 10
+    domain = RangeDomain(type_name, tuple(map(str, range(bins))), str(bins), "1", "", 1, with_edges=with_edges)
+    values = b"".join(value.to_bytes(16, "little", signed=True) for value in (-(2**127), 7 * 10**scale, 2**127 - 1))
+    given = pa.Array.from_buffers(pa.decimal128(digits, scale), 3, [None, pa.py_buffer(values)])
+    with duckdb.connect() as connection:
+        connection.register("given", pa.table({"v": given, "unit": [1, 2, 3]}))
+        connection.execute("CREATE TABLE t AS FROM given")
+        assert codes_of_rows(connection, domain) == ([0, 7, bins - 1] if with_edges else [None, 7, None])
+        found = {7: 1, 0: 1, bins - 1: 1} if with_edges else {7: 1}
+        assert [counted(connection, domain, unit) for unit in ("t.unit", None)] == [found, found]
