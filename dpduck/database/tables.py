@@ -208,6 +208,8 @@ def _guarantee(policy: Policy) -> str:
     more = f"k times as much for one {column} with rows in k {word}s"
     if not policy.budget.pure:
         more += f" from statements that read one {word} each, up to k^2 times from others"
+    if policy.budget.delta_keys:
+        more += f" (no bound for keys that are selected over several {word}s)"
     lifetime = policy.budget.lifetime
     most = f"; never more than {_declared(lifetime)} in all (LIFETIME)" if lifetime is not None else ", without an end"
     return f"{said}; {more}{most}"

@@ -174,6 +174,8 @@ def scope_of(request: Request) -> str:
         unit += f", of one {run.word.lower()} of {column}; charged to {shown_run(run)}"
         if request.rows.unit_sql is not None:
             unit += "; somebody with rows in k of them is protected k times less (rho: up to k^2 times)"
+        if request.rows.unit_sql is not None and request.question.selection is not None and run.count > 1:
+            unit += ", and the delta of keys has no bound for them"
     keys = []
     for key in request.question.keys:
         domains = [request.question.sources[position].domain for position in key.sources]

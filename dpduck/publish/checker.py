@@ -3,8 +3,8 @@
 1. The chain: no entry of the ledger was changed, left out or put in, as the last link says. Compare that link with the
    one that the owner published: a whole chain can be written anew, but not with the same link.
 2. The price of each release: from its plan, the noise and how far one privacy unit moves what it is added to.
-3. The budgets: what all entries of a privacy unit add up to never exceeds what was declared for it. Of units PER MONTH
-   (DAY, ..) those of any one period, and LIFETIME is what they cost a person with rows in each of them.
+3. The budgets: what all entries of a privacy unit add up to, in each period where it has such, never exceeds what was
+   declared for it.
 
 What cannot be checked without the data: that rows were counted as the plan says. Formulas: rho of Gaussian noise is
 D2^2 / (2 sigma^2), epsilon of Laplace noise D1 / b (Bun and Steinke 2016); all amounts are exact rationals.
@@ -32,9 +32,15 @@ SMALL = Fraction(1, 10**12)
 UNITS = 1024
 """Questions of a session are counted in such parts of a row."""
 
-DAYS, MONTHS = {"DAY": 1, "WEEK": 7}, {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-ALWAYS, ALWAYS_YEAR = ("0001-01-01", "9999-99-99"), 9999
-"""Days of all periods that there are, as texts that compare as days do."""
+KEY = re.compile(
+    r"(?P<unit>.* PER (?P<word>DAY|WEEK|MONTH|QUARTER|YEAR)) "
+    r"(?:FROM (?P<first>\d{4}-\d\d-\d\d) TO (?P<end>\d{4}-\d\d-\d\d)|EVERY)",
+    re.DOTALL | re.ASCII,
+)
+"""What is charged of a unit by periods: its rows from a day on to before another, or in every period."""
+
+LAST = date(9999, 1, 1).toordinal()
+"""A day that is in no period but a week; runs that end there or later end with the last period."""
 
 Price = tuple[Fraction | None, Fraction, Fraction]  # epsilon (None: not pure), rho, delta
 Part = dict[str, Any]
@@ -115,63 +121,70 @@ def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
 
 
 def check_budgets(entries: list[Part]) -> Iterator[str]:
-    """Yields the entries that exceed what was declared by then for their privacy unit."""
+    """Yields the entries that exceed what was declared by then for their privacy unit.
+
+    Of a unit by periods, each period has the budget; all of them together have LIFETIME, where there is one, and runs
+    that begin with the first period or end with the last one are then refused.
+    """
     budgets: dict[str, Part] = {}
-    charged: dict[str, list[tuple[str, str, Price]]] = {}
+    spent: dict[str, dict[int, Price]] = {}
     persons: dict[str, Price] = {}
     for entry in entries:
-        unit, start, end, periods = named(entry["unit"])
-        other, before = amounts(entry), charged.setdefault(unit, [])
-        before.append((start, end, other))
-        persons[unit] = added([persons.get(unit, NOTHING), of_person(other, periods)])
+        (unit, days, periods), other = run_of(entry["unit"]), amounts(entry)
+        sums = charged(spent.setdefault(unit, {}), days, other)
+        persons[unit] = plus(persons.get(unit, NOTHING), of_person(other, periods))
         if min(other[1], other[2], other[0] or Fraction(0)) < 0:
             yield f"entry {entry['id']} gives something back"
         if entry["budget"] is not None:
             budgets[unit] = entry["budget"]
-            if not all(declared_well(one) for one in (entry["budget"], entry["budget"].get("lifetime")) if one):
+            both = [entry["budget"], entry["budget"].get("lifetime")]
+            if not all(declared_well(budget) for budget in both if budget is not None):
                 yield f"entry {entry['id']} declares more rho than its epsilon and delta allow"
         elif any(other):
-            days = {first for first, _, _ in before if start <= first < end}
-            sums = [added([one for first, last, one in before if first <= day < last]) for day in days]
-            budget, lifetime = budgets.get(unit), (budgets.get(unit) or {}).get("lifetime")
+            budget = budgets.get(unit)
+            lifetime = None if budget is None else budget.get("lifetime")
             if not all(within(one, budget) for one in sums):
                 yield f"entry {entry['id']} exceeds the budget of {unit}"
-            elif lifetime and (not periods or not within(persons[unit], lifetime)):
+            endless = days[0] == 1 or days[1] >= LAST
+            if lifetime is not None and (endless or not within(persons[unit], lifetime)):
                 yield f"entry {entry['id']} exceeds the LIFETIME of {unit}"
 
 
-def named(unit: str) -> tuple[str, str, str, int]:
-    """Reads a unit's key: the unit, the first day and the day after the last one, and how many periods these are.
+def run_of(key: str) -> tuple[str, tuple[int, int], int]:
+    """Reads the key of a charge: its unit, the days from the first to the one after the last, and how many periods."""
+    found = KEY.fullmatch(key)
+    if found is None:
+        return key, (0, 1), 1
+    first, end = (date.fromisoformat(text) for text in (found["first"] or "0001-01-01", found["end"] or "9999-01-01"))
+    days, months = (end - first).days, 12 * (end.year - first.year) + end.month - first.month
+    count = {"DAY": days, "WEEK": -(-days // 7), "MONTH": months, "QUARTER": -(-months // 3), "YEAR": -(-months // 12)}
+    return found["unit"], (first.toordinal(), end.toordinal()), count[found["word"]]
 
-    A unit for all time has one period, which is always. 0 stands for periods without an end.
+
+def charged(steps: dict[int, Price], days: tuple[int, int], other: Price) -> list[Price]:
+    """Adds a charge to the sums of its days, and returns them. steps: the sum from a day on to the next one."""
+    for cut in days:
+        steps.setdefault(cut, steps[max(before)] if (before := [day for day in steps if day < cut]) else NOTHING)
+    inside = [day for day in steps if days[0] <= day < days[1]]
+    steps.update({day: plus(steps[day], other) for day in inside})
+    return [steps[day] for day in inside]
+
+
+def of_person(other: Price, periods: int) -> Price:
+    """Computes what a charge costs a person with rows in so many periods: k epsilon; k^2 rho, or what k epsilon costs.
+
+    A delta of keys is bounded for one period alone.
     """
-    found = re.fullmatch(r"(.* PER (DAY|WEEK|MONTH|QUARTER|YEAR)) (?:EVERY|FROM (\S+) TO (\S+))", unit, re.DOTALL)
-    if found is None or found[3] is None:
-        return (unit if found is None else found[1]), ALWAYS[0], ALWAYS[1], int(found is None)
-    start, end = date.fromisoformat(found[3]), date.fromisoformat(found[4])
-    days, months = (end - start).days, 12 * (end.year - start.year) + end.month - start.month
-    word = found[2]
-    count = days // DAYS[word] if word in DAYS else months // MONTHS[word]
-    endless = start == date(1, 1, 1) or end.year == ALWAYS_YEAR
-    return found[1], found[3], found[4], 0 if endless else count
-
-
-def added(prices: list[Price]) -> Price:
-    """Adds charges up; there is no pure epsilon once one of them has none."""
-    pure = [epsilon for epsilon, _, _ in prices if epsilon is not None]
-    epsilon = sum(pure, Fraction(0)) if len(pure) == len(prices) else None
-    return epsilon, sum((one[1] for one in prices), Fraction(0)), sum((one[2] for one in prices), Fraction(0))
-
-
-def of_person(paid: Price, periods: int) -> Price:
-    """Returns what a charge of so many periods costs whoever has rows in each: k epsilon, or at most k^2 rho."""
-    epsilon, rho, delta = paid
     if periods == 1:
-        return paid
-    most, keys = periods**2 * rho, Fraction(1 if delta else 0)  # of keys in several periods nothing is proven
-    if epsilon is None:
-        return None, most, keys
-    return periods * epsilon, min(most, of_pure(periods * epsilon)[1]), keys
+        return other
+    epsilon, rho = None if other[0] is None else periods * other[0], periods**2 * other[1]
+    return epsilon, min(rho, of_pure(epsilon)[1]) if epsilon else rho, Fraction(1 if other[2] else 0)
+
+
+def plus(one: Price, other: Price) -> Price:
+    """Adds two charges; there is no pure epsilon once one of them has none."""
+    epsilon = None if one[0] is None or other[0] is None else one[0] + other[0]
+    return epsilon, one[1] + other[1], one[2] + other[2]
 
 
 def within(spent: Price, budget: Part | None) -> bool:

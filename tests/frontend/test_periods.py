@@ -99,6 +99,12 @@ def test_the_domain_decides_where_the_column_is_grouped_by(visits: duckdb.DuckDB
     assert run(visits, "", "ward, left_at") == "EVERY"
 
 
+def test_a_text_with_a_time_is_a_day_for_a_date(visits: duckdb.DuckDBPyConnection) -> None:
+    """DuckDB compares a DATE with the day of a text: rows of this day meet both conditions, and are asked about."""
+    for rest in ("BETWEEN '2024-03-01 12:00:00' AND '2024-03-01'", "= '2024-03-01 12:00:00' AND came = '2024-03-01'"):
+        assert run(visits, f"WHERE came {rest}") == "FROM 2024-03-01 TO 2024-04-01"
+
+
 def test_conditions_that_no_row_meets_are_refused(visits: duckdb.DuckDBPyConnection) -> None:
     """An answer about no period would be paid for by nobody."""
     for rest, key in (

@@ -317,6 +317,24 @@ def test_a_view_says_what_a_person_is_promised(clinic: Clinic) -> None:
     ]  # fmt: skip
 
 
+def test_keys_over_several_months_promise_a_person_no_delta() -> None:
+    """A delta of selected keys is a unit's: for a person with rows in k of the months k^2 times would be too little."""
+    budget = "BUDGET (epsilon = 40, delta = 1e-4, delta_keys = 1e-5) PER MONTH"
+    found = made(f"CREATE PRIVACY POLICY ON visits ({UNIT}, {budget})")
+    assert "k^2 times from others (no bound for keys that are selected over several months)" in found.value(
+        "SELECT guarantee FROM dp_policies()"
+    )
+    for name, until, said in (("one", "2024-04-01", False), ("two", "2024-05-01", True)):
+        found.dp(
+            f"CREATE PRIVATE VIEW {name} OPTIONS (epsilon = 4, delta = 1e-6, group_selection_strategy = "
+            "LAPLACE_THRESHOLD, max_groups_contributed = 1) AS SELECT charge, count(*) AS n FROM visits "
+            f"WHERE came >= '2024-03-01' AND came < '{until}' GROUP BY charge"
+        )
+        comment = found.value(f"SELECT comment FROM duckdb_tables() WHERE table_name = '{name}'")
+        assert ("the delta of keys has no bound for them" in comment) == said
+    found.con.close()
+
+
 def test_the_door_counts_the_periods_of_the_bill_alone(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job of other periods than those that are paid for is a defect: nothing is charged, nothing is read."""
     seen: list[Callable[[], object]] = []

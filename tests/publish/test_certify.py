@@ -15,10 +15,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpduck
 from dpduck.commands.command_line import main
 from dpduck.publish import checker
+from dpduck.trusted.ledger.periods import for_person
+from dpduck.values.periods import WORDS, Periods, charged_key, last_number
+from dpduck.values.privacy import Charge
 
 Bundle = dict[str, Any]
 POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 3,
@@ -233,3 +238,55 @@ def test_another_whole_chain_is_told_by_its_last_link(bundle: Bundle) -> None:
 def test_principals_are_left_out(written: Path) -> None:
     """Who asked is in no certificate."""
     assert '"principal"' not in (written / "certificates.json").read_text("utf-8")
+
+
+UNIT = "c.main.visits.person PER MONTH"
+CLOSED, WHOLE = {"epsilon": "1/1", "rho": None, "delta": "0/1", "delta_keys": "0/1"}, "0/1"
+
+
+def _charged(*charges: tuple[str, str]) -> list[str]:
+    """What is wrong with charges of a unit by months, of runs and epsilons, with BUDGET 1 and LIFETIME 3."""
+    nothing = {"epsilon": WHOLE, "rho": WHOLE, "delta": WHOLE}
+    entries = [{"id": 1, "unit": UNIT, **nothing, "budget": {**CLOSED, "lifetime": {**CLOSED, "epsilon": "3/1"}}}]
+    for number, (run, epsilon) in enumerate(charges, start=2):
+        price = {"epsilon": epsilon, "rho": str(Fraction(epsilon) ** 2 / 2), "delta": WHOLE, "budget": None}
+        entries.append({"id": number, "unit": f"{UNIT} {run}", **price})
+    return list(checker.check_budgets(entries))
+
+
+def test_an_endless_charge_counts_in_a_later_lifetime() -> None:
+    """A LIFETIME that is declared after a charge of every month is beyond what a person lost already."""
+    january, every = "FROM 2024-01-01 TO 2024-02-01", {"unit": f"{PERIODS} EVERY", "budget": None}
+    entries = ledger_of([(january, "1/9"), (january, "1/9")])
+    entries[1] |= every
+    entries.insert(2, {**entries[0], "budget": {**BUDGET, "lifetime": BUDGET}})
+    assert list(checker.check_budgets(entries)) == [f"entry 3 exceeds the LIFETIME of {PERIODS}"]
+
+
+def test_each_period_has_its_budget() -> None:
+    """Of a unit by periods the checker adds up what each period was charged, and what a person loses in all of them."""
+    january, year = "FROM 2024-01-01 TO 2024-02-01", "FROM 2024-01-01 TO 2025-01-01"
+    february, both = "FROM 2024-02-01 TO 2024-03-01", "FROM 2024-01-01 TO 2024-03-01"
+    assert _charged((january, "1"), (february, "1"), ("FROM 2024-03-01 TO 2024-04-01", "1")) == []
+    assert _charged((january, "1/2"), (both, "1/2"), (february, "1/2")) == []
+    beyond = f"entry 4 exceeds the budget of {UNIT}"
+    assert _charged((january, "1/2"), (both, "1/2"), (january, "1/10")) == [beyond]
+    assert _charged((january, "1/2"), (february, "1/2"), (both, "3/5")) == [beyond]
+    assert _charged((year, "1/4")) == []
+    assert _charged((year, "1/4"), (january, "1/100")) == [f"entry 3 exceeds the LIFETIME of {UNIT}"]
+    assert _charged(("EVERY", "1/100")) == [f"entry 2 exceeds the LIFETIME of {UNIT}"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(WORDS), st.integers(0, 500_000), st.integers(0, 400), st.fractions(Fraction(1, 99), 3))
+def test_the_checker_counts_periods_as_the_ledger_does(word: str, first: int, more: int, amount: Fraction) -> None:
+    """The checker has its own calendar and its own price of a person: of any run they are those of the product."""
+    first %= last_number(word) - more
+    run = Periods(word, first, first + more)
+    unit, _, count = checker.run_of(charged_key(f"c.main.visits.person PER {word}", run))
+    assert (unit, count) == (f"c.main.visits.person PER {word}", run.count)
+    for charge in (Charge.pure(amount), Charge.concentrated(amount), Charge.concentrated(amount, Fraction(1, 99))):
+        person = for_person(charge, run.count)
+        found = checker.of_person((charge.epsilon, charge.rho, charge.delta), run.count)
+        assert (found[0], found[2]) == (person.epsilon, person.delta)
+        assert person.rho * (1 - checker.SMALL) <= found[1] <= person.rho

@@ -258,10 +258,11 @@ def _span(kind: type[exp.Expr], moment: datetime, word: str) -> _Span:
     if kind is exp.LT:
         moment -= _TICK
     last = _last(moment, word)
+    first = datetime.combine(moment.date(), time())  # a DATE is compared with the day of a text that has a time, too
     if kind is exp.EQ:
-        return _Span(moment, last)
+        return _Span(first, last)
     if kind is exp.GTE or (kind is exp.GT and not word):
-        return _Span(low=moment)
+        return _Span(low=first)
     if kind is exp.GT:
         return _Span(low=last + _TICK) if last < _LAST else _Span(_LAST, _FIRST)
     return _Span(high=last)

@@ -14,6 +14,7 @@ nothing is proven for a person, so that LIFETIME refuses it (docs/privacy.md, "U
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
@@ -41,13 +42,23 @@ class PeriodSums:
         self.person = added(self.person, for_person(charge, periods.count))
 
     def by_run(self) -> list[tuple[Periods, Charge]]:
-        """Runs of periods in which the same was spent, in order, each with the sum of the charges that have it."""
-        found = []
+        """Runs of periods in which the same was spent, in order, each with the sum of the charges that have it.
+
+        In one sweep: a statement over all days so far, asked anew each day, has as many runs as days.
+        """
+        changes: dict[int, list[tuple[int, Charge]]] = defaultdict(list)
+        for one, charge in self.charges.items():
+            changes[one.first].append((1, charge))
+            changes[one.last + 1].append((-1, charge))
+        waiting, found = sorted(changes, reverse=True), []
+        without, epsilon, rho, delta = 0, ZERO, ZERO, ZERO
         for run in runs(self.charges):
-            spent = NOTHING
-            for periods, charge in self.charges.items():
-                spent = added(spent, charge) if periods.overlaps(run) else spent
-            found.append((run, spent))
+            while waiting and waiting[-1] <= run.first:
+                for sign, charge in changes[waiting.pop()]:
+                    without += sign * (charge.epsilon is None)
+                    epsilon += sign * (charge.epsilon or ZERO)
+                    rho, delta = rho + sign * charge.rho, delta + sign * charge.delta
+            found.append((run, Charge(None if without else epsilon, rho, delta)))
         return found
 
     def most(self, within: Periods | None) -> Charge:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpduck.trusted.ledger.entries import GENESIS, NOTHING, LedgerRow, added, budget_of, charge_of
 from dpduck.trusted.ledger.periods import PeriodSums
-from dpduck.values.periods import Periods, split_key
+from dpduck.values.periods import Periods, every, split_key, word_of
 from dpduck.values.privacy import Budget, Charge
 
 
@@ -37,6 +37,9 @@ class LedgerState:
         self.spent[row.unit_key] = added(self.spent.get(row.unit_key, NOTHING), charge)
         self.spent_by[person] = added(self.spent_by.get(person, NOTHING), charge)
         unit_key, periods = split_key(row.unit_key)
+        word = word_of(row.unit_key)
+        if periods is None and word is not None and charge != NOTHING:  # by a dpduck that knows no periods
+            periods = every(word)
         if periods is not None:
             for payer in (None, row.principal):
                 self.periods.setdefault((unit_key, payer), PeriodSums()).add(periods, charge)

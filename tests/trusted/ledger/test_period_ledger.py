@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import defaultdict
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.ledger.periods import PeriodSums
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal, StoreError
 from dpduck.values.periods import Periods, every
@@ -192,6 +194,31 @@ def test_a_charge_names_periods_of_its_units_word(ledger: Ledger) -> None:
     with pytest.raises(InternalError, match="disagree about periods"):
         ledger.charge(plain, "visits", Charge.pure(Fraction(1)), "alice", "s", "noise", periods=months(1))
     assert ledger.spent(UNIT).rho == ledger.spent(plain).rho == 0
+
+
+def test_a_charge_without_periods_is_of_every_period(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dpduck that knows no periods charges the unit's key alone: each period and a person owe it afterwards."""
+    ledger.declare_budget(UNIT, "visits", Budget(Fraction(2), ZERO, ZERO, None), "owner", "ALTER")
+    pay(ledger, Charge.pure(Fraction(1)), months(0))
+    monkeypatch.setattr("dpduck.trusted.ledger.ledger.require_named", lambda *_: None)
+    pay(ledger, Charge.pure(Fraction(1)), None)
+    monkeypatch.undo()
+    assert [ledger.spent(UNIT, within=months(month)).epsilon for month in (0, 5)] == [2, 1]
+    assert ledger.spent_of_person(UNIT).epsilon == 1 + every("MONTH").count
+    with pytest.raises(BudgetRefusal, match="has 0 of 2 left"):
+        pay(ledger, Charge.pure(Fraction(1)), months(0))
+
+
+def test_a_day_more_each_day_is_added_up_at_once() -> None:
+    """A statement over all days so far, asked anew on each of 1,000 days: sums take one sweep, not one of all charges
+    for each day (4 s)."""
+    sums = PeriodSums()
+    for day in range(1000):
+        sums.add(Periods("DAY", 730_000, 730_000 + day), Charge.concentrated(Fraction(day % 7 + 1)))
+    before = time.process_time()
+    most = sums.most(Periods("DAY", 730_000, 730_999))
+    assert time.process_time() - before < 1
+    assert most.rho == sum(day % 7 + 1 for day in range(1000))
 
 
 def test_periods_are_on_disk_and_adopted_copies_owe_them(tmp_path: Path) -> None:
