@@ -36,17 +36,17 @@ class Axis:
 
     @property
     def first_level(self) -> int:
-        """The lowest level that has nodes."""
+        """Returns the lowest level that has nodes."""
         return 1 if self.shape == "haar" else 0
 
     @property
     def per_row(self) -> int:
-        """How many nodes one row is in: each has coefficient 1 or -1 there."""
+        """Tells how many nodes one row is in: each has coefficient 1 or -1 there."""
         return self.height + 1
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """The number of the first node of each level from first_level to h, and last the number of nodes."""
+        """Returns the number of the first node of each level from first_level to h, and last the number of nodes."""
         numbers = [0 if self.shape == "dyadic" else 1]
         for level in range(self.first_level, self.height + 1):
             numbers.append(numbers[-1] + -(-self.size >> level))
@@ -54,11 +54,11 @@ class Axis:
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are: less than 2 size + h."""
+        """Tells how many nodes there are: less than 2 size + h."""
         return self.offsets[-1]
 
     def of_code(self, codes: NDArray[np.integer], step: int) -> tuple[IntegerArray, IntegerArray | None]:
-        """The number of the step-th node that holds each code, and its signs where they are not all 1."""
+        """Returns the number of the step-th node that holds each code, and its signs where they are not all 1."""
         wide = codes.astype(np.int64)
         if self.shape == "haar" and step == self.height:
             return np.zeros(len(wide), dtype=np.int64), None

@@ -26,7 +26,7 @@ Words = NDArray[np.uint64]
 
 
 def words_for(rows: int) -> int:
-    """How many words hold the signs of so many rows.
+    """Tells how many words hold the signs of so many rows.
 
     >>> words_for(4096)
     69
@@ -35,7 +35,7 @@ def words_for(rows: int) -> int:
 
 
 def multiply(left: Words, right: Words) -> Words:
-    """Products modulo 2^61 - 1 of numbers below 2^61, in 64-bit integers.
+    """Returns products modulo 2^61 - 1 of numbers below 2^61, in 64-bit integers.
 
     With halves of 31 and 30 bits and 2^61 = 1: 2 a1 b1 + (m >> 30) + ((m mod 2^30) << 31) + a0 b0, below 2^63.
     """
@@ -48,7 +48,7 @@ def multiply(left: Words, right: Words) -> Words:
 
 
 def reduced(values: Words) -> Words:
-    """Values below 2^64 modulo 2^61 - 1."""
+    """Returns values below 2^64 modulo 2^61 - 1."""
     folded = (values & np.uint64(PRIME)) + (values >> np.uint64(61))
     result: Words = np.where(folded >= PRIME, folded - np.uint64(PRIME), folded)
     return result
@@ -116,7 +116,7 @@ def project(coefficients: Words, elements: Words, counts: NDArray[np.int64], row
 
 
 def piece_signs() -> NDArray[np.float64]:
-    """The 12 signs of each of the 4096 patterns, shape (12, 4096)."""
+    """Returns the 12 signs of each of the 4096 patterns, shape (12, 4096)."""
     patterns = np.arange(1 << PIECE)
     return (1 - 2 * ((patterns >> np.arange(PIECE)[:, None]) & 1)).astype(np.float64)
 

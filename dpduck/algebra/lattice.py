@@ -44,7 +44,7 @@ class Lattice:
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """The number of the first set of each order, and the count of all sets last."""
+        """Returns the number of the first set of each order, and the count of all sets last."""
         return tuple(np.cumsum([0, *(len(level) for level in self.members)]).tolist())
 
     def __len__(self) -> int:
@@ -52,13 +52,13 @@ class Lattice:
 
     @cached_property
     def orders(self) -> IndexArray:
-        """Number of members of each set."""
+        """Returns the number of members of each set."""
         counts = [len(level) for level in self.members]
         return np.repeat(np.arange(len(counts)), counts)
 
     @cached_property
     def sets(self) -> tuple[tuple[int, ...], ...]:
-        """Every set as a tuple of domain positions."""
+        """Returns every set as a tuple of domain positions."""
         names = np.asarray(self.attributes, dtype=np.intp)
         return tuple(chain.from_iterable(map(tuple, names[level].tolist()) for level in self.members))
 
@@ -84,14 +84,14 @@ class Lattice:
         return np.concatenate([table[level].prod(axis=1) for level in self.members])
 
     def integer_products(self, values: Sequence[int]) -> list[int]:
-        """The same in exact integers of any length."""
+        """Returns the same in exact integers of any length."""
         rounded = self.products(np.asarray(values, dtype=np.float64))
         if rounded.max(initial=0.0) < 1 << 53:  # every partial product was exact
             return [int(product) for product in rounded.tolist()]
         return [prod([values[member] for member in row]) for level in self.members for row in level.tolist()]
 
     def family_totals(self, values: Sequence[float] | FloatArray) -> FloatArray:
-        """Values of the family's members, added up by set; 0 on the other sets."""
+        """Returns values of the family's members, added up by set; 0 on the other sets."""
         totals = np.zeros(len(self))
         np.add.at(totals, self.family, np.asarray(values, dtype=np.float64))
         return totals
@@ -112,12 +112,12 @@ class Lattice:
 
     @cached_property
     def numbers(self) -> dict[tuple[int, ...], int]:
-        """The number of each set, by its tuple of domain positions."""
+        """Returns the number of each set, by its tuple of domain positions."""
         return {members: number for number, members in enumerate(self.sets)}
 
     @cached_property
     def membership(self) -> NDArray[np.bool_]:
-        """Which attributes each set holds, shape (sets, attributes)."""
+        """Tells which attributes each set holds, shape (sets, attributes)."""
         held = np.zeros((len(self), len(self.attributes)), dtype=np.bool_)
         for offset, level in zip(self.offsets, self.members, strict=False):
             rows = np.arange(offset, offset + len(level))[:, None]
@@ -147,7 +147,8 @@ def closure_steps(family: Sequence[tuple[int, ...]]) -> int:
 
 
 def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> Lattice:
-    """The lattice of all subsets of the sets of `family` (increasing domain positions, attribute sizes by position).
+    """Returns the lattice of all subsets of the sets of `family` (increasing domain positions, attribute sizes by
+    position).
 
     >>> close_downward([(0, 2)], (3, 4, 5)).sets
     ((), (0,), (2,), (0, 2))
@@ -188,13 +189,13 @@ def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> L
 
 
 def _without_each(level: IndexArray) -> Iterator[IndexArray]:
-    """The rows of a level with each column taken away in turn, laid side by side."""
+    """Yields the rows of a level with each column taken away in turn, laid side by side."""
     for column in range(level.shape[1]):
         yield np.delete(level, column, axis=1)
 
 
 def _distinct(rows: IndexArray, attributes: int) -> tuple[IndexArray, IndexArray]:
-    """First positions of the distinct rows, and for every row the rank of its value."""
+    """Returns first positions of the distinct rows, and for every row the rank of its value."""
     codes: NDArray[np.generic]
     order = rows.shape[1]
     if attributes <= WORD:  # a bit for each member
@@ -230,5 +231,5 @@ class MarginalWorkload:
 
     @property
     def cells(self) -> int:
-        """Number of released cells."""
+        """Returns the number of released cells."""
         return sum(prod(self.sizes[attribute] for attribute in marginal) for marginal in self.marginals)

@@ -43,7 +43,7 @@ class BinaryMargins:
     blocks: tuple[tuple[IntegerArray, IntegerArray], ...]
 
     def flat(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
-        """The cells of all marginals, one marginal after the other; exact for integers."""
+        """Returns the cells of all marginals, one marginal after the other; exact for integers."""
         sums = self._zero_sums(table)
         found = np.empty(self.length, table.dtype)
         for places, needed in self.blocks:
@@ -86,7 +86,7 @@ def binary_margins(attributes: int, wanted: Sequence[tuple[int, ...]]) -> Binary
 
 
 def _numbers(attributes: int, axes: IntegerArray, mask: int) -> IntegerArray:
-    """Where the sweep leaves the sets of those axes whose bit in mask is 0, one set per row of axes.
+    """Tells where the sweep leaves the sets of those axes whose bit in mask is 0, one set per row of axes.
 
     The first axis has the highest bit, as in the cells of a marginal. Smaller sets come first; of sets of one size,
     those that lack an attribute come before those that have it, so that a set of t_1 < t_2 < .. is number
@@ -122,12 +122,12 @@ class MarginTree:
 
     @cached_property
     def steps(self) -> tuple[tuple[Members, tuple[int, ...], Members], ...]:
-        """The order of summation: (from, axes that are summed away, to), parents first."""
+        """Returns the order of summation: (from, axes that are summed away, to), parents first."""
         return _steps(self.members, self.shape, self.wanted)
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the wanted marginals."""
+        """Returns the shapes of the wanted marginals."""
         sizes = dict(zip(self.members, self.shape, strict=True))
         return tuple(tuple(sizes[attribute] for attribute in attributes) for attributes in self.wanted)
 
@@ -139,7 +139,7 @@ class MarginTree:
         return binary_margins(len(self.members), [tuple(places[one] for one in wanted) for wanted in self.wanted])
 
     def margins(self, table: NDArray[Scalar]) -> dict[Members, NDArray[Scalar]]:
-        """Every wanted marginal of the table."""
+        """Returns every wanted marginal of the table."""
         if self._binary is not None:
             flat = self._binary.flat(table)
             ends = pairwise(accumulate(map(prod, self.shapes), initial=0))
@@ -151,13 +151,13 @@ class MarginTree:
         return {attributes: found[attributes] for attributes in self.wanted}
 
     def flat(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
-        """The cells of every wanted marginal, one after the other."""
+        """Returns the cells of every wanted marginal, one after the other."""
         if self._binary is not None:
             return self._binary.flat(table)
         return np.concatenate([marginal.reshape(-1) for marginal in self.margins(table).values()])
 
     def lifted(self, tables: Mapping[Members, FloatArray]) -> FloatArray:
-        """The adjoint: the sum of tables over wanted marginals, each repeated over the attributes it lacks."""
+        """Returns the adjoint: the sum of tables over wanted marginals, each repeated over the attributes it lacks."""
         sums: dict[Members, FloatArray] = {attributes: tables[attributes] for attributes in self.wanted}
         own: set[Members] = set()  # sums that are not the caller's arrays and may be added to in place
         for source, axes, target in reversed(self.steps):
@@ -173,7 +173,8 @@ class MarginTree:
 
 
 def sum_away(table: NDArray[Scalar], axes: Sequence[int]) -> NDArray[Scalar]:
-    """The sum over these axes, one after the other from the first: long rows are added, which numpy does fastest.
+    """Returns the sum over these axes, one after the other from the first: long rows are added, which numpy does
+    fastest.
 
     Axes that follow each other are one, which makes rows longer still.
     """
@@ -196,7 +197,9 @@ def _tree(members: Members, shape: tuple[int, ...], wanted: tuple[Members, ...])
 
 
 def margin_tree(members: Members, shape: Sequence[int], wanted: Iterable[Members]) -> MarginTree:
-    """The tree for a table with these attributes and sizes; `wanted` may repeat, and may hold the whole table."""
+    """Returns the tree for a table with these attributes and sizes; `wanted` may repeat, and may hold the whole
+    table.
+    """
     return _tree(members, tuple(shape), tuple(dict.fromkeys(wanted)))
 
 

@@ -50,11 +50,11 @@ class RangeWorkload:
 
     @property
     def queries(self) -> int:
-        """Number of intervals."""
+        """Returns the number of intervals."""
         return len(self.starts)
 
     def on(self, attribute: int) -> RangeWorkload:
-        """The same workload over another attribute of the domain."""
+        """Returns the same workload over another attribute of the domain."""
         return replace(self, attribute=attribute)
 
     @cached_property
@@ -69,7 +69,7 @@ class RangeWorkload:
 
     @cached_property
     def gram_diagonal(self) -> FloatArray:
-        """The diagonal of V: the weight of the intervals that hold each value."""
+        """Returns the diagonal of V: the weight of the intervals that hold each value."""
         steps = np.zeros(self.size + 1)
         np.add.at(steps, self.starts, self.weights)
         np.subtract.at(steps, self.stops, self.weights)
@@ -93,7 +93,7 @@ class RangeWorkload:
         return semiseparable
 
     def answers(self, values: FloatArray) -> FloatArray:
-        """Every query's answer from one number per value; leading axis n, further axes are kept."""
+        """Returns every query's answer from one number per value; leading axis n, further axes are kept."""
         prefix = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
         difference: FloatArray = prefix[self.stops] - prefix[self.starts]
         return difference
@@ -107,13 +107,13 @@ class RangeWorkload:
         return found
 
     def matrix(self) -> NDArray[np.int64]:
-        """The dense workload, shape (queries, n): for tests and oracles."""
+        """Returns the dense workload, shape (queries, n): for tests and oracles."""
         values = np.arange(self.size)
         inside = (self.starts[:, None] <= values) & (values < self.stops[:, None])
         return inside.astype(np.int64)
 
     def reduced(self) -> tuple[RangeWorkload, IndexArray]:
-        """The same queries over buckets that no query tells apart, and the buckets' boundaries, increasing.
+        """Returns the same queries over buckets that no query tells apart, and the buckets' boundaries, increasing.
 
         Bucket k is [boundaries[k], boundaries[k+1]); values before the first and after the last are asked by nobody.
         """
@@ -127,7 +127,7 @@ class RangeWorkload:
 
 
 def all_ranges(size: int) -> RangeWorkload:
-    """Each of the n(n+1)/2 intervals once.
+    """Returns each of the n(n+1)/2 intervals once.
 
     >>> all_ranges(3).queries
     6
@@ -137,7 +137,7 @@ def all_ranges(size: int) -> RangeWorkload:
 
 
 def prefixes(size: int) -> RangeWorkload:
-    """The n running totals.
+    """Returns the n running totals.
 
     >>> prefixes(2).matrix().tolist()
     [[1, 0], [1, 1]]
@@ -147,20 +147,20 @@ def prefixes(size: int) -> RangeWorkload:
 
 
 def identity(size: int) -> RangeWorkload:
-    """Each value on its own."""
+    """Returns each value on its own."""
     starts = np.arange(size)
     return RangeWorkload(size, starts, starts + 1, np.ones(size), RangeShape.IDENTITY)
 
 
 def total(size: int) -> RangeWorkload:
-    """The sum of all values."""
+    """Returns the sum of all values."""
     return intervals(size, [(0, size)])
 
 
 def intervals(
     size: int, bounds: Sequence[tuple[int, int]], weights: Sequence[float] | FloatArray | None = None
 ) -> RangeWorkload:
-    """Any list of half-open intervals (start, stop), each with a weight, 1 unless told.
+    """Returns any list of half-open intervals (start, stop), each with a weight, 1 unless told.
 
     >>> intervals(4, [(0, 2), (1, 4)]).gram.tolist()
     [[1.0, 1.0, 0.0, 0.0], [1.0, 2.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0]]

@@ -57,7 +57,7 @@ BEFORE = {
 
 
 def in_sql(listed: str) -> str:
-    """The name of a table, as a listing shows it, in SQL: no part of one that has a policy has a dot."""
+    """Returns the name of a table, as a listing shows it, in SQL: no part of one that has a policy has a dot."""
     return ".".join(map(quote_identifier, listed.split(".")))
 
 

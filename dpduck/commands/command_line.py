@@ -103,7 +103,7 @@ def run_demo(directory: Path, say: Callable[[str], None], steps: Callable[[str],
 
 
 def _make_room(directory: Path) -> None:
-    """An empty directory; an earlier demonstration is replaced, anything else is left alone and refused."""
+    """Makes an empty directory; an earlier demonstration is replaced, anything else is left alone and refused."""
     directory.mkdir(parents=True, exist_ok=True)
     present = sorted(path.name for path in directory.iterdir())
     if present and MARK not in present:
@@ -191,7 +191,7 @@ def explain(database: Path, statement: str, store: Path | None, shape: str, ever
 @STORE
 @FORMAT
 def budget(database: Path, store: Path | None, shape: str) -> None:
-    """Every table's budget, what is spent and what is left."""
+    """List every table's budget, what is spent and what is left."""
     answer(database, store, "dp_budget", None, shape)
 
 
@@ -201,7 +201,7 @@ def budget(database: Path, store: Path | None, shape: str) -> None:
 @STORE
 @FORMAT
 def check(database: Path, table: str, store: Path | None, shape: str) -> None:
-    """What the answers about TABLE leave out, exactly: for its owner's eyes only."""
+    """Show what the answers about TABLE leave out, exactly: for its owner's eyes only."""
     answer(database, store, "dp_check", table, shape)
 
 
@@ -210,7 +210,7 @@ def check(database: Path, table: str, store: Path | None, shape: str) -> None:
 @STORE
 @FORMAT
 def ledger(database: Path, store: Path | None, shape: str) -> None:
-    """Every charge: when, who, what, how much. Of a statement in a box, its beginning on one line."""
+    """List every charge: when, who, what, how much. Of a statement in a box, its beginning on one line."""
     shown = "regexp_replace(trim(statement), '\\s+', ' ', 'g')"
     short = f"CASE WHEN length({shown}) > {MOST_SHOWN} THEN {shown}[:{MOST_SHOWN}] || ' ..' ELSE {shown} END"
     answer(database, store, "dp_ledger", None, shape, f"* REPLACE ({short} AS statement)" if shape == "box" else "*")
@@ -221,7 +221,7 @@ def ledger(database: Path, store: Path | None, shape: str) -> None:
 @STORE
 @FORMAT
 def releases(database: Path, store: Path | None, shape: str) -> None:
-    """Every released table."""
+    """List every released table."""
     answer(database, store, "dp_releases", None, shape)
 
 
@@ -230,7 +230,7 @@ def releases(database: Path, store: Path | None, shape: str) -> None:
 @STORE
 @FORMAT
 def policies(database: Path, store: Path | None, shape: str) -> None:
-    """Every policy in force."""
+    """List every policy in force."""
     answer(database, store, "dp_policies", None, shape)
 
 
@@ -324,7 +324,7 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
 
 @contextmanager
 def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
-    """The door of the server that serves this store; None where nobody does, and its files are free."""
+    """Lends the door of the server that serves this store; None where nobody does, and its files are free."""
     owner = owner_of_server(files)
     try:
         yield owner

@@ -109,14 +109,14 @@ def twin_database(source: duckdb.DuckDBPyConnection, made: duckdb.DuckDBPyConnec
 
 
 def _within(table: str, home: str) -> str:
-    """A table's name without the database that it lies in."""
+    """Returns a table's name without the database that it lies in."""
     return table.removeprefix(f"{quote_identifier(home)}.")
 
 
 def _copied(
     rows: pa.Table, name: str, made: duckdb.DuckDBPyConnection, columns: Sequence[tuple[str, ...]] = ()
 ) -> None:
-    """A table of these rows; columns: with their types, where Arrow's say less."""
+    """Creates a table of these rows; columns: with their types, where Arrow's say less."""
     if "." in name:
         made.execute(f"CREATE SCHEMA IF NOT EXISTS {name.rpartition('.')[0]}")
     made.register("dpduck_rows", rows)
@@ -126,7 +126,7 @@ def _copied(
 
 
 def _keys(source: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """The column of a table's primary key, or of its first unique one, where it is one column."""
+    """Returns the column of a table's primary key, or of its first unique one, where it is one column."""
     rows = source.execute(
         "SELECT constraint_column_names[1] FROM duckdb_constraints() WHERE len(constraint_column_names) = 1 "
         "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND "
@@ -148,14 +148,14 @@ def _parents_first(waiting: dict[str, str | None]) -> Iterator[tuple[str, str | 
 
 
 def _referred(ddl: str | None) -> str | None:
-    """The name of the table that a policy's unit refers to."""
+    """Returns the name of the table that a policy's unit refers to."""
     statement = parse_statement(ddl) if ddl else None
     unit = statement.clauses.unit if isinstance(statement, CreatePolicy) else None
     return unit.references[0].table.lower() if unit is not None and unit.references is not None else None
 
 
 def _import(database: Path, table: str, file: Path) -> None:
-    """A table of a file's rows. The file is read by DuckDB, and the database has no other name for it."""
+    """Creates a table of a file's rows. The file is read by DuckDB, and the database has no other name for it."""
     with duckdb.connect(str(database)) as con:
         try:
             con.execute(f"CREATE TABLE {quote_identifier(table)} AS FROM {quote_text(str(file))}")

@@ -19,7 +19,7 @@ from dpduck.values.errors import Refusal, StoreError
 
 @click.group()
 def principal() -> None:
-    """Who may ask over a server."""
+    """Manage who may ask over a server."""
 
 
 @principal.command()

@@ -40,7 +40,7 @@ Fact = TypeVar("Fact")
 
 
 def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concatenate[Catalog, P], Fact]:
-    """The method, which looks once for what one statement asks again and again."""
+    """Returns the method, which looks once for what one statement asks again and again."""
 
     @wraps(method)
     def remembering(self: Catalog, /, *asked: P.args, **named: P.kwargs) -> Fact:
@@ -82,7 +82,7 @@ class Catalog:
         self._constraints: _Constraints = {}
 
     def holds(self, facts: Facts) -> bool:
-        """Whether every question that something rests on has the same answer now, for this caller.
+        """Tells whether every question that something rests on has the same answer now, for this caller.
 
         Which functions are hidden comes last: it is looked for meanwhile.
         """
@@ -107,7 +107,7 @@ class Catalog:
         return self._policies.shadows.still(self._cursor)
 
     def _kept(self, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
-        """A fact about a table, which is asked once for all statements where the table cannot change."""
+        """Returns a fact about a table, which is asked once for all statements where the table cannot change."""
         if self._still is None or fold(table.parts[0]) not in self._still.databases:
             return ask()
         question = (*map(fold, table.parts), *asked)
@@ -149,7 +149,7 @@ class Catalog:
 
     @cached_property
     def _kinds(self) -> dict[str, str]:
-        """What kind each database is, by its folded name."""
+        """Returns what kind each database is, by its folded name."""
         rows = self._cursor.execute("SELECT database_name, type FROM duckdb_databases()").fetchall()
         return {fold(name): str(kind) for name, kind in rows}
 
@@ -221,7 +221,7 @@ class Catalog:
 
     @_remembered
     def computes(self, table: TableName) -> bool:
-        """Whether reading a column computes something: an expression, which could raise, or a slow COLLATION."""
+        """Tells whether reading a column computes something: an expression, which could raise, or a slow COLLATION."""
         listed = self._listed(table)
         text = "" if listed is None else listed[1] or ""
         rules = {part for rule in _COLLATION.findall(text) for part in rule.lower().split(".")}
@@ -240,7 +240,7 @@ class Catalog:
 
     @_remembered
     def policy(self, table: TableName) -> Policy | None:
-        """The policy in force; a table that was since replaced by something that computes is refused."""
+        """Returns the policy in force; a table that was since replaced by something that computes is refused."""
         policy = self._in_force.get(table)
         if policy is not None and (self.is_view(table) or self.computes(table)):
             raise Refusal(
@@ -259,7 +259,7 @@ class Catalog:
 
     @_remembered
     def is_public(self, table: TableName) -> bool:
-        """Whether it is declared public, and still a table: a view of that name could read anything."""
+        """Tells whether it is declared public, and still a table: a view of that name could read anything."""
         if not self._policies.is_public(table) or self.is_view(table):
             return False
         self.require_stored(table)
@@ -301,14 +301,14 @@ class Catalog:
             raise Refusal("default_collation makes texts equal that differ", accepted="RESET default_collation")
 
     def _as_read(self, read: PrivateTable) -> bool:
-        """Whether a policy is the one that was read, and the columns taken for keys are still keys."""
+        """Tells whether a policy is the one that was read, and the columns taken for keys are still keys."""
         policy = self.policy(read.table)
         if policy is None or (policy.revision, policy.epoch) != (read.revision, read.epoch):
             return False
         return not read.unique or {(column,) for column in read.unique} <= set(self.unique_keys(read.table))
 
     def integer_rows(self, table: TableName, columns: Sequence[str], most: int) -> list[tuple[int, ...]]:
-        """Rows of whole numbers of a public table, sorted, at most one more than `most`."""
+        """Returns rows of whole numbers of a public table, sorted, at most one more than `most`."""
         self._require_public(table)
         names = [quote_identifier(column) for column in columns]
         missing = set(columns) - {column.name.lower() for column in self.columns(table)}
@@ -359,7 +359,7 @@ class Catalog:
         return int(row[0]) if row is not None else 0
 
     def _is_key(self, table: TableName, columns: Sequence[str]) -> bool:
-        """Whether DuckDB lets no two rows have these values, of types in which equal values are stored alike.
+        """Tells whether DuckDB lets no two rows have these values, of types in which equal values are stored alike.
 
         NULL, which UNIQUE lets repeat, is equal to nothing.
         """

@@ -53,7 +53,8 @@ def check_table(
     prepared: float | None = None,
     periods: PeriodColumn | None = None,
 ) -> list[Finding]:
-    """Rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not see.
+    """Returns rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not
+    see.
 
     columns: what reads the rows. from_sql, unit_sql: the table with what finds the unit of its rows, and that unit;
         None for PRIVACY UNIT ROW.
@@ -95,7 +96,7 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[Column]) -
 
 
 def _rows(what: str, rows: float | None, total: float, advice: str) -> Finding:
-    """A number of rows, and which part of all rows it is."""
+    """Returns a number of rows, and which part of all rows it is."""
     return Finding(what, rows, advice, None if rows is None else 100 * rows / max(total, 1.0))
 
 
@@ -197,12 +198,12 @@ def _one(
     from_sql: str,
     parameters: Mapping[str, object] = MappingProxyType({}),
 ) -> list[float]:
-    """Numbers of rows."""
+    """Returns numbers of rows."""
     listed = ", ".join(f"{count} AS {TOTAL}{number}" for number, count in enumerate(counts))
     return [float(column[0]) for column in columns(f"SELECT {listed} FROM {from_sql}", parameters)]
 
 
 def _row(columns: Columns, sql: str) -> list[float | None]:
-    """The one row of an answer."""
+    """Returns the one row of an answer."""
     found = [np.ma.MaskedArray(column) for column in columns(sql, {})]
     return [None if column.mask.any() else float(column[0]) for column in found]

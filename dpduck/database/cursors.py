@@ -38,7 +38,7 @@ class Connections:
         self.home: tuple[str, str] | None = None
 
     def add(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """One more connection of the same database."""
+        """Adds one more connection of the same database."""
         known = [reference for reference in self._connections if reference() not in (None, connection)]
         self._connections = [*known, weakref.ref(connection)]
         if self.home is None:
@@ -47,7 +47,7 @@ class Connections:
                 self.home = None if row is None else (str(row[0]), str(row[1]))
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A new cursor, from any connection that is still open; to be closed by the caller.
+        """Returns a new cursor, from any connection that is still open; to be closed by the caller.
 
         Names of functions and operators are looked up among DuckDB's own alone: no macro of the database or of a
         client can take the place of one in what runs here. Names of tables are written in full.
@@ -65,7 +65,7 @@ class Connections:
         raise StoreError(CLOSED)
 
     def any_open(self) -> bool:
-        """Whether some connection is still open."""
+        """Tells whether some connection is still open."""
         try:
             self.cursor().close()
         except StoreError:
@@ -123,7 +123,7 @@ class ReleaseCopies:
         return f"{database}.main.t"
 
     def table_sql(self, name: str) -> str | None:
-        """The copy, None where the release is read from the store."""
+        """Returns the copy, None where the release is read from the store."""
         with self._lock:
             return f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
 
@@ -220,7 +220,7 @@ class Caller:
             raise PermissionRefusal(f"{self.name} may not ask about {name!r}", accepted=accepted)
 
     def may_ask(self, table: str) -> bool:
-        """Whether a private table, named in full, is this caller's to ask about."""
+        """Tells whether a private table, named in full, is this caller's to ask about."""
         parts = fold(table).split(".")
         named = [fold(name).split(".") for name in self.tables or ()]
         return self.tables is None or any(parts[-len(allowed) :] == allowed for allowed in named)
@@ -295,7 +295,7 @@ class Shadows:
         self._still: tuple[str, Still] | None = None
 
     def still(self, cursor: duckdb.DuckDBPyConnection) -> Still | None:
-        """What cannot change, as this cursor sees it; None where something can."""
+        """Returns what cannot change, as this cursor sees it; None where something can."""
         databases = self._others(cursor)
         token = _token(databases)
         if token is None:
@@ -329,7 +329,7 @@ class Shadows:
             yield found.result
 
     def _unchanging(self, cursor: duckdb.DuckDBPyConnection) -> str | None:
-        """The databases, where nothing can be added to one; else None."""
+        """Returns the databases, where nothing can be added to one; else None."""
         return _token(self._others(cursor))
 
     def _others(self, cursor: duckdb.DuckDBPyConnection) -> list[tuple[object, ...]]:

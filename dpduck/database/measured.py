@@ -73,7 +73,7 @@ class MeasuredTable:
 
     @property
     def parts(self) -> int:
-        """How many tables of integers it has."""
+        """Tells how many tables of integers it has."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
 
@@ -117,7 +117,9 @@ class Kept:
 
 
 def rows_digest(rows: Rows) -> str:
-    """Which rows are counted, but for conditions: of which tables and epochs, joined how, of whom, at most how many."""
+    """Tells which rows are counted, but for conditions: of which tables and epochs, joined how, of whom, at most how
+    many.
+    """
     reads = [[read.table.sql, read.epoch] for read in rows.reads]
     facts = [
         rows.table.sql, rows.epoch, rows.from_sql, rows.unit_key, rows.unit_sql, rows.max_rows, rows.unit_bound,
@@ -128,7 +130,7 @@ def rows_digest(rows: Rows) -> str:
 
 
 def domain_digest(domain: Domain) -> str:
-    """Equal for equal domains."""
+    """Returns equal for equal domains."""
     facts = [type(domain).__name__, asdict(domain)]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -151,7 +153,7 @@ class MeasuredStore:
         self._known: OrderedDict[str, tuple[Measured, int]] = OrderedDict()
 
     def create_tables(self) -> None:
-        """The table of measurements, where it is not there yet."""
+        """Creates the table of measurements, where it is not there yet."""
         with self._open_cursor() as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table} "
@@ -172,7 +174,7 @@ class MeasuredStore:
         return unchanging(cursor, rows, self._session) if prepared is None else f"prepared {prepared.moment}"
 
     def of(self, table: str, reader: str | None) -> list[Kept]:
-        """Measurements of a private table that a reader may know of, oldest first; None for its owner.
+        """Returns measurements of a private table that a reader may know of, oldest first; None for its owner.
 
         They are the reader's own, and those behind private views, which whoever may ask at all may read.
         """
@@ -190,13 +192,13 @@ class MeasuredStore:
             return [Kept(str(name), str(at), str(moment), self._read(cursor, name)) for name, at, moment in found]
 
     def kept(self, name: str) -> Measured | None:
-        """What a release measured; None where that is not kept."""
+        """Returns what a release measured; None where that is not kept."""
         with self._open_cursor() as cursor:
             found = cursor.execute(f"SELECT 1 FROM {self._table} WHERE name = ?", [name]).fetchone()
             return None if found is None else self._read(cursor, name)
 
     def one(self, name: str) -> Kept | None:
-        """The measurements of one release, with their moment; None where they are not kept."""
+        """Returns the measurements of one release, with their moment; None where they are not kept."""
         with self._open_cursor() as cursor:
             found = cursor.execute(
                 f"SELECT CAST(r.released_at AS VARCHAR), m.moment FROM {self._table} AS m "
@@ -217,7 +219,7 @@ class MeasuredStore:
 
 
 def measured_to_bytes(measured: Measured) -> bytes:
-    """Measurements as a compressed archive of arrays, whose first one is their description."""
+    """Returns measurements as a compressed archive of arrays, whose first one is their description."""
     arrays: list[NDArray[np.integer]] = []
 
     def kept(array: IntegerArray) -> int:
@@ -254,7 +256,7 @@ def measured_to_bytes(measured: Measured) -> bytes:
 
 
 def _narrowed(array: IntegerArray) -> NDArray[np.integer]:
-    """The same integers in the fewest bytes."""
+    """Returns the same integers in the fewest bytes."""
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
     fitting = (
         kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
@@ -263,7 +265,7 @@ def _narrowed(array: IntegerArray) -> NDArray[np.integer]:
 
 
 def measured_from_bytes(noisy: bytes) -> Measured:
-    """What measured_to_bytes wrote."""
+    """Returns what measured_to_bytes wrote."""
     bare, values = _read(noisy)
     place, found = 0, list[tuple[tuple[IntegerArray, ...], ...]]()
     for table in bare.tables:
@@ -278,7 +280,7 @@ def measured_from_bytes(noisy: bytes) -> Measured:
 
 
 def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
-    """The description, and all values one after the other."""
+    """Returns the description, and all values one after the other."""
     with np.load(io.BytesIO(noisy), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     facts = json.loads(arrays.pop("facts").tobytes())
@@ -321,7 +323,7 @@ def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
 
 
 def unchanging(cursor: duckdb.DuckDBPyConnection, rows: Rows, session: str) -> str:
-    """A moment that rows keep because their databases cannot change while they are attached; "" where they can.
+    """Returns a moment that rows keep because their databases cannot change while they are attached; "" where they can.
 
     DuckDB locks the file of a database that it has opened for reading, so that nobody writes it meanwhile. Whether it
     was written before or after is not looked at: that would be a look at private rows.

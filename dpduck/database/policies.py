@@ -61,7 +61,7 @@ class PolicyStore:
         self._held: _InForce | None = None
 
     def create_tables(self) -> None:
-        """The tables, where they are not there yet."""
+        """Creates the tables, where they are not there yet."""
         with self._open_cursor() as cursor:
             cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
             cursor.execute(
@@ -73,17 +73,19 @@ class PolicyStore:
             )
 
     def policy(self, table: TableName) -> Policy | None:
-        """The policy in force, None where there is none."""
+        """Returns the policy in force, None where there is none."""
         policy = self._now().policies.get(table.sql)
         return None if policy is None else self._with_budget(policy, self._budgets())
 
     def policies(self) -> list[Policy]:
-        """Every policy in force, in the order of their tables' names."""
+        """Returns every policy in force, in the order of their tables' names."""
         budgets = self._budgets()
         return [self._with_budget(policy, budgets) for policy in self._now().policies.values()]
 
     def _now(self) -> _InForce:
-        """What the store holds. Nobody else writes it while it is attached: it is read once after each change."""
+        """Returns what the store holds. Nobody else writes it while it is attached: it is read once after each
+        change.
+        """
         with self._lock:
             if self._held is not None:
                 return self._held
@@ -108,7 +110,7 @@ class PolicyStore:
 
     @contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor that changes what the store holds; nobody reads it meanwhile."""
+        """Lends a cursor that changes what the store holds; nobody reads it meanwhile."""
         with self._lock, self._open_cursor() as cursor:
             try:
                 yield cursor
@@ -116,7 +118,7 @@ class PolicyStore:
                 self._held = None
 
     def dropped(self) -> list[Policy]:
-        """The last policy of every table that has none any more, in the order of the tables' names."""
+        """Returns the last policy of every table that has none any more, in the order of the tables' names."""
         query = (
             f"SELECT arg_max(definition, revision) FROM {self._schema}.policies GROUP BY table_name "
             "HAVING NOT bool_or(active) ORDER BY table_name"
@@ -127,7 +129,9 @@ class PolicyStore:
         return [self._with_budget(self._defined(row[0]), budgets) for row in rows]
 
     def _defined(self, text: str) -> Policy:
-        """The policy that a definition says: one object for each text, so that its labels are in memory once."""
+        """Returns the policy that a definition says: one object for each text, so that its labels are in memory
+        once.
+        """
         policy: Policy | None = self._read.get(text)
         if policy is None:
             policy = policy_from_text(text)
@@ -138,7 +142,7 @@ class PolicyStore:
         return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
 
     def known_as(self, table: TableName) -> TableName:
-        """The table as policies and declarations spell it, which is how budgets and releases know it.
+        """Returns the table as policies and declarations spell it, which is how budgets and releases know it.
 
         DuckDB's names are one whatever their case, and ALTER TABLE .. RENAME TO may change that.
         """
@@ -148,14 +152,14 @@ class PolicyStore:
         return _named_in_sql(known[0])
 
     def unit_key(self, key: str) -> str:
-        """The key of a privacy unit as the first policy with that unit spells it."""
+        """Returns the key of a privacy unit as the first policy with that unit spells it."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY changed_at").fetchall()
         known = [self._defined(row[0]).unit.key for row in rows]
         return key if key in known else next((one for one in known if fold(one) == fold(key)), key)
 
     def last_policy(self, table: TableName) -> Policy | None:
-        """The policy a table has, or had last before it was dropped."""
+        """Returns the policy a table has, or had last before it was dropped."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT definition FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1",
@@ -190,11 +194,11 @@ class PolicyStore:
             cursor.execute(f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [table.sql])
 
     def is_public(self, table: TableName) -> bool:
-        """Whether the owner has declared the table public."""
+        """Tells whether the owner has declared the table public."""
         return table.sql in self._now().public
 
     def public_tables(self) -> list[TableName]:
-        """All declared public tables."""
+        """Returns all declared public tables."""
         return [_named_in_sql(text) for text in self._now().public]
 
     def declare_public(self, table: TableName) -> None:
@@ -219,7 +223,7 @@ def _named_in_sql(text: str) -> TableName:
 
 
 def policy_to_text(policy: Policy) -> str:
-    """All of a policy as JSON; amounts as exact rationals."""
+    """Returns all of a policy as JSON; amounts as exact rationals."""
     period, lifetime = policy.unit.period, policy.budget.lifetime
     return json.dumps(
         {
@@ -242,7 +246,7 @@ def policy_to_text(policy: Policy) -> str:
 
 
 def policy_from_text(text: str) -> Policy:
-    """The policy that policy_to_text wrote."""
+    """Returns the policy that policy_to_text wrote."""
     fields = json.loads(text)
     unit, period, lifetime = PrivacyUnit(*fields["unit"]), fields.get("period"), fields.get("lifetime")
     return Policy(

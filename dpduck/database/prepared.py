@@ -51,7 +51,7 @@ class Facts:
 
     @property
     def digest(self) -> str:
-        """All that a twin depends on: an amount of a budget is nothing of it."""
+        """Returns all that a twin depends on: an amount of a budget is nothing of it."""
         bare, layout = json.loads(policy_to_text(self.policy)), self.layout
         kept = {name: bare[name] for name in ("table", "domains", "epoch")}
         facts = (kept, layout.from_sql, layout.content, layout.unit_sql, layout.unit_type, layout.unit, self.columns)
@@ -76,7 +76,7 @@ class PreparedTables:
         self._known: dict[str, Prepared] = {}
 
     def create_tables(self) -> None:
-        """The table of records, where it is not there yet; what was not finished is deleted."""
+        """Creates the table of records, where it is not there yet; what was not finished is deleted."""
         known, left = self._records.opened()
         self._known = {table: one for table, one in known.items() if self._policies.policy(_named(table)) is not None}
         left += [one.nonce for table, one in known.items() if table not in self._known]
@@ -84,7 +84,7 @@ class PreparedTables:
             self._forget(nonce)
 
     def at(self) -> Mapping[str, str]:
-        """When each prepared table was prepared, by its name in SQL."""
+        """Tells when each prepared table was prepared, by its name in SQL."""
         return {table: known.at for table, known in self._known.items()}
 
     def rows(self, table: TableName) -> float | None:
@@ -111,7 +111,7 @@ class PreparedTables:
         return _done([self._known[table.sql] for table in tables], written)
 
     def named(self, written: TableName) -> TableName | None:
-        """The prepared table of a name, where there is one, whatever became of the table."""
+        """Returns the prepared table of a name, where there is one, whatever became of the table."""
         parts = [fold(part) for part in written.parts]
         found = [_named(table) for table in self._known]
         alike = [table for table in found if [fold(part) for part in table.parts[-len(parts) :]] == parts]
@@ -167,7 +167,7 @@ class PreparedTables:
                 self._forget(one.nonce)
 
     def twins(self, rows: Rows) -> Twins | None:
-        """What is counted in place of a request's tables; None where none of them was prepared."""
+        """Returns what is counted in place of a request's tables; None where none of them was prepared."""
         tables = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads if not one.hidden)]))
         if not any(table.sql in self._known for table in tables):
             return None
@@ -195,7 +195,7 @@ class PreparedTables:
         return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
 
     def _twin(self, known: Prepared, table: TableName, rows: Rows, policy: Policy | None) -> Twin:
-        """The twin of a table; a Refusal where table, policy or references are no longer what they were."""
+        """Returns the twin of a table; a Refusal where table, policy or references are no longer what they were."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
         unique = {column for read in rows.reads if read.table == table for column in read.unique}
@@ -218,7 +218,7 @@ class PreparedTables:
         return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own, known.cuts)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
-        """What is written of a table; refused where DuckDB has columns that cannot be carried over.
+        """Returns what is written of a table; refused where DuckDB has columns that cannot be carried over.
 
         policy: one that is not in force yet.
         """
@@ -255,7 +255,7 @@ class PreparedTables:
         return Facts(policy, relation, layout, tuple(shapes))
 
     def _is_prepared(self, facts: Facts) -> bool:
-        """Whether a table is prepared as its policy says, in one moment with all that share its unit."""
+        """Tells whether a table is prepared as its policy says, in one moment with all that share its unit."""
         known = self._known.get(facts.policy.table.sql)
         if known is None or known.layout != facts.digest or not self._whole(known):
             return False
@@ -264,7 +264,7 @@ class PreparedTables:
         return {known.moment} == {self._known[table].moment for table in self._sharing([facts])}
 
     def _sharing(self, facts: Sequence[Facts]) -> list[str]:
-        """The prepared tables that have the privacy unit of one of these."""
+        """Returns the prepared tables that have the privacy unit of one of these."""
         units = {one.policy.unit.key for one in facts}
         policies = ((table, self._policies.policy(_named(table))) for table in self._known)
         return [table for table, policy in policies if policy is not None and policy.unit.key in units]
@@ -355,7 +355,7 @@ class PreparedTables:
 
 
 def _named(sql: str) -> TableName:
-    """The table of a name that TableName.sql wrote."""
+    """Returns the table of a name that TableName.sql wrote."""
     return TableName(tuple(part.replace('""', '"') for part in sql[1:-1].split('"."')))
 
 
@@ -370,7 +370,7 @@ def _domains(policy: Policy, columns: Columns) -> tuple[tuple[str, Domain], ...]
 
 
 def _keys(relation: PrivateRelation) -> tuple[str, ...]:
-    """Columns of a relation's table of which each is a key by itself."""
+    """Returns columns of a relation's table of which each is a key by itself."""
     return tuple(chain.from_iterable(read.unique for read in relation.reads if read.table == relation.table))
 
 
@@ -392,7 +392,7 @@ def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
 
 
 def cuts_of(policy: Policy, columns: Columns) -> tuple[Clamped, ...]:
-    """The columns with a CLAMP that a twin holds cut to it."""
+    """Returns the columns with a CLAMP that a twin holds cut to it."""
     types = {fold(name): (name, type_name) for name, type_name in columns}
     clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)
     found = (clamped_column(*known, clamp.low, clamp.high, clamp.step) for known, clamp in clamps if known is not None)

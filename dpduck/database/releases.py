@@ -62,7 +62,7 @@ class StoredRelease:
 
     @property
     def guarantee(self) -> str:
-        """The guarantee in words, for comments on the table."""
+        """Returns the guarantee in words, for comments on the table."""
         keys = f", delta = {float(self.delta):g} for selected keys" if self.delta else ""
         if self.epsilon is not None:
             return f"differentially private, epsilon = {float(self.epsilon):g}{keys or ' (pure)'}"
@@ -91,7 +91,7 @@ class ReleaseStore:
         self._plans = f"{self._store}.dpduck.plans"
 
     def create_tables(self) -> None:
-        """The table of releases, where it is not there yet."""
+        """Creates the table of releases, where it is not there yet."""
         with self._open_cursor() as cursor:
             cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._store}.dpduck")
             cursor.execute(
@@ -107,11 +107,11 @@ class ReleaseStore:
             )
 
     def table_sql(self, name: str) -> str:
-        """A released table's full name."""
+        """Returns a released table's full name."""
         return f"{self._store}.main.{quote_identifier(name)}"
 
     def by_digest(self, digest: str) -> StoredRelease | None:
-        """The release of a request, None where it has not been released."""
+        """Returns the release of a request, None where it has not been released."""
         found = self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])
         return found[0] if found else None
 
@@ -135,7 +135,9 @@ class ReleaseStore:
         return note
 
     def unanswered(self, digest: str) -> tuple[int | None, int | None]:
-        """The entry of a request that failed after its charge; that of one whose process ended before its answer."""
+        """Returns the entry of a request that failed after its charge; that of one whose process ended before its
+        answer.
+        """
         sql = (
             f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = {quote_text(digest)}), "
             f"(SELECT max(ledger_id) FROM {self._unanswered} WHERE digest = {quote_text(digest)})"
@@ -145,7 +147,7 @@ class ReleaseStore:
         return failed, ended
 
     def view(self, name: str) -> StoredRelease | None:
-        """A private view by name."""
+        """Returns a private view by name."""
         found = self._select("WHERE lower(name) = lower(?) AND kind = 'view'", [name])
         return found[0] if found else None
 
@@ -154,12 +156,12 @@ class ReleaseStore:
         return [found.name for found in self._select("WHERE kind = 'view'", [])]
 
     def named(self, name: str) -> StoredRelease | None:
-        """A release or a private view by the name of its table."""
+        """Returns a release or a private view by the name of its table."""
         found = self._select("WHERE lower(name) = lower(?)", [name])
         return found[0] if found else None
 
     def covariances(self, digest: str) -> str | None:
-        """The public covariances of a release's cells as text; None where they are not kept."""
+        """Returns the public covariances of a release's cells as text; None where they are not kept."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'", [digest]
@@ -167,17 +169,17 @@ class ReleaseStore:
         return None if row is None or row[0] is None else str(row[0])
 
     def column_names(self, name: str) -> list[str]:
-        """The columns of a released table."""
+        """Returns the columns of a released table."""
         with self._open_cursor() as cursor:
             return [str(row[0]) for row in cursor.execute(f"DESCRIBE {self.table_sql(name)}").fetchall()]
 
     def rows(self, name: str) -> pa.Table:
-        """All rows of a released table."""
+        """Returns all rows of a released table."""
         with self._open_cursor() as cursor:
             return cursor.sql(f"FROM {self.table_sql(name)}").to_arrow_table()
 
     def all(self) -> list[tuple[StoredRelease, str]]:
-        """Every release with the time at which it was made."""
+        """Returns every release with the time at which it was made."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(
                 f"SELECT {_COLUMNS}, CAST(released_at AS VARCHAR) FROM {self._table} ORDER BY ledger_id, kind"
@@ -190,14 +192,14 @@ class ReleaseStore:
         return [_release(row) for row in rows]
 
     def taken(self, name: str) -> bool:
-        """Whether a table of this name is in the store: to bind it is cheaper than to list what is there."""
+        """Tells whether a table of this name is in the store: to bind it is cheaper than to list what is there."""
         with suppress(duckdb.CatalogException), self._open_cursor() as cursor:
             cursor.execute(f"SELECT 1 FROM {self.table_sql(name)} LIMIT 0").fetchall()
             return True
         return False
 
     def kept_by(self, principal: str) -> tuple[int, int]:
-        """How many releases and views of a principal are in the store, and how many rows they have."""
+        """Tells how many releases and views of a principal are in the store, and how many rows they have."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?", [principal]
@@ -205,7 +207,9 @@ class ReleaseStore:
         return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
     def means_something(self, name: str) -> bool:
-        """Whether DuckDB itself has a table of this name: it would be read where no view of the name is any more."""
+        """Tells whether DuckDB itself has a table of this name: it would be read where no view of the name is
+        any more.
+        """
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 "SELECT 1 FROM duckdb_views() WHERE internal AND schema_name IN ('main', 'pg_catalog') "
@@ -297,7 +301,7 @@ class ReleaseStore:
             cursor.execute("COMMIT")
 
     def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
-        """A view, and with a projection its seed: without the projection nobody could ask it."""
+        """Removes a view, and with a projection its seed: without the projection nobody could ask it."""
         seeds = cursor.execute(
             f"SELECT seed.name FROM {self._table} AS seed JOIN {self._table} AS main "
             "USING (digest, statement, principal, kind) "
@@ -331,7 +335,7 @@ class ReleaseStore:
 
 
 def _characters(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
-    """How many bytes the texts of a SELECT's rows have, and whatever else has no fixed length, as text."""
+    """Tells how many bytes the texts of a SELECT's rows have, and whatever else has no fixed length, as text."""
     types = [row[1] for row in cursor.execute(f"DESCRIBE FROM ({select_sql})").fetchall()]
     names = [f"c{number}" for number in range(len(types))]
     long = [name for name, kind in zip(names, types, strict=True) if _OF_ANY_LENGTH.search(kind)]
@@ -343,7 +347,7 @@ def _characters(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
 
 
 def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
-    """Error laws as JSON."""
+    """Returns the error laws as JSON."""
     return json.dumps(
         [
             [

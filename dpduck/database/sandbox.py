@@ -49,7 +49,7 @@ class SandboxAnswers:
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, question: Hashable) -> Any:
-        """The answer, None where there is none."""
+        """Returns the answer, None where there is none."""
         with self._lock:
             if question in self._answers:
                 self._answers.move_to_end(question)
@@ -86,14 +86,14 @@ class Sandbox:
 
     @contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to it with temporary objects and settings of its own."""
+        """Lends a connection to it with temporary objects and settings of its own."""
         if self._root is None:
             self._root = duckdb.connect(":memory:", config=_CLOSED)
         with self._root.cursor() as cursor:
             yield cursor
 
     def answer(self, question: Hashable, ask: Callable[[duckdb.DuckDBPyConnection], Fact]) -> Fact:
-        """The answer to a question that says all that it depends on."""
+        """Returns the answer to a question that says all that it depends on."""
         known: Fact | None = self._answered.get(question)
         if known is not None:
             return known
@@ -103,7 +103,7 @@ class Sandbox:
         return found
 
     def bind(self, select_sql: str, tables: Tables) -> tuple[Column, ...]:
-        """The columns of a SELECT over copies of the tables; DuckDB's complaint becomes a Refusal."""
+        """Returns the columns of a SELECT over copies of the tables; DuckDB's complaint becomes a Refusal."""
 
         def ask(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
             self._copy(connection, tables)
@@ -154,7 +154,7 @@ def _shapes(tables: Tables) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:
 
 @contextmanager
 def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A sandbox for one question."""
+    """Lends a sandbox for one question."""
     with Sandbox() as box, box.cursor() as connection:
         yield connection
 
@@ -192,7 +192,7 @@ def _said(error: duckdb.Error) -> str:
 
 
 def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
-    """A table of the same columns; those of types that a plain DuckDB does not know are left out."""
+    """Creates a table of the same columns; those of types that a plain DuckDB does not know are left out."""
     database, schema, _ = table.parts
     if database.lower() not in _OWN_DATABASES:
         attached = connection.execute("SELECT 1 FROM duckdb_databases() WHERE database_name = ?", [database]).fetchone()
@@ -289,7 +289,7 @@ def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
 
 
 def _not_of(connection: duckdb.DuckDBPyConnection, type_name: str) -> str:
-    """The first of the texts that does not cast, in quotes."""
+    """Returns the first of the texts that does not cast, in quotes."""
     try:
         found = connection.execute(
             f"SELECT value FROM texts WHERE TRY_CAST(value AS {type_name}) IS NULL ORDER BY place LIMIT 1"
@@ -331,7 +331,7 @@ def check_tree(tree: Any) -> None:
 
 
 def _counts_by_unit(node: Any) -> bool:
-    """Whether there are subqueries of one row for each value of a column, in which rows are counted."""
+    """Tells whether there are subqueries of one row for each value of a column, in which rows are counted."""
     sources = [part.get("subquery") for part in dicts(node) if part.get("type") == "SUBQUERY"]
     grouped = [_groups(source["node"]) for source in sources if isinstance(source, dict)]
     return any(len(keys) == 1 and keys[0].get("class") == "COLUMN_REF" for keys in grouped)

@@ -23,7 +23,7 @@ class StoreFiles:
 
 
 def store_files(database: Path | None, store: str | Path | None) -> StoreFiles:
-    """The files of a store: as asked, else beside the database, else in memory."""
+    """Returns the files of a store: as asked, else beside the database, else in memory."""
     if store is None and database is None:
         return StoreFiles(None, None)
     if store is None and database is not None:
@@ -38,7 +38,7 @@ def store_files(database: Path | None, store: str | Path | None) -> StoreFiles:
 
 
 def database_file(connection: duckdb.DuckDBPyConnection) -> Path | None:
-    """The file of the connection's current database, None in memory."""
+    """Returns the file of the connection's current database, None in memory."""
     asked = "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
     rows = connection.execute(asked).fetchall()  # all, so that DuckDB 2.0 takes the result for finished
     return Path(rows[0][0]) if rows and rows[0][0] else None

@@ -35,7 +35,7 @@ EXPLAINED = (
 
 
 def rows_sql(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Value]]) -> str:
-    """A SELECT that yields the rows with these column names and types."""
+    """Returns a SELECT that yields the rows with these column names and types."""
     casts = ", ".join(
         f"CAST(column{number} AS {type_name}) AS {quote_identifier(name)}"
         for number, (name, type_name) in enumerate(columns)
@@ -57,7 +57,7 @@ def _literal(value: Value) -> str:
 
 
 def status(text: str) -> str:
-    """One row that says what was done."""
+    """Returns one row that says what was done."""
     return rows_sql([("status", "VARCHAR")], [[text]])
 
 
@@ -105,7 +105,9 @@ class _Account:
 
 
 def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Account]:
-    """The budget of a unit; by periods, that of each period that was touched, of any other, and of the lifetime."""
+    """Yields the budget of a unit; by periods, that of each period that was touched, of any other, and of the
+    lifetime.
+    """
     key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
     if policy.unit.period is None:
         yield _Account(budget, ledger.spent(key), ledger.spent(key, who))
@@ -134,7 +136,9 @@ def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fr
 
 
 def _epsilon_left(budget: Budget, left: Fraction) -> Fraction | None:
-    """The largest epsilon at the budget's delta whose rho is left; None for a budget that was declared as rho."""
+    """Returns the largest epsilon at the budget's delta whose rho is left; None for a budget that was declared
+    as rho.
+    """
     delta = budget.delta - budget.delta_keys
     if budget.epsilon is None or delta <= 0 or left <= SMALLEST_RHO:
         return None if budget.epsilon is None else Fraction(0)
@@ -195,7 +199,7 @@ def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Seque
 
 
 def _guarantee(policy: Policy) -> str:
-    """What is protected, at which price in all; of units by periods also what that means for a whole person."""
+    """Returns what is protected, at which price in all; of units by periods also what that means for a whole person."""
     unit, period, reference = policy.unit, policy.unit.period, policy.unit.reference
     column = unit.column if reference is None else reference.column
     whose, amounts = "one row" if column is None else f"all rows of one {column}", _declared(policy.budget)

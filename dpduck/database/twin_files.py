@@ -59,14 +59,14 @@ class TwinFiles:
         self._doubted: set[str] = set()
 
     def path(self, nonce: str) -> Path | None:
-        """Where a twin's file is; None in memory."""
+        """Tells where a twin's file is; None in memory."""
         if self._store is None:
             return None
         return self._store.with_name(f"{self._store.stem.removesuffix('_private')}_prepared_{nonce}.duckdb")
 
     @contextmanager
     def written(self, nonce: str, layout: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
-        """A cursor and the name of a table to write; what was written is kept where nothing is raised."""
+        """Lends a cursor and the name of a table to write; what was written is kept where nothing is raised."""
         path, catalog = self.path(nonce), _catalog(nonce)
         part = None if path is None else path.with_suffix(".partial")
         if part is not None:
@@ -97,12 +97,12 @@ class TwinFiles:
                 shutil.rmtree(part, ignore_errors=True)
 
     def size(self, nonce: str) -> int:
-        """Bytes of the file; 0 in memory."""
+        """Returns bytes of the file; 0 in memory."""
         path = self.path(nonce)
         return 0 if path is None else path.stat().st_size
 
     def digest(self, nonce: str) -> str:
-        """A digest of the file; "" in memory."""
+        """Returns a digest of the file; "" in memory."""
         path = self.path(nonce)
         if path is None:
             return ""
@@ -115,7 +115,7 @@ class TwinFiles:
             self._doubted.update(nonces)
 
     def table(self, known: Prepared) -> str:
-        """The name of a twin, attached; StoreError where its file is not the one that was written."""
+        """Returns the name of a twin, attached; StoreError where its file is not the one that was written."""
         nonce, layout, size = known.nonce, known.layout, known.size
         with self._lock:
             path, catalog = self.path(nonce), _catalog(nonce)
@@ -158,7 +158,7 @@ class TwinFiles:
         shapes: Shapes,
         still: Callable[[duckdb.DuckDBPyConnection], Still | None] = lambda cursor: None,
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]:
-        """A cursor that reads twins, by name, and copies of public tables.
+        """Lends a cursor that reads twins, by name, and copies of public tables.
 
         public: with digests, as `cursor` sees them. still: returns what cannot change.
         """
@@ -222,7 +222,7 @@ class TwinFiles:
             return self._instance.cursor()
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
-        """The instance, with the limits of the database."""
+        """Returns the instance, with the limits of the database."""
         config: dict[str, str | bool | int | float | list[str]] = {
             "python_enable_replacements": "false",
             "autoinstall_known_extensions": "false",
@@ -253,7 +253,7 @@ def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
 def _known_texts(
     cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column], still: Still | None
 ) -> list[str]:
-    """The digest of texts, which is asked once of a table that cannot change."""
+    """Returns the digest of texts, which is asked once of a table that cannot change."""
     if still is None or fold(table.parts[0]) not in still.databases:
         return _texts_digest(cursor, table, columns)
     question = ("texts", table, tuple(columns))
@@ -265,7 +265,9 @@ def _known_texts(
 
 
 def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[str]:
-    """What the digest of a public table leaves out: DuckDB's hash is one of 0 and -0, and of wide numbers' halves."""
+    """Returns what the digest of a public table leaves out: DuckDB's hash is one of 0 and -0, and of wide numbers'
+    halves.
+    """
     tied = [column for column in columns if re.match("U?HUGEINT|DECIMAL|UUID|FLOAT|DOUBLE", column.type_name)]
     if not tied:
         return []
@@ -322,7 +324,7 @@ class Records:
         self._table = f"{quote_identifier(store)}.dpduck.prepared"
 
     def opened(self) -> tuple[dict[str, Prepared], list[str]]:
-        """What is prepared, by table, and the nonces of twins that were not finished or not deleted."""
+        """Returns what is prepared, by table, and the nonces of twins that were not finished or not deleted."""
         with self._open_cursor() as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table} "

@@ -36,15 +36,15 @@ class PrivateViews:
             yield
 
     def ready(self, name: str) -> str:
-        """The word for a view that can be read."""
+        """Returns the word for a view that can be read."""
         return f"{self._store}.{name} is ready"
 
     def is_ready(self, statement: AskStatement, text: str, caller: Caller, digest: str) -> bool:
-        """Whether this very statement made the view already; Refusal where the name is not free for it."""
+        """Tells whether this very statement made the view already; Refusal where the name is not free for it."""
         return self.is_made(statement.view or "", statement.replace, text, caller, digest)
 
     def is_made(self, name: str, replaces: bool, text: str, caller: Caller, digest: str) -> bool:
-        """The same for any table that a statement makes under a name of its own."""
+        """Returns the same for any table that a statement makes under a name of its own."""
         require_view_name(name)
         existing = self._releases.view(name)
         if existing is None:
@@ -92,7 +92,7 @@ class PrivateViews:
         return self.ready(name)
 
     def own(self, name: str, caller: Caller) -> StoredRelease:
-        """The view of this name, where the caller may change it."""
+        """Returns the view of this name, where the caller may change it."""
         existing = self._releases.view(name)
         if existing is None:
             raise Refusal(

@@ -43,7 +43,7 @@ COLUMNS = (
 
 
 def named_table(text: str) -> TableName:
-    """The one name of a table that a text holds."""
+    """Returns the one name of a table that a text holds."""
     reader = TokenReader(text, bounded_tokens(text))
     name = reader.table_name()
     reader.expect_end()
@@ -67,7 +67,7 @@ class AboutTables:
     engines: EngineTables
 
     def check(self, text: str, caller: Caller) -> str:
-        """SQL with exact facts about a table, for its owner's eyes only: before it has a policy, too."""
+        """Returns SQL with exact facts about a table, for its owner's eyes only: before it has a policy, too."""
         require_owner(caller)
         written = named_table(text)
         with self.open_cursor() as cursor:
@@ -93,7 +93,8 @@ class AboutTables:
             return check(check_table(reads, policy, from_sql(source), unit, rows, column))
 
     def draft(self, argument: str, caller: Caller, ask: AskPrivately) -> str:
-        """SQL with a policy to begin with, line by line: from the schema alone, or from noisy facts. argument: JSON.
+        """Returns SQL with a policy to begin with, line by line: from the schema alone, or from noisy facts. argument:
+        JSON.
 
         ask: answers statements for their price, all of them or none.
         """
@@ -122,7 +123,7 @@ class AboutTables:
         return rows_sql([("draft", "VARCHAR")], [[line] for line in lines])
 
     def twin(self, argument: str, caller: Caller) -> str:
-        """SQL with made-up rows in place of a table's, from its policy and its columns. argument: JSON."""
+        """Returns SQL with made-up rows in place of a table's, from its policy and its columns. argument: JSON."""
         name, rows = json.loads(argument)
         if not isinstance(name, str) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
             raise Refusal("these are no arguments of dp_twin", accepted=f"dp_twin('a_table', 1 to {MOST_ROWS} rows)")
@@ -137,7 +138,9 @@ class AboutTables:
             return twin_sql(policy, catalog.columns(table), catalog.unique_keys(table), rows)
 
     def columns(self, text: str | None, caller: Caller) -> str:
-        """SQL with the columns of a table or private view that may be asked about; of all where none is named."""
+        """Returns SQL with the columns of a table or private view that may be asked about; of all where none is
+        named.
+        """
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies, None, caller)
             views = {fold(one.name): one.name for one, _ in self.releases.all() if one.kind == "view"}
@@ -160,7 +163,7 @@ class AboutTables:
         return list(_columns(table, catalog))
 
     def _askable(self, catalog: Catalog, caller: Caller) -> Iterator[TableName]:
-        """The tables that somebody may ask about: with a policy, or public, and still there."""
+        """Yields the tables that somebody may ask about: with a policy, or public, and still there."""
         with_policy = [one.table for one in self.policies.policies() if caller.may_ask(str(one.table))]
         for table in dict.fromkeys([*with_policy, *self.policies.public_tables()]):
             if catalog.resolve(table) is not None and not catalog.is_view(table):
@@ -184,7 +187,7 @@ def _columns(table: TableName, catalog: Catalog) -> Iterator[list[Value]]:
 
 
 def _unit(policy: Policy, column: str) -> str | None:
-    """What the column is to the privacy unit, "" for nothing."""
+    """Returns what the column is to the privacy unit, "" for nothing."""
     reference = policy.unit.reference
     if fold(policy.unit.column or "") == fold(column) or (reference and fold(reference.column) == fold(column)):
         return f"{policy.unit.key}, MAX ROWS {policy.unit.max_rows}"

@@ -12,12 +12,14 @@ from dpduck.values.errors import BudgetRefusal
 
 
 def draft(engine: Engine, argument: str, caller: Caller) -> str:
-    """SQL with a policy to begin with, line by line."""
+    """Returns SQL with a policy to begin with, line by line."""
     return engine.about.draft(argument, caller, partial(_asked, engine, caller))
 
 
 def _asked(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tuple[Rows, float | None]]:
-    """The answers to all statements, or, where the budget has no room for all of them, a refusal that costs nothing."""
+    """Returns the answers to all statements, or, where the budget has no room for all of them, a refusal that costs
+    nothing.
+    """
     with engine.connections.cursor() as cursor:
         batch = engine.plan(";\n".join(statements), caller)
         ((fits,),) = cursor.execute(f"SELECT bool_and(fits) FROM ({batch}) WHERE number IS NULL").fetchall()

@@ -128,11 +128,11 @@ class Engine:
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of the store."""
+        """Returns the ledger of the store."""
         return self._ledger
 
     def _twins(self, rows: Rows) -> Twins | Apart | None:
-        """What is counted in place of a request's tables: what an engine has, or was prepared."""
+        """Returns what is counted in place of a request's tables: what an engine has, or was prepared."""
         return self.engines.apart(rows) or self._prepared.twins(rows)
 
     def limit_selects(self, seconds: float) -> None:
@@ -140,15 +140,15 @@ class Engine:
         self._releases.seconds = seconds
 
     def kept_by(self, principal: str) -> tuple[int, int]:
-        """How many releases and views of a principal the store holds, and how many rows they have."""
+        """Tells how many releases and views of a principal the store holds, and how many rows they have."""
         return self._releases.kept_by(principal)
 
     def has_copies(self, sql: str) -> bool:
-        """Whether every copy of a release that this SQL reads is still there."""
+        """Tells whether every copy of a release that this SQL reads is still there."""
         return self._copies.has_all(sql)
 
     def run(self, text: str, caller: Caller) -> str:
-        """SQL whose result is the answer to a statement of dp()."""
+        """Returns SQL whose result is the answer to a statement of dp()."""
         known: Analysed | None = self._analysed.get((text, caller))
         statement = parse_statement(text) if known is None else known.statement
         if isinstance(statement, AskStatement):
@@ -169,7 +169,7 @@ class Engine:
         return listings.status(self._changes.carry_out(statement, text, caller))
 
     def explain(self, text: str, caller: Caller) -> str:
-        """SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
+        """Returns SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
         statement, errors = parse_statement(text), None
         question, request = self._question(statement, text, caller)
         caller.require_tables(request.asked_tables)
@@ -195,7 +195,7 @@ class Engine:
     def _question(
         self, statement: Statement | CreateSynthetic | SampleRelease, text: str, caller: Caller
     ) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
-        """Returns the question of a statement with a price, and the request for its rows."""
+        """The question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._synthetic_request(statement, caller)
             return synthetic, synthetic.base
@@ -228,35 +228,35 @@ class Engine:
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
     def budget(self, caller: Caller) -> str:
-        """SQL that lists budgets, what was spent and what remains."""
+        """Returns SQL that lists budgets, what was spent and what remains."""
         dropped = self._policies.dropped() if caller.owner else []
         return listings.budgets(self._policies.policies(), dropped, self._ledger, caller)
 
     def ledger_entries(self, caller: Caller) -> str:
-        """SQL that lists charges: all for the owner, their own for others."""
+        """Returns SQL that lists charges: all for the owner, their own for others."""
         return listings.entries(self._ledger.entries(None if caller.owner else caller.name))
 
     def list_policies(self, caller: Caller) -> str:
-        """SQL that lists the policies in force: they are public."""
+        """Returns SQL that lists the policies in force: they are public."""
         found = self._policies.policies()
         return listings.policies(found, self._prepared.at(), [policy_sql(one, self.connections.home) for one in found])
 
     def list_releases(self, caller: Caller) -> str:
-        """SQL that lists released tables."""
+        """Returns SQL that lists released tables."""
         return listings.releases(self._releases.all(), None if caller.owner else caller.name)
 
     def plan(self, text: str, caller: Caller) -> str:
-        """SQL with what statements would cost, one after the other and in all; nothing is charged."""
+        """Returns SQL with what statements would cost, one after the other and in all; nothing is charged."""
         with self._open_cursor() as cursor:
             asked = partial(self.question_of, caller=caller)
             return planned(text, asked, self._releases, self._ledger, caller, cursor)
 
     def combined(self, text: str, caller: Caller) -> str:
-        """SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
+        """Returns SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
         return combined(self._releases, text, caller)
 
     def ask(self, argument: str, caller: Caller) -> str:
-        """SQL with the answers of a private histogram or session."""
+        """Returns SQL with the answers of a private histogram or session."""
         return self._sparse.ask(argument, caller)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
@@ -264,7 +264,7 @@ class Engine:
         return self._sparse.describe_ask(argument, caller)
 
     def list_sessions(self, caller: Caller) -> str:
-        """SQL that lists private histograms and sessions."""
+        """Returns SQL that lists private histograms and sessions."""
         return self._sparse.list_sessions(caller)
 
     def _analysis(
@@ -379,7 +379,7 @@ class Engine:
         return analysis.outer.over(self._released_sql(release, analysis))
 
     def _released_sql(self, release: StoredRelease, analysis: Analysis) -> str:
-        """The released table with half-widths of intervals for the confidence that was asked."""
+        """Returns the released table with half-widths of intervals for the confidence that was asked."""
         table = self._copies.table_sql(release.name) or self._releases.table_sql(release.name)
         request = analysis.request
         aside = (
@@ -393,7 +393,7 @@ class Engine:
 
 
 def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
-    """A word about a view of selected keys in which no group is."""
+    """Returns a word about a view of selected keys in which no group is."""
     if request.question.selection is None or release is None or release.rows:
         return ""
     return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"

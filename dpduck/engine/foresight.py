@@ -26,7 +26,7 @@ class Foresight:
     progress: Progress | None
 
     def explained(self, question: Any) -> str:
-        """SQL with the comparison of strategies, what the chosen one costs and what would help."""
+        """Returns SQL with the comparison of strategies, what the chosen one costs and what would help."""
         told = explained(question)
         if told.request is None:
             return told.sql
@@ -36,7 +36,7 @@ class Foresight:
         return priced(told.sql, told.request, told.asks, budget, worst, words)
 
     def errors(self, question: Any) -> str:
-        """SQL with one line an aggregate."""
+        """Returns SQL with one line an aggregate."""
         told = explained(question)
         lines = [] if told.request is None else told.errors(self._expected(told.request))
         if not lines:
@@ -44,7 +44,7 @@ class Foresight:
         return errors_listing(lines)
 
     def rank_error(self, question: Any) -> float | None:
-        """The standard error of the rank of a statement's first quantile; None where it has none."""
+        """Returns the standard error of the rank of a statement's first quantile; None where it has none."""
         ranks = [line.rank for line in explained(question).errors(None) if line.rank is not None]
         return ranks[0] if ranks else None
 
@@ -66,5 +66,5 @@ class Foresight:
 
 
 def _counted(request: Request) -> bool:
-    """Whether nothing but counts is asked."""
+    """Tells whether nothing but counts is asked."""
     return all(one.function == "count" for one in request.question.aggregates)

@@ -38,7 +38,7 @@ def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store
 
 
 def _foreign_shipped(found: set[tuple[str, str]], store: str) -> str | None:
-    """The first of these macros, names and bodies, that has a shipped name and another body."""
+    """Returns the first of these macros, names and bodies, that has a shipped name and another body."""
     names = [*shipped_names(), "dp_released"]
     found = {(name, body) for name, body in found if name in names}
     if not found:
@@ -62,7 +62,7 @@ def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[
 
 
 def shipped_texts() -> list[str]:
-    """The files of sql/macros: beside the modules in a wheel, beside the package in a checkout."""
+    """Returns the files of sql/macros: beside the modules in a wheel, beside the package in a checkout."""
     installed = files("dpduck").joinpath("sql/macros")
     folder = installed if installed.is_dir() else Path(__file__).parents[2] / "sql" / "macros"
     found = sorted((item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda item: item.name)
@@ -70,7 +70,7 @@ def shipped_texts() -> list[str]:
 
 
 def shipped_names() -> list[str]:
-    """The names of the shipped macros."""
+    """Returns the names of the shipped macros."""
     return [name for text in shipped_texts() for name in re.findall(rf"{MARK} (\w+)\(", text)]
 
 
@@ -80,7 +80,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def macros_sql() -> str:
-    """The file's text: dpduck/sql in a wheel, sql/ beside the package in a checkout."""
+    """Returns the file's text: dpduck/sql in a wheel, sql/ beside the package in a checkout."""
     shipped = PACKAGE / "sql" / "macros.sql"
     return (shipped if shipped.is_file() else PACKAGE.parent / "sql" / "macros.sql").read_text(encoding="utf-8")
 
@@ -141,7 +141,9 @@ _KEPT: list[Callable[[str, str | None], str]] = []
 
 
 def answer(engine: Engine, caller: Caller, action: str, argument: str | None) -> str:
-    """SQL for one call; an error becomes SQL that raises its one line when it is bound, in every client alike."""
+    """Returns SQL for one call; an error becomes SQL that raises its one line when it is bound, in every client
+    alike.
+    """
     try:
         return called(engine, caller, action, argument).sql
     except (DpduckError, Interrupted) as error:
@@ -203,12 +205,12 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
 
 
 def raising_sql(message: str) -> str:
-    """A statement that fails to bind with exactly this message."""
+    """Returns a statement that fails to bind with exactly this message."""
     return f"FROM query(error({quote_text(message)}))"
 
 
 def engine_of(connection: duckdb.DuckDBPyConnection) -> Engine | None:
-    """The engine that serves this connection's database already."""
+    """Returns the engine that serves this connection's database already."""
     identity = _identity(connection)
     return None if identity is None else _ENGINES.get(identity)
 
@@ -265,7 +267,7 @@ def install_macros(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def require_free_names(connection: duckdb.DuckDBPyConnection) -> None:
-    """Nothing of the user's is replaced: a macro of one of our names that is not ours is refused.
+    """Refuses to replace anything of the user's: a macro of one of our names that is not ours is refused.
 
     Where dp() is ours the others are taken to be, of whatever version: each load puts its own in their place.
     """

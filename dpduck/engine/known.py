@@ -43,7 +43,7 @@ def known_sql(
     text: str,
     moment: str,
 ) -> str:
-    """SQL with a known answer; a Refusal with a statement that would pay, where no release determines it.
+    """Returns SQL with a known answer; a Refusal with a statement that would pay, where no release determines it.
 
     moment: of the rows of now (MeasuredStore.moment).
     """
@@ -60,7 +60,7 @@ def known_table(
     text: str,
     moment: str,
 ) -> tuple[str, list[Answer]]:
-    """The same, and the answers themselves."""
+    """Returns the same, and the answers themselves."""
     request = question.analysis.request
     caller.require_tables(request.asked_tables)
     cells = sum(
@@ -79,7 +79,7 @@ def known_table(
 
 
 def resting_on(view: StoredRelease, answers: Sequence[Answer], store: ReleaseStore) -> StoredRelease:
-    """A stored table that rests on all releases of some answers: the guarantee of all of them together."""
+    """Returns a stored table that rests on all releases of some answers: the guarantee of all of them together."""
     names = dict.fromkeys(name for one in answers for name in one.releases)
     found = [one for one in map(store.named, names) if one is not None]
     pure = [one.epsilon for one in found if one.epsilon is not None]
@@ -99,14 +99,16 @@ def resting_on(view: StoredRelease, answers: Sequence[Answer], store: ReleaseSto
 def refreshed(
     view: StoredRelease, question: KnownQuestion, answers: Sequence[Answer], store: ReleaseStore
 ) -> StoredRelease:
-    """A view with newer rows: what they rest on, and the guarantee of all of that together."""
+    """Returns a view with newer rows: what they rest on, and the guarantee of all of that together."""
     made = resting_on(view, answers, store)
     scope = f"{scope_of(question.analysis.request)}; {made.scope}"
     return replace(made, scope=scope, notes=notes_of(question.analysis, made))
 
 
 def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:
-    """SQL with one row for each cell of all keys of a release, its errors, and what those of sums are computed from."""
+    """Returns SQL with one row for each cell of all keys of a release, its errors, and what those of sums are computed
+    from.
+    """
     if measured is None:
         raise Refusal(
             "what this release measured is not kept",
@@ -127,7 +129,7 @@ def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopi
 
 
 def _table(request: Request, answers: Sequence[Answer], box: Sandbox) -> tuple[list[tuple[str, str]], pa.Table]:
-    """The columns and rows of a released table, with the ends of intervals and what the answers rest on."""
+    """Returns the columns and rows of a released table, with the ends of intervals and what the answers rest on."""
     whole = [False] * len(answers)
     columns = [(name, kind) for name, kind in released_columns(request, whole) if kind != "DOUBLE[]"]
     rows = released_rows(request, [AnswerColumn(_plain(one.estimates), one.stderrs) for one in answers], whole, box)
@@ -147,7 +149,7 @@ def _plain(estimates: FloatArray) -> FloatArray:
 
 
 def _said(answers: Sequence[Answer]) -> str:
-    """What answers rest on, and which rows are not in them."""
+    """Returns what answers rest on, and which rows are not in them."""
     names = list(dict.fromkeys(name for one in answers for name in one.releases))
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     told = [shown]
@@ -164,7 +166,7 @@ def _said(answers: Sequence[Answer]) -> str:
 
 
 def _unknown(request: Request, number: int, kept: Sequence[Kept], text: str) -> Refusal:
-    """One line that says that it is not known, and what would determine it."""
+    """Returns one line that says that it is not known, and what would determine it."""
     aggregate = request.question.aggregates[number]
     what = f"no release that you may read determines {aggregate.text[:60]}"
     if not kept:
@@ -191,7 +193,7 @@ def _error(plan: CubePlan, number: int) -> str:
 
 
 def _paying(text: str, price: str) -> str:
-    """The statement with the clause that pays, where it begins with SELECT; else what to write."""
+    """Returns the statement with the clause that pays, where it begins with SELECT; else what to write."""
     start = text.strip().rstrip(";").rstrip()
     if start[:6].upper() == "SELECT" and start.upper().count("SELECT") == 1 and len(start) <= 300 and "\n" not in start:
         return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}){start[6:]}"

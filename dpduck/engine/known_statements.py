@@ -56,7 +56,9 @@ class KnownStatements:
         self._known = SandboxAnswers(MOST_KNOWN)
 
     def known(self, argument: str, caller: Caller) -> str:
-        """SQL with the answer to a plain SELECT over private tables from what was released of them, free of charge."""
+        """Returns SQL with the answer to a plain SELECT over private tables from what was released of them, free of
+        charge.
+        """
         asked = known_arguments(argument)
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -97,7 +99,7 @@ class KnownStatements:
         return "" if isinstance(twins, Apart) else self._measured.moment(rows, twins, cursor)
 
     def reuse(self, text: str, caller: Caller, catalog: Catalog, cursor: duckdb.DuckDBPyConnection) -> Reuse | None:
-        """What a statement with reuse = TRUE is combined with; None for statements without it."""
+        """Returns what a statement with reuse = TRUE is combined with; None for statements without it."""
         if "reuse" not in text.lower():
             return None
         question = analyse_combined(parse_ask(text), catalog, own_options())
@@ -117,7 +119,8 @@ class KnownStatements:
         pay: Callable[..., StoredRelease],
         shown: Callable[[StoredRelease, Analysis, Sandbox], str],
     ) -> str:
-        """SQL with the answer to a statement with reuse = TRUE: stored, or made from its release and all before.
+        """Returns SQL with the answer to a statement with reuse = TRUE: stored, or made from its release and all
+        before.
 
         pay: makes the release of a request. shown: the SQL around a stored answer.
         """

@@ -41,11 +41,11 @@ class Progress:
         self._busy = threading.Lock()
 
     def note(self, step: str) -> None:
-        """A step was reached."""
+        """Notes that a step was reached."""
         self._word = WORDS.get(step, self._word)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays."""
         self._write(f"\rdpduck: {text}\n")
 
     @contextmanager
@@ -85,7 +85,7 @@ class Progress:
 
 
 def progress_here() -> Progress | None:
-    """A line on standard error where somebody looks at it: a terminal, or a notebook's cell."""
+    """Returns a line on standard error where somebody looks at it: a terminal, or a notebook's cell."""
     stream = sys.stderr
     looked_at = stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel"))
     return Progress(stream) if looked_at else None

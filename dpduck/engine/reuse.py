@@ -55,7 +55,7 @@ class Reuse:
             )
 
     def predicted(self, request: Request) -> tuple[float, float]:
-        """The largest standard error of a request's answers by itself, and together with what is known."""
+        """Returns the largest standard error of a request's answers by itself, and together with what is known."""
         blank = blank_measured(propose_cube(request))
         if blank is None:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
@@ -70,7 +70,7 @@ class Reuse:
         return max(found)
 
     def at_target(self, request: Request) -> Request:
-        """The request at the smallest price that reaches its target together with what is known."""
+        """Returns the request at the smallest price that reaches its target together with what is known."""
         target = request.price.target
         if target is None:
             return request
@@ -95,7 +95,7 @@ class Reuse:
 
 
 def _at(request: Request, target: Target, amount: Fraction) -> Request:
-    """A request at a price in place of its target."""
+    """Returns a request at a price in place of its target."""
     price = replace(request.price, target=None, charge=Charge.concentrated(amount))
     if target.pure:
         price = replace(price, charge=Charge.pure(amount), stated_epsilon=amount)
@@ -109,7 +109,7 @@ def reuse_digest(request: Request, caller: Caller) -> str:
 
 
 def reuse_columns(request: Request) -> tuple[tuple[str, str], ...]:
-    """The columns of the stored answer: those of a release, with the ends of all intervals."""
+    """Returns the columns of the stored answer: those of a release, with the ends of all intervals."""
     plain = [one for one in released_columns(request, [False] * len(request.question.aggregates)) if "[]" not in one[1]]
     for number in range(len(request.question.aggregates)):
         plain += [(lows_column(number), "DOUBLE[]"), (highs_column(number), "DOUBLE[]")]
@@ -117,7 +117,7 @@ def reuse_columns(request: Request) -> tuple[tuple[str, str], ...]:
 
 
 def nothing_sql(question: KnownQuestion) -> str:
-    """The whole statement over an answer without rows."""
+    """Returns the whole statement over an answer without rows."""
     request = question.analysis.request
     columns = [Column(name, type_name) for name, type_name in reuse_columns(request)]
     return empty_release_sql(columns, ((),) * len(request.question.aggregates), question.analysis)
@@ -126,7 +126,9 @@ def nothing_sql(question: KnownQuestion) -> str:
 def reused(
     reuse: Reuse, release: StoredRelease, own: Kept | None, box: Sandbox
 ) -> tuple[list[Answer], tuple[tuple[str, str], ...], pa.Table]:
-    """The answers about the rows that a release counted, from all that is known, as columns and rows to be stored."""
+    """Returns the answers about the rows that a release counted, from all that is known, as columns and rows to be
+    stored.
+    """
     kept = [*(one for one in reuse.kept if one.name != release.name), *([] if own is None else [own])]
     found = answers_of(reuse.question, kept, SandboxAnswers(4), reuse.moment, release.name)
     answers = [one for one in found if one is not None]

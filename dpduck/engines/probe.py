@@ -50,7 +50,7 @@ ACCEPTED = "Spark 4 or Sail, whose workers have this DuckDB, pyarrow and this Py
 
 
 def probed(engine: SparkEngine, workers: Workers) -> SparkEngine:
-    """The engine, once it has counted as it must; a Refusal says what it did instead."""
+    """Returns the engine, once it has counted as it must; a Refusal says what it did instead."""
     table = Sent(("dpduck_probe", "main", "probe"), COLUMNS)
     crowd = tuple((6, number % 7, 0.5, Decimal("1.00"), "x", None, None, True) for number in range(ROWS_OF_ONE))
     by_column = zip(zip(*_ROWS, *crowd, strict=True), _ARROW, COLUMNS, strict=True)

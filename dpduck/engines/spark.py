@@ -60,7 +60,7 @@ class Place:
 
 
 def connected(address: str) -> Any:
-    """A session of a Spark Connect server."""
+    """Returns a session of a Spark Connect server."""
     main = sys.modules["__main__"]
     if not hasattr(main, "__file__"):  # as of python -c: pyspark takes that for its own doctests, and ends the process
         main.__file__ = ""
@@ -81,7 +81,7 @@ class SparkEngine:
         self._session = session
 
     def described(self, there: str) -> Described:
-        """What a table is; Refusal where it is no table of its own rows, or has types that do not travel."""
+        """Returns what a table is; Refusal where it is no table of its own rows, or has types that do not travel."""
         if not _NAME.fullmatch(there):
             raise Refusal(f"{there!r} is no name of an engine's table", accepted=ACCEPTED)
         try:
@@ -123,20 +123,22 @@ class SparkEngine:
         return self.carried(frames, places, buckets, order)
 
     def made_up(self, rows: pa.Table, partitions: int) -> Any:
-        """Public rows that are scattered over partitions."""
+        """Returns public rows that are scattered over partitions."""
         return self._session.createDataFrame(rows).repartition(partitions)
 
     def carried(
         self, frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order
     ) -> Iterator[pa.Table]:
-        """The same over rows that are at hand."""
+        """Yields the same over rows that are at hand."""
         whole = _cut(frames, places, buckets, order)
         found = whole.groupBy(BUCKET).applyInArrow(task_of(order), f"{PARTIAL} binary")
         for body in self._said(found):
             yield pa.ipc.open_stream(body).read_all()
 
     def _said(self, found: Any) -> Iterator[Any]:
-        """What tasks say, as it comes; at once where the engine is in this process, and would run them one by one."""
+        """Returns what tasks say, as it comes; at once where the engine is in this process, and would run them one by
+        one.
+        """
         if ".connect." in type(self._session).__module__:
             yield from (row[0] for row in found.toLocalIterator())
         else:
@@ -144,7 +146,7 @@ class SparkEngine:
 
 
 def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order) -> Any:
-    """The rows that a job groups: those of its tables, or integers that were made of parts of them."""
+    """Returns the rows that a job groups: those of its tables, or integers that were made of parts of them."""
     first = order.before or order
     named = [(places[one.sql], one, frames[one.sql]) for one in first.tables if one.rows is None]
     if order.before is None:
@@ -160,7 +162,9 @@ def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: 
 
 
 def _chosen(number: int, place: Place, table: Sent, frame: Any, order: Order) -> tuple[Place, Any]:
-    """The columns of a table that an order names, by number; of units with very many rows, the first in each part."""
+    """Returns the columns of a table that an order names, by number; of units with very many rows, the first in each
+    part.
+    """
     own = table.columns
     kept = frame if place.unit is None or place.every else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
     rows = kept.selectExpr(*(f"{_quoted(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))
@@ -173,7 +177,9 @@ def _chosen(number: int, place: Place, table: Sent, frame: Any, order: Order) ->
 
 
 def _whole(named: Sequence[tuple[Place, Any]], buckets: int) -> Any:
-    """The rows of all tables as one frame: each row has the columns of all, its bucket, and its table's number."""
+    """Returns the rows of all tables as one frame: each row has the columns of all, its bucket, and its table's
+    number.
+    """
     whole = None
     for number, (place, rows) in enumerate(named):
         columns = [name for name, _ in place.columns]
@@ -187,7 +193,7 @@ def _whole(named: Sequence[tuple[Place, Any]], buckets: int) -> Any:
 
 
 def _bucket(place: Place, buckets: int) -> str:
-    """The bucket of a row: that of its unit, or any where rows are units, or have none."""
+    """Returns the bucket of a row: that of its unit, or any where rows are units, or have none."""
     anywhere = f"pmod(xxhash64({', '.join(_quoted(name) for name, _ in place.columns)}), {buckets})"
     if place.unit is None:
         return anywhere

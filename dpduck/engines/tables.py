@@ -54,7 +54,7 @@ class EngineTables:
         self._held: dict[str, Recorded] | None = None
 
     def create_tables(self) -> None:
-        """The table of records, where it is not there yet."""
+        """Creates the table of records, where it is not there yet."""
         with self._open_cursor() as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._records} "
@@ -108,11 +108,11 @@ class EngineTables:
         return self._held
 
     def known(self, name: str) -> list[str]:
-        """The tables that were ever attached of an engine of this name, as it calls them."""
+        """Returns the tables that were ever attached of an engine of this name, as it calls them."""
         return sorted(one.there for one in self._recorded().values() if one.engine == name)
 
     def has(self, table: TableName) -> bool:
-        """Whether a table is an engine's: as the store says, or by the engines that are attached."""
+        """Tells whether a table is an engine's: as the store says, or by the engines that are attached."""
         return table.parts[0] in self._engines or table.sql in self._recorded()
 
     def require_here(self, table: TableName, what: str, accepted: str) -> None:
@@ -137,7 +137,7 @@ class EngineTables:
             )
 
     def apart(self, rows: Rows) -> Apart | None:
-        """Who counts the rows of a statement; None where all of its tables are here."""
+        """Tells who counts the rows of a statement; None where all of its tables are here."""
         private = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads)]))
         for table, _ in rows.public_digests:  # declared when a DuckDB of this name was attached
             self.require_here(table, "read as a public table", "a public copy in DuckDB")
@@ -150,7 +150,7 @@ class EngineTables:
     def columns(
         self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[Column]
     ) -> Callable[[str, Mapping[str, object]], list[Any]]:
-        """What reads sums over a table's rows by SQL and parameters (elsewhere.SUMS), for its owner's eyes."""
+        """Returns what reads sums over a table's rows by SQL and parameters (elsewhere.SUMS), for its owner's eyes."""
         if not self.has(table):
             return partial(reader.columns, cursor)
         shapes = {table: tuple((one.name, one.type_name) for one in listed)}
@@ -158,7 +158,7 @@ class EngineTables:
         return partial(columns_elsewhere, cursor, elsewhere, self._workers)
 
     def _engine_of(self, private: Sequence[TableName]) -> str:
-        """The one engine that has these tables; a Refusal where there is none."""
+        """Returns the one engine that has these tables; a Refusal where there is none."""
         name, recorded = next(table.parts[0] for table in private if self.has(table)), self._recorded()
         if any(table.parts[0] != name for table in private):
             raise Refusal(
@@ -177,7 +177,7 @@ class EngineTables:
         cursor: duckdb.DuckDBPyConnection,
         every: bool = False,
     ) -> Elsewhere:
-        """The engine for one statement, once its tables are what they were."""
+        """Returns the engine for one statement, once its tables are what they were."""
         engine, buckets = self._engines[name]
         recorded, places, expected = self._recorded(), dict[str, Place](), 0
         for table in private:
@@ -210,7 +210,7 @@ def _require_one_type(places: Iterable[Place]) -> None:
 def public_table(
     cursor: duckdb.DuckDBPyConnection, name: str, parts: tuple[str, ...], columns: Sequence[tuple[str, str]]
 ) -> Sent:
-    """A public table with its rows, as it is sent to every task."""
+    """Returns a public table with its rows, as it is sent to every task."""
     other = next((column for column, type_name in columns if not carried(type_name)), None)
     if other is not None:
         raise Refusal(

@@ -30,7 +30,9 @@ TASKS = 8
 
 
 def _loader() -> Callable[[], Any]:
-    """The function by which a task has dpduck's files, put there once for each process, and a pool of workers."""
+    """Returns the function by which a task has dpduck's files, put there once for each process, and a pool of
+    workers.
+    """
     texts = {name: (PACKAGE / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") for name in SENT}
     mark = f"dpduck_sent_{hashlib.sha256(repr(texts).encode()).hexdigest()[:16]}"
     sent = {
@@ -66,7 +68,7 @@ def _loader() -> Callable[[], Any]:
 
 
 def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
-    """The function, which an engine's client sends by value: it names nothing but the standard library.
+    """Returns the function, which an engine's client sends by value: it names nothing but the standard library.
 
     cut: whether it cuts parts of the rows, batch after batch, or answers for whole units.
     """

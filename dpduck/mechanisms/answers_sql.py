@@ -39,7 +39,7 @@ def margins_sql(
     known: Sequence[str] | None = None,
     price: Charge | None = None,
 ) -> str:
-    """The released table with half-widths or ends of intervals for the confidence that was asked, where they are.
+    """Reads the released table with half-widths or ends of intervals for the confidence that was asked, where they are.
 
     known: the names of the table's columns, of a release that may be older than some. price: what the release cost.
     """
@@ -130,12 +130,12 @@ def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, know
 
 
 def _level(confidence: Fraction) -> int:
-    """The place, from 1, of the stored intervals that cover at least as often."""
+    """Returns the place, from 1, of the stored intervals that cover at least as often."""
     return next((place for place, level in enumerate(LEVELS, 1) if level >= confidence), len(LEVELS))
 
 
 def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
-    """The margin of cells whose standard errors differ, as SumMargin.of gives it."""
+    """Returns the margin of cells whose standard errors differ, as SumMargin.of gives it."""
     of_sum, stderr = sum_margin(law.noise, analysis.confidence), stderr_column(number)
     jump = f"CASE WHEN {stderr} < {JUMPY * law.step!r} THEN {law.step!r} ELSE {law.step / 2!r} END"
     width = f"least({of_sum.farthest!r} * {stderr}, {of_sum.usual!r} * {stderr} + {jump})"
@@ -143,7 +143,7 @@ def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
 
 
 def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLaw]], analysis: Analysis) -> str:
-    """The whole statement over a release of these columns without rows."""
+    """Returns the whole statement over a release of these columns without rows."""
     nothing = ", ".join(f"CAST(NULL AS {column.type_name}) AS {quote_identifier(column.name)}" for column in columns)
     return analysis.outer.over(
         margins_sql(f"(SELECT {nothing} WHERE false)", laws, analysis, [column.name for column in columns])
@@ -155,12 +155,12 @@ def empty_release_sql(columns: Sequence[Column], laws: Sequence[Sequence[ErrorLa
 
 
 def _leaves_out(domain: Domain) -> bool:
-    """Whether values that are not NULL can be outside."""
+    """Tells whether values that are not NULL can be outside."""
     return not domain.with_edges if isinstance(domain, RangeDomain) else domain.other is None
 
 
 def scope_of(request: Request) -> str:
-    """The privacy unit, MAX ROWS and the domains of a release in one line, from public facts alone.
+    """Returns the privacy unit, MAX ROWS and the domains of a release in one line, from public facts alone.
 
     A view is published, and the column that tells whose rows are whose is not: the unit goes without its name.
     """
@@ -205,7 +205,8 @@ def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
 
 
 def errors_of(analysis: Analysis, release: StoredRelease) -> str:
-    """The standard errors of the answers that a view shows, so that they are with it whatever its author selected.
+    """Returns the standard errors of the answers that a view shows, so that they are with it whatever its author
+    selected.
 
     Of counts and sums; where it depends on the answer, or where options move answers after the noise, dp_stderr has it.
     """

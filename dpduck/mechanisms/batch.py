@@ -54,7 +54,7 @@ class Step:
 
 
 def separated(text: str) -> list[str]:
-    """The statements between semicolons.
+    """Returns the statements between semicolons.
 
     >>> separated("SELECT 1; SELECT ';' ;")
     ['SELECT 1', "SELECT ';'"]
@@ -87,7 +87,7 @@ def planned(
     caller: Caller,
     cursor: duckdb.DuckDBPyConnection,
 ) -> str:
-    """SQL with what statements would cost. question_of: what one of them asks, and of which rows."""
+    """Returns SQL with what statements would cost. question_of: what one of them asks, and of which rows."""
     steps = []
     for number, statement in enumerate(separated(text), 1):
         try:
@@ -106,7 +106,7 @@ def planned(
 def _priced(
     steps: Sequence[Step], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection
 ) -> list[list[Value]]:
-    """A row for each statement, with what would be left after it, and a row for each unit in all."""
+    """Returns a row for each statement, with what would be left after it, and a row for each unit in all."""
     rows: list[list[Value]] = []
     together: dict[str, tuple[Planned, bool]] = {}
     seen: set[str] = set()
@@ -163,7 +163,7 @@ def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, call
 
 
 def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, principal: str | None) -> Charge:
-    """What would be spent after a plan."""
+    """Returns what would be spent after a plan."""
     if word_of(unit) is None:
         return reduce(added, (price for _, price in plan), ledger.spent(unit, principal))
     sums = PeriodSums(dict(ledger.spent_by_run(unit, principal)))

@@ -13,7 +13,7 @@ from dpduck.values.errors import InternalError
 
 
 def counting_job(request: Request, contributions: Sequence[Contribution]) -> CountingJob:
-    """One scan that adds these contributions up by the request's keys."""
+    """Returns one scan that adds these contributions up by the request's keys."""
     if request.rows.source is None:
         raise InternalError("only trusted code's own SQL is counted as it stands")
     sizes = [source.domain.size for source in request.question.sources]

@@ -89,7 +89,8 @@ class Mechanism(Generic[Q, P, N]):
         tools: Tools,
         foreseen: Callable[[P], None] = lambda plan: None,
     ) -> Planned:
-        """The release of a question. recheck: the last look at public facts, in the transaction that will count.
+        """Returns the release of a question. recheck: the last look at public facts, in the transaction that will
+        count.
 
         foreseen: is shown the plan, before anything is charged.
         """

@@ -94,12 +94,12 @@ def _short(number: float | None) -> float | None:
 
 
 def worst_of(lines: Sequence[AggregateError]) -> float | None:
-    """The largest error that is foreseen; None where none is."""
+    """Returns the largest error that is foreseen; None where none is."""
     return max((one.worst for one in lines if one.worst is not None), default=None)
 
 
 def drowned(counts: bool, worst: float | None, expect_rows: int | None) -> str:
-    """A word where a count has more noise than the table is expected to have rows; else nothing."""
+    """Returns a word where a count has more noise than the table is expected to have rows; else nothing."""
     if not counts or worst is None or expect_rows is None or worst <= expect_rows:
         return ""
     return (
@@ -109,7 +109,7 @@ def drowned(counts: bool, worst: float | None, expect_rows: int | None) -> str:
 
 
 def both_forms(charge: Charge, budget: Budget | None) -> str:
-    """A price as the budget adds it up, and as an epsilon.
+    """Returns a price as the budget adds it up, and as an epsilon.
 
     >>> both_forms(Charge.pure(Fraction(1)), Budget(Fraction(3), Fraction(0), Fraction(0), None))
     'epsilon = 1'
@@ -126,13 +126,15 @@ def both_forms(charge: Charge, budget: Budget | None) -> str:
 
 
 def priced_entry(entry: LedgerEntry) -> str:
-    """An entry of the ledger by its number and price."""
+    """Returns an entry of the ledger by its number and price."""
     price = f"epsilon = {float(entry.epsilon):g}" if entry.epsilon is not None else f"rho = {float(entry.rho):.4g}"
     return f"ledger entry {entry.id}, {price}{f', delta = {float(entry.delta):g}' if entry.delta else ''},"
 
 
 def cheaper(request: Request, charge: Charge, budget: Budget | None) -> str:
-    """A line where the statement's epsilon would cost far less with the delta that the budget has; else nothing."""
+    """Returns a line where the statement's epsilon would cost far less with the delta that the budget has; else
+    nothing.
+    """
     delta = _delta(budget)
     summary = request.question.summary
     filtered = summary is not None and summary.method != "sketch"  # geometric noise alone
@@ -152,7 +154,9 @@ def cheaper(request: Request, charge: Charge, budget: Budget | None) -> str:
 
 
 def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetRefusal:
-    """The refusal of a price that a budget of rho has no room for, also in epsilon, as the statement may have been."""
+    """Returns the refusal of a price that a budget of rho has no room for, also in epsilon, as the statement may have
+    been.
+    """
     unit_key, charge, share = bill.unit_key, bill.charge, bill.allotment
     budget, delta = ledger.budget(unit_key), _delta(ledger.budget(unit_key))
     if budget is None or budget.rho is None:
@@ -178,7 +182,7 @@ def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetR
 
 
 def pure_epsilon_of(rho: Fraction) -> Fraction:
-    """An epsilon that costs no more than this rho, whatever is measured, and hardly less."""
+    """Returns an epsilon that costs no more than this rho, whatever is measured, and hardly less."""
     low, high = Fraction(0), rho + 2  # epsilon tanh(epsilon/2) is above epsilon - 1
     for _ in range(60):
         middle = (low + high) / 2
@@ -187,5 +191,5 @@ def pure_epsilon_of(rho: Fraction) -> Fraction:
 
 
 def _delta(budget: Budget | None) -> Fraction:
-    """The delta that a budget has for statements; 0 where it has none."""
+    """Returns the delta that a budget has for statements; 0 where it has none."""
     return Fraction(0) if budget is None or budget.epsilon is None else budget.delta - budget.delta_keys

@@ -42,7 +42,7 @@ def own_options() -> tuple[Option, ...]:
 
 
 def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
-    """The mechanism of a request, of a synthetic table or of sparse queries."""
+    """Returns the mechanism of a request, of a synthetic table or of sparse queries."""
     for mechanism in MECHANISMS:
         if mechanism.serves(question):
             return mechanism
@@ -50,7 +50,9 @@ def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
 
 
 def check_sql(analysis: Analysis, mechanism: Mechanism[Any, Any, Any], plan: Any) -> str:
-    """The whole statement over a release without rows, which binds before the charge as the answer will after it."""
+    """Returns the whole statement over a release without rows, which binds before the charge as the answer will after
+    it.
+    """
     columns = [Column(name, type_name) for name, type_name in mechanism.columns(plan)]
     return empty_release_sql(columns, mechanism.header(plan).laws, analysis)
 
@@ -72,7 +74,7 @@ class Explained:
 
 
 def explained(question: object) -> Explained:
-    """What a question's answers would be like; it spends nothing and opens no private row."""
+    """Returns what a question's answers would be like; it spends nothing and opens no private row."""
     mechanism = mechanism_of(question)
     try:
         plan = mechanism.plan(question)

@@ -81,7 +81,7 @@ def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers
 
 
 def told(job: object) -> Hashable:
-    """All that a job's failure can depend on, which is all of the job but what its labels become."""
+    """Returns all that a job's failure can depend on, which is all of the job but what its labels become."""
     if isinstance(job, CountingJob):
         attributes = tuple((one.sources, one.size) for one in job.attributes)
         return (replace(job, attributes=()), attributes)
@@ -91,7 +91,7 @@ def told(job: object) -> Hashable:
 
 
 def _as_copied(cursor: duckdb.DuckDBPyConnection, tables: dict[TableName, tuple[Column, ...]]) -> None:
-    """A copy has one row of NULLs."""
+    """Makes one row of NULLs of a copy."""
 
 
 def _without_rows(cursor: duckdb.DuckDBPyConnection, tables: dict[TableName, tuple[Column, ...]]) -> None:
@@ -119,7 +119,7 @@ def _made_up(type_name: str) -> tuple[str, ...]:
 
 
 def _one_of(type_name: str, which: str = "i") -> str:
-    """A value of the type for row i; NULL for types that nothing is computed with."""
+    """Returns a value of the type for row i; NULL for types that nothing is computed with."""
     values = _made_up(type_name)
     listed = ", ".join(quote_text(text) for text in values)
     return f"CAST(list_extract([{listed}], 1 + {which} % {len(values)}) AS {type_name})" if values else "NULL"
@@ -163,12 +163,12 @@ def _each_alone(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[object], worke
 
 
 def _is_read(text: str, types: dict[str, str]) -> bool:
-    """Whether the database reads a value itself: a stored number or text as such."""
+    """Tells whether the database reads a value itself: a stored number or text as such."""
     return text in types or number_sql(text, types) is not None or plain_text(text, types) is not None
 
 
 def _of_job(job: object, written: Written) -> None:
-    """All that an analyst may have written of a job."""
+    """Returns all that an analyst may have written of a job."""
     rows = job if isinstance(job, CountingJob) else job.rows if isinstance(job, (KeyedJob, KeyJob)) else None
     if rows is None or rows.source is None:
         return
@@ -202,7 +202,7 @@ def _alone_sql(condition: str, types: dict[str, str]) -> str:
 
 
 def _made_up_sql(types: Sequence[str]) -> str:
-    """Rows of columns c0, c1, .. with the made-up values of these types, and NULL."""
+    """Returns rows of columns c0, c1, .. with the made-up values of these types, and NULL."""
     a, b, c = "i", f"i // {_PRIME}", f"i // {_PRIME**2}"
     columns = [
         f"CAST(CASE WHEN {which} < {_PRIME - 1} THEN {_one_of(type_name, which)} END AS {type_name}) AS c{k}"

@@ -120,7 +120,7 @@ class Releaser:
         self._failed: dict[str, int] = {}
 
     def release(self, digest: str, planned: Callable[[], Planned], caller: Caller, statement: str) -> StoredRelease:
-        """The release under a digest: the stored one, or a new one that is charged for and made as planned."""
+        """Returns the release under a digest: the stored one, or a new one that is charged for and made as planned."""
         with self._locks.held(digest, lambda: self._steps(WAITING)):
             found = self._releases.by_digest(digest)
             if found is not None:
@@ -192,7 +192,7 @@ class Releaser:
     def _produced(
         self, door: Door, planned: Planned, release: StoredRelease, twins: Twins | Apart | None
     ) -> StoredRelease | None:
-        """The release, made and stored; None where that failed, whatever the reason: it could quote data."""
+        """Returns the release, made and stored; None where that failed, whatever the reason: it could quote data."""
         interrupted = ended = False
 
         def end() -> None:

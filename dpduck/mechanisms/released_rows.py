@@ -56,7 +56,9 @@ def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str
 
 
 def released_rows(request: Request, answers: Sequence[AnswerColumn], whole: Sequence[bool], box: Sandbox) -> pa.Table:
-    """The rows of a release from the answers of every aggregate. whole: see released_columns. box: casts labels."""
+    """Returns the rows of a release from the answers of every aggregate. whole: see released_columns. box: casts
+    labels.
+    """
     sizes = request.question.released_sizes
     cells = [prod(sizes[position] for position in grouping_set) for grouping_set in request.question.grouping_sets]
     columns: dict[str, pa.ChunkedArray] = {}
@@ -85,7 +87,7 @@ def released_rows(request: Request, answers: Sequence[AnswerColumn], whole: Sequ
 
 
 def listed(levels: FloatArray) -> pa.Array:
-    """One list per cell, of an end of its interval at every level."""
+    """Returns one list per cell, of an end of its interval at every level."""
     return pa.FixedSizeListArray.from_arrays(pa.array(levels.T.ravel()), len(levels)).cast(pa.list_(pa.float64()))
 
 
@@ -101,7 +103,9 @@ def _key_chunk(
 
 
 def _key_columns(keys: Sequence[Key], box: Sandbox) -> list[tuple[int, str, pa.Array]]:
-    """Every key column, those of range_end last: the key's position, the name, what each code or interval shows."""
+    """Returns every key column, those of range_end last: the key's position, the name, what each code or interval
+    shows.
+    """
     columns, ends = [], []
     for position, key in enumerate(keys):
         labels = _cast_labels(box, key.labels, key.type_name)
@@ -132,7 +136,9 @@ def _cast_labels(box: Sandbox, labels: Sequence[str | None], type_name: str) -> 
 
 
 def label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | None], type_name: str) -> pa.Array:
-    """Labels as an Arrow array of the released type; types that Arrow lacks stay text and are cast on insertion."""
+    """Returns labels as an Arrow array of the released type; types that Arrow lacks stay text and are cast on
+    insertion.
+    """
     texts = pa.table({"place": np.arange(len(labels)), "label": pa.array(labels, pa.string())})
     if type_name in ("VARCHAR", "HUGEINT", "UHUGEINT", "UUID", "TIME"):
         return texts.column("label").combine_chunks()

@@ -30,7 +30,7 @@ _UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 
 
 def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Domain:
-    """The domain that a clause declares for a column of this type."""
+    """Returns the domain that a clause declares for a column of this type."""
     try:
         if clause.kind == "range":
             return _range_domain(clause, type_name)
@@ -40,7 +40,9 @@ def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Doma
 
 
 def spread(clauses: Sequence[DomainClause], columns: Sequence[Column]) -> list[DomainClause]:
-    """A clause for each column: DOMAIN ALL BOOLEAN, or ENUM, is one of every such column that has none of its own."""
+    """Returns a clause for each column: DOMAIN ALL BOOLEAN, or ENUM, is one of every such column that has none of its
+    own.
+    """
     named = {fold(clause.column) for clause in clauses}
     found: list[DomainClause] = []
     for clause in clauses:
@@ -59,7 +61,7 @@ def spread(clauses: Sequence[DomainClause], columns: Sequence[Column]) -> list[D
 
 
 def is_numeric(type_name: str) -> bool:
-    """Whether a column of this type can be binned by numbers or clamped."""
+    """Tells whether a column of this type can be binned by numbers or clamped."""
     return type_name in INTEGERS or type_name in FLOATS or type_name.startswith("DECIMAL")
 
 
@@ -175,7 +177,7 @@ def _number(text: str) -> Fraction:
 
 
 def decimal_text(value: Fraction) -> str:
-    """An exact decimal; steps and bounds are decimals, so their sums are."""
+    """Returns an exact decimal; steps and bounds are decimals, so their sums are."""
     digits = 0
     while (value * 10**digits).denominator != 1:
         digits += 1
@@ -223,14 +225,14 @@ def _temporal_edges(clause: DomainClause, type_name: str) -> tuple[tuple[str, ..
 
 
 def _next_edge(connection: duckdb.DuckDBPyConnection, edge: str, step: str, type_name: str) -> str:
-    """The end that a range of dates would have with one step more."""
+    """Returns the end that a range of dates would have with one step more."""
     query = f"SELECT CAST(CAST(TIMESTAMP {quote_text(edge)} + {step} AS {type_name}) AS VARCHAR)"
     row = connection.execute(query).fetchone()
     return "" if row is None else str(row[0])
 
 
 def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
-    """The clamp of a numeric column; its step divides the range, so that sums are integers."""
+    """Returns the clamp of a numeric column; its step divides the range, so that sums are integers."""
     low, high = (exact_number(text) for text in (clause.low, clause.high))
     if not is_numeric(type_name):
         raise Refusal(
@@ -259,7 +261,8 @@ def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
 
 
 def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
-    """The step of a clamp that names none: the type's own, of floats a decimal one that is fine for these bounds.
+    """Returns the step of a clamp that names none: the type's own, of floats a decimal one that is fine for these
+    bounds.
 
     Policies that are in a store keep the step that they were stored with.
     """
@@ -282,7 +285,7 @@ def rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
 
 
 def _is_decimal(value: Fraction) -> bool:
-    """Whether a decimal writes it exactly."""
+    """Tells whether a decimal writes it exactly."""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:

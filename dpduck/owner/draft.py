@@ -66,7 +66,7 @@ class Constraint:
 
 
 def constraints(cursor: duckdb.DuckDBPyConnection, table: TableName) -> list[Constraint]:
-    """What DuckDB was told about the columns of a table, in the order in which it was told."""
+    """Returns what DuckDB was told about the columns of a table, in the order in which it was told."""
     names = ", ".join(map(quote_text, table.parts))
     rows = cursor.execute(
         "SELECT constraint_type, constraint_column_names, coalesce(referenced_table, ''), "
@@ -89,7 +89,7 @@ class Schema:
     home: Home
 
     def is_key(self, column: str) -> bool:
-        """Whether no two rows have one value of it."""
+        """Tells whether no two rows have one value of it."""
         return fold(column) in self.keys
 
     def null(self, column: str) -> str:
@@ -117,7 +117,7 @@ class Suggested:
 def open_columns(
     cursor: duckdb.DuckDBPyConnection, table: TableName, catalog: Catalog, public: Sequence[TableName], home: Home
 ) -> list[tuple[Column, str]]:
-    """The columns of which the schema does not say what could be declared, each with WITH NULL or nothing."""
+    """Returns the columns of which the schema does not say what could be declared, each with WITH NULL or nothing."""
     schema = _schema(table, catalog, constraints(cursor, table), home)
     declared = dict(_declared(schema, catalog, public))
     return [
@@ -184,7 +184,7 @@ def _remark(text: str, indent: str = "    ") -> Iterator[str]:
 
 
 def _said(name: str) -> str:
-    """A name within a comment, where a line's end would end the comment.
+    """Returns a name within a comment, where a line's end would end the comment.
 
     >>> _said("of" + chr(10) + "birth")
     '"of birth"'
@@ -196,7 +196,7 @@ def _said(name: str) -> str:
 
 
 def _unit(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
-    """The lines of PRIVACY UNIT, and its column; "" where nothing tells it."""
+    """Returns the lines of PRIVACY UNIT, and its column; "" where nothing tells it."""
     column, reference, why = _protected(schema, catalog)
     if not column:
         others = [one.name for one in schema.columns if one.type_name in INTEGERS | {"VARCHAR", "UUID"}][:_MANY]
@@ -210,7 +210,7 @@ def _unit(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
 
 
 def _protected(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
-    """The column that most likely says whose a row is, what it refers to, and why."""
+    """Returns the column that most likely says whose a row is, what it refers to, and why."""
     private = [link for link in schema.links if not catalog.is_public(link[1])]
     for column, other, key in private:
         policy = catalog.policy(other)
@@ -234,7 +234,7 @@ def _protected(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
 
 
 def _leads(policy: Policy, key: str, catalog: Catalog) -> bool:
-    """Whether a reference to this column of a table finds the unit of its policy."""
+    """Tells whether a reference to this column of a table finds the unit of its policy."""
     return fold(policy.unit.column or "") == fold(key) or (key,) in catalog.unique_keys(policy.table)
 
 
@@ -258,7 +258,7 @@ def _kind(type_name: str) -> str:
 
 
 def _declared(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> Iterator[tuple[str, list[str]]]:
-    """Columns whose values a CHECK lists or bounds, or that a declared public table has, with their lines."""
+    """Yields columns whose values a CHECK lists or bounds, or that a declared public table has, with their lines."""
     checked = {fold(one.columns[0]): one for one in schema.checks}
     links = {fold(column): (other, key) for column, other, key in schema.links if catalog.is_public(other)}
     for column in schema.columns:
@@ -274,7 +274,7 @@ def _declared(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> 
 
 
 def _checked(constraint: Constraint, column: Column, null: str) -> list[str]:
-    """What CHECK (column IN (..)) and CHECK (column BETWEEN a AND b) say of a column."""
+    """Returns what CHECK (column IN (..)) and CHECK (column BETWEEN a AND b) say of a column."""
     try:
         check = parse_one(constraint.check, read="duckdb").unnest()
     except SqlglotError:
@@ -294,7 +294,7 @@ def _checked(constraint: Constraint, column: Column, null: str) -> list[str]:
 
 
 def _literal(value: exp.Expr) -> str | None:
-    """A literal as a policy writes it: what DuckDB writes around it, a cast or a minus, taken off."""
+    """Returns a literal as a policy writes it: what DuckDB writes around it, a cast or a minus, taken off."""
     value = value.unnest()
     while isinstance(value, exp.Cast):
         value = value.this
@@ -306,7 +306,7 @@ def _literal(value: exp.Expr) -> str | None:
 
 
 def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], schema: Schema) -> list[str]:
-    """A DOMAIN from a public table that has a column of this name, or is called by it in the plural."""
+    """Returns a DOMAIN from a public table that has a column of this name, or is called by it in the plural."""
     plural = {fold(column.name), fold(column.name) + "s", fold(column.name) + "es"}
     for table in public:
         if not catalog.is_public(table):
@@ -355,7 +355,7 @@ def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> I
 
 
 def _open_items(column: Column, schema: Schema) -> Iterator[str]:
-    """What could be declared of a column by its type; nothing of keys, lists and other types."""
+    """Returns what could be declared of a column by its type; nothing of keys, lists and other types."""
     name, null = _said(column.name), schema.null(column.name)
     if schema.is_key(column.name) or any(fold(column.name) == fold(link[0]) for link in schema.links):
         return

@@ -69,7 +69,9 @@ def require_same_word(policy: Policy, unit: PrivacyUnit) -> None:
 def unit_by_periods(
     parent: Policy, column: Column, key_column: Column, max_rows: int, period: Period | None
 ) -> PrivacyUnit:
-    """The unit of a table that refers to the unit's column of one with a policy, both by periods of one word."""
+    """Returns the unit of a table that refers to the unit's column of one with a policy, both by periods of one
+    word.
+    """
     other = parent.unit.period
     words = [None if one is None else one.word for one in (period, other)]
     direct = parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name)
@@ -85,7 +87,7 @@ def unit_by_periods(
 
 
 def budget_of(clauses: PolicyClauses, unit: PrivacyUnit, known: Budget | None) -> Budget:
-    """The budget as it is declared now, else as it was; a lifetime stays where none is declared."""
+    """Returns the budget as it is declared now, else as it was; a lifetime stays where none is declared."""
     per = "" if unit.period is None else unit.period.word
     if clauses.budget is not None and clauses.budget.per != per:
         raise Refusal(
@@ -120,7 +122,7 @@ def _require_lifetime(unit: PrivacyUnit) -> None:
 
 
 def _amounts(clause: BudgetClause) -> Budget:
-    """A budget's amounts; with a delta they are held as rho."""
+    """Returns a budget's amounts; with a delta they are held as rho."""
     rho = clause.rho
     if clause.epsilon is not None and clause.delta > 0:
         rho = rho_of(clause.epsilon, clause.delta - clause.delta_keys)

@@ -207,7 +207,9 @@ class OwnerDesk:
         return period_of(word, _column(name, columns, clause))
 
     def _unit_through(self, parent: Policy, column: Column, key_column: Column, max_rows: int) -> PrivacyUnit:
-        """The unit of a table that refers to one with a policy: to its unit, or to a key whose row belongs to one."""
+        """Returns the unit of a table that refers to one with a policy: to its unit, or to a key whose row belongs to
+        one.
+        """
         if parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name):
             return PrivacyUnit(parent.unit.key, column.name, max_rows)
         if parent.unit.column is None:
@@ -308,7 +310,7 @@ def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
 
 
 def owned_table(catalog: Catalog, written: TableName) -> TableName:
-    """The table that an owner names; a view, or a file, is none."""
+    """Returns the table that an owner names; a view, or a file, is none."""
     table = catalog.resolve(written)
     if table is None:
         accepted = meant_or(written.table, catalog.table_names(), "an existing table")

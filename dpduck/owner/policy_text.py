@@ -66,7 +66,7 @@ def _items(policy: Policy, home: Home) -> Iterator[str]:
 
 
 def name_text(name: str) -> str:
-    """A column's or table's name, in quotes where it needs them.
+    """Returns a column's or table's name, in quotes where it needs them.
 
     >>> name_text("age"), name_text("row"), name_text("of birth")
     ('age', '"row"', '"of birth"')
@@ -79,7 +79,7 @@ def name_text(name: str) -> str:
 
 
 def table_text(table: TableName, home: Home) -> str:
-    """A table's name without the database and schema that are looked in anyway."""
+    """Returns a table's name without the database and schema that are looked in anyway."""
     parts = table.parts
     if home is not None and fold(parts[0]) == fold(home[0]):
         parts = parts[2:] if fold(parts[1]) == fold(home[1]) else parts[1:]
@@ -121,7 +121,7 @@ def _amounts(budget: Budget) -> str:
 
 
 def _amount(value: Fraction) -> str:
-    """An exact decimal, in powers of ten where it has many digits."""
+    """Returns an exact decimal, in powers of ten where it has many digits."""
     text = decimal_text(value)
     whole, _, after = text.partition(".")
     digits = (whole + after).lstrip("0")
@@ -129,7 +129,7 @@ def _amount(value: Fraction) -> str:
 
 
 def domain_text(domain: Domain, most: int | None = None) -> str:
-    """What follows a column in DOMAIN. most: labels that are shown, where not all are.
+    """Returns what follows a column in DOMAIN. most: labels that are shown, where not all are.
 
     >>> domain_text(ValueDomain("VARCHAR", ("F", "M"), with_null=True))
     "IN ('F', 'M') WITH NULL"
@@ -168,7 +168,7 @@ def _bound(text: str) -> str:
 
 
 def _is_regular(domain: Domain) -> bool:
-    """Whether its bounds and step say every edge: those of a floating type were rounded to it."""
+    """Tells whether its bounds and step say every edge: those of a floating type were rounded to it."""
     if not isinstance(domain, RangeDomain) or domain.unit:
         return True
     low, step = exact_number(domain.edges[0]), exact_number(domain.step)

@@ -56,7 +56,9 @@ class PrivateQuestion:
 
 
 def questions(policy: Policy, columns: Sequence[Column], epsilon: Fraction, home: Home) -> list[PrivateQuestion]:
-    """The statements of a draft, which together cost epsilon: a part for each column, two for the rows of a unit."""
+    """Returns the statements of a draft, which together cost epsilon: a part for each column, two for the rows of a
+    unit.
+    """
     asked = [one for one in columns if _kind(one, policy) and not _kept(policy, one)][:MOST_COLUMNS]
     part = _parts(policy.budget, epsilon, len(asked) + 2)
     texts = sum(_kind(one, policy) == "text" for one in asked)
@@ -73,7 +75,7 @@ def questions(policy: Policy, columns: Sequence[Column], epsilon: Fraction, home
 
 
 def _kind(column: Column, policy: Policy) -> str:
-    """What can be asked of a column: 'number', 'date', 'text', or "" for nothing."""
+    """Returns what can be asked of a column: 'number', 'date', 'text', or "" for nothing."""
     if column.type_name == "VARCHAR":
         return "text" if policy.budget.delta_keys and not policy.budget.pure else ""
     if column.type_name in TEMPORAL:
@@ -83,7 +85,9 @@ def _kind(column: Column, policy: Policy) -> str:
 
 
 def _parts(budget: Budget, epsilon: Fraction, number: int) -> Callable[[int], str]:
-    """Options for so many parts of the whole price: of epsilon, or of the rho that it is with the budget's delta."""
+    """Returns options for so many parts of the whole price: of epsilon, or of the rho that it is with the budget's
+    delta.
+    """
     if budget.pure:
         return lambda parts: f"epsilon = {_down(epsilon * parts / number)}"
     delta = budget.delta - budget.delta_keys
@@ -98,7 +102,7 @@ def _down(amount: Fraction) -> str:
 
 
 def grid_of(type_name: str) -> tuple[Fraction, ...]:
-    """The public numbers that a column of this type is compared with.
+    """Returns the public numbers that a column of this type is compared with.
 
     >>> [str(one) for one in grid_of("UTINYINT")][:8]
     ['0', '1', '2', '5', '10', '20', '50', '100']
@@ -115,7 +119,7 @@ def grid_of(type_name: str) -> tuple[Fraction, ...]:
 
 
 def _of_unit(policy: Policy, price: str, home: Home) -> str:
-    """Rows of a unit: quantiles over units, of which each is one row; and how many units there are."""
+    """Returns rows of a unit: quantiles over units, of which each is one row; and how many units there are."""
     clause, table = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price})", table_text(policy.table, home)
     if policy.unit.column is None:
         return f"{clause} count(*) AS n FROM {table}"
@@ -143,7 +147,7 @@ def _of_values(policy: Policy, column: Column, grid: Sequence[Fraction], price: 
 
 
 def _of_keys(policy: Policy, column: Column, price: str, delta: Fraction, home: Home) -> str:
-    """Texts that enough units have."""
+    """Returns texts that enough units have."""
     name = quote_identifier(column.name)
     options = f"{price}, delta = {_down(delta)}, max_groups_contributed = 1"
     return (
@@ -161,7 +165,7 @@ AskPrivately = Callable[[Sequence[str]], Sequence[tuple[Rows, float | None]]]
 
 
 def numbers(row: tuple[object, ...]) -> list[float | None]:
-    """The numbers of a row, None for NULL."""
+    """Returns the numbers of a row, None for NULL."""
     return [float(value) if isinstance(value, (int, float)) else None for value in row]
 
 
@@ -176,7 +180,7 @@ class UnitFacts:
 
 
 def unit_facts(policy: Policy, answer: tuple[object, ...], rank: float | None) -> UnitFacts:
-    """How many rows units have. rank: the standard error of a quantile's rank, in units."""
+    """Tells how many rows units have. rank: the standard error of a quantile's rank, in units."""
     found = numbers(answer)
     units = max(found[-1] or 0.0, 1.0)
     if policy.unit.column is None:
@@ -213,7 +217,7 @@ class Bounds:
 
 
 def bounds_of(question: PrivateQuestion, answer: tuple[object, ...], units: float, rank: float | None) -> Bounds | None:
-    """The bounds of a column; None where its values do not stand out of the noise, or leave the grid."""
+    """Returns the bounds of a column; None where its values do not stand out of the noise, or leave the grid."""
     found, grid = numbers(answer), question.grid
     for place, tail in enumerate(TAILS):
         low, high = found[place], found[len(TAILS) + place]
@@ -242,7 +246,7 @@ def bound_lines(column: Column, bounds: Bounds, null: str) -> list[str]:
 
 
 def _step(low: Fraction, high: Fraction, whole: bool) -> Fraction:
-    """A round step that divides both bounds, of about MOST_BINS bins.
+    """Returns a round step that divides both bounds, of about MOST_BINS bins.
 
     >>> str(_step(Fraction(0), Fraction(70), True)), str(_step(Fraction(-7), Fraction(30), True))
     ('5', '1')
@@ -281,7 +285,7 @@ class Answered:
 def suggested(
     policy: Policy, answers: Sequence[Answered], left: Sequence[tuple[Column, str]], price: str, home: Home
 ) -> Suggested:
-    """What the answers suggest; the first is about units. left: columns, with WITH NULL or nothing."""
+    """Returns what the answers suggest; the first is about units. left: columns, with WITH NULL or nothing."""
     facts = unit_facts(policy, answers[0].rows[0], answers[0].rank)
     about = {one.question.column: one for one in answers}
     columns = {
@@ -309,7 +313,7 @@ def suggested(
 
 
 def _kept(policy: Policy, column: Column) -> list[str]:
-    """The items that the policy in force has for a column: nobody needs to pay for what is public."""
+    """Returns the items that the policy in force has for a column: nobody needs to pay for what is public."""
     domain, clamp, name = policy.domain(column.name), policy.clamp(column.name), name_text(column.name)
     lines = [] if domain is None else [f"DOMAIN {name} {domain_text(domain)},"]
     return lines + ([] if clamp is None else [f"CLAMP {name} BETWEEN {clamp.low} AND {clamp.high} STEP {clamp.step},"])
@@ -324,7 +328,7 @@ def _unasked(policy: Policy, column: Column) -> tuple[str, Sequence[str]]:
 
 
 def _about(one: Answered, units: float, null: str) -> tuple[str, Sequence[str]]:
-    """A remark and items about one column."""
+    """Returns a remark and items about one column."""
     column = one.question.column
     if column is None:
         return "", ()
@@ -342,7 +346,7 @@ def _about(one: Answered, units: float, null: str) -> tuple[str, Sequence[str]]:
 
 
 def _round(number: float) -> int:
-    """Two significant digits.
+    """Returns two significant digits.
 
     >>> _round(12345.0), _round(7.0)
     (12000, 7)
@@ -351,7 +355,7 @@ def _round(number: float) -> int:
 
 
 def required_price(text: object) -> Fraction:
-    """The epsilon of PRIVATELY, as an owner wrote it."""
+    """Returns the epsilon of PRIVATELY, as an owner wrote it."""
     try:
         epsilon = Fraction(str(text))
     except ValueError:

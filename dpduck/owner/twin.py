@@ -30,7 +30,7 @@ _MOMENT = "TIMESTAMP '2020-01-01' + to_seconds(CAST({h} % 120000000 AS BIGINT))"
 
 
 def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str, ...]], rows: int) -> str:
-    """A SELECT of so many made-up rows. keys: of the table, whose values are not repeated."""
+    """Returns a SELECT of so many made-up rows. keys: of the table, whose values are not repeated."""
     unique = {fold(key[0]) for key in keys if len(key) == 1}
     whose = policy.unit.reference.column if policy.unit.reference is not None else policy.unit.column
     made = []
@@ -47,7 +47,7 @@ def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str
 
 
 def _key(number: str, type_name: str) -> str:
-    """The value of a key that has this number: the same in every table, so that references lead somewhere."""
+    """Returns the value of a key that has this number: the same in every table, so that references lead somewhere."""
     if type_name == "VARCHAR":
         return f"'made up ' || ({number})"
     if type_name == "UUID":
@@ -98,7 +98,7 @@ def _between(low: str, high: str, type_name: str, mixed: str) -> str:
 
 
 def _usual(type_name: str, mixed: str) -> str:
-    """A value of the type, of a column that a policy says nothing about; NULL of lists and the like."""
+    """Returns a value of the type, of a column that a policy says nothing about; NULL of lists and the like."""
     if type_name in INTEGERS:
         return f"CAST({mixed} % 100 AS {type_name})"
     if is_numeric(type_name):

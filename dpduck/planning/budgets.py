@@ -51,7 +51,7 @@ def optimal_parameters(noise: NoiseKind, weights: FloatArray, norms: FloatArray,
 
 
 def uniform_parameter(noise: NoiseKind, norm: int, amount: Fraction, unit_bound: int) -> Fraction:
-    """The one exact parameter of measurements whose column norms (L1, or squared L2) add up to `norm`.
+    """Returns the one exact parameter of measurements whose column norms (L1, or squared L2) add up to `norm`.
 
     >>> uniform_parameter(NoiseKind.LAPLACE, 2, Fraction(1, 2), 3)
     Fraction(12, 1)
@@ -62,7 +62,7 @@ def uniform_parameter(noise: NoiseKind, norm: int, amount: Fraction, unit_bound:
 
 
 def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction, unit_bound: int) -> Parameters:
-    """Equal noise on every measurement."""
+    """Returns equal noise on every measurement."""
     parameter = uniform_parameter(noise, sum(norms), amount, unit_bound)
     return Parameters((parameter,), np.zeros(len(norms), dtype=np.intp))
 
@@ -70,7 +70,8 @@ def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction,
 def safe_parameters(
     noise: NoiseKind, wanted: FloatArray, norms: Sequence[int], amount: Fraction, unit_bound: int
 ) -> Parameters:
-    """Exact parameters just above the wanted ones (which are for one row), whose exact cost is at most `amount`.
+    """Returns exact parameters just above the wanted ones (which are for one row), whose exact cost is at most
+    `amount`.
 
     Every parameter is rounded up, by less than 1e-9 of it: errors fall on the side of more noise.
     """
@@ -89,7 +90,7 @@ def safe_parameters(
 
 
 def fits(noise: NoiseKind, parameters: Parameters, norms: Sequence[int], amount: Fraction, unit_bound: int) -> bool:
-    """Whether the summed cost is at most `amount`, proven in integers: every term is rounded up at 2^-128."""
+    """Tells whether the summed cost is at most `amount`, proven in integers: every term is rounded up at 2^-128."""
     factor = unit_bound if noise is NoiseKind.LAPLACE else unit_bound * unit_bound
     allowed = amount if noise is NoiseKind.LAPLACE else 2 * amount
     if len(parameters.distinct) == 1:
@@ -103,7 +104,7 @@ def fits(noise: NoiseKind, parameters: Parameters, norms: Sequence[int], amount:
 
 
 def simplest_between(low: Fraction, high: Fraction) -> Fraction:
-    """The fraction with the smallest denominator in [low, high], 0 < low <= high (Stern and Brocot).
+    """Returns the fraction with the smallest denominator in [low, high], 0 < low <= high (Stern and Brocot).
 
     >>> simplest_between(Fraction(314, 100), Fraction(315, 100))
     Fraction(22, 7)
@@ -116,7 +117,7 @@ def simplest_between(low: Fraction, high: Fraction) -> Fraction:
 
 
 def root_below(value: Fraction) -> Fraction:
-    """A rational just below the square root: the square root of a price rounds down.
+    """Returns a rational just below the square root: the square root of a price rounds down.
 
     >>> root_below(Fraction(1, 4))
     Fraction(1, 2)
@@ -126,7 +127,7 @@ def root_below(value: Fraction) -> Fraction:
 
 
 def _dyadic(values: FloatArray) -> tuple[Fraction, ...]:
-    """Each value rounded up to 31 bits and a power of two."""
+    """Returns each value rounded up to 31 bits and a power of two."""
     mantissas, exponents = np.frexp(values)
     numerators = np.ceil(np.ldexp(mantissas, 31)).astype(np.int64).tolist()
     return tuple(

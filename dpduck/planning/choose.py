@@ -74,7 +74,7 @@ def _gaussian(problem: PlanningProblem) -> bool:
 
 
 def _best_as_it_is(problem: PlanningProblem) -> bool:
-    """Whether identity errs least of all strategies: one marginal is asked, and its table is measured.
+    """Tells whether identity errs least of all strategies: one marginal is asked, and its table is measured.
 
     For n cells, any integer queries a_ij and noise variances v_i, least squares have the total variance
     tr (A' V^-1 A)^-1 >= n^2 / sum_ij a_ij^2 / v_i. Laplace: 1/v = 2 sinh(eta/2)^2 with sum_i |a_ij| eta_i <= epsilon,
@@ -122,7 +122,7 @@ def plan_workload(
     row_bound: int = 1,
     rivals: bool = True,
 ) -> tuple[Plan, ...]:
-    """Every candidate's plan, the chosen one first, then by predicted total variance.
+    """Returns every candidate's plan, the chosen one first, then by predicted total variance.
 
     amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
     planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
@@ -160,14 +160,16 @@ def plan_workload(
 
 
 def _timed(candidate: Strategy, problem: PlanningProblem, budgets: str) -> Plan:
-    """The candidate's plan, which says how long it took; what candidates share is counted for the first of them."""
+    """Returns the candidate's plan, which says how long it took; what candidates share is counted for the first of
+    them.
+    """
     begin = perf_counter()
     plan = candidate.plan(problem, budgets)
     return replace(plan, planning_seconds=perf_counter() - begin)
 
 
 def _named(strategy: str, problem: PlanningProblem, budgets: str) -> Plan:
-    """The plan of the candidate with this name; a trailing + asks for optimal budgets."""
+    """Returns the plan of the candidate with this name; a trailing + asks for optimal budgets."""
     wanted = strategy.casefold()
     for candidate in CANDIDATES:
         names = [name.casefold() for name in candidate.names]

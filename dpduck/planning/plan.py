@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def total_variance(self) -> float:
-        """Sum over all released cells, by weight."""
+        """Returns the sum over all released cells, by weight."""
         sizes = self.workload.sizes
         return sum(
             weight * variance * prod([sizes[attribute] for attribute in marginal])
@@ -67,12 +67,12 @@ class Plan:
 
     @property
     def worst_stderr(self) -> float:
-        """Largest predicted standard error of a released cell."""
+        """Returns largest predicted standard error of a released cell."""
         return float(max(self.variances) ** 0.5)
 
 
 def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> KroneckerQuery:
-    """The marginal on `attributes` of a domain with these sizes."""
+    """Returns the marginal on `attributes` of a domain with these sizes."""
     return KroneckerQuery(attributes, tuple(IdentityFactor(sizes[attribute]) for attribute in attributes))
 
 
@@ -158,12 +158,12 @@ class PlanningProblem:
 
     @cached_property
     def lattice(self) -> Lattice:
-        """The workload's downward closure, built once for all candidates."""
+        """Returns the workload's downward closure, built once for all candidates."""
         return close_downward(self.workload.marginals, self.workload.sizes)
 
     @cached_property
     def few_subsets(self) -> bool:
-        """Whether strategies over the workload's closure are candidates: its sums take seconds at most."""
+        """Tells whether strategies over the workload's closure are candidates: its sums take seconds at most."""
         return closure_steps(self.workload.marginals) <= MOST_STEPS
 
     def tables(self, sets: Sequence[tuple[int, ...]], parameters: Parameters) -> FamilyMeasurements:
@@ -171,12 +171,12 @@ class PlanningProblem:
         return FamilyMeasurements(sets, [IdentityFactor(size) for size in self.workload.sizes], parameters)
 
     def plan(self, strategy: str, measurements: Sequence[Measurement], variances: tuple[float, ...], note: str) -> Plan:
-        """A plan of this problem."""
+        """Returns a plan of this problem."""
         return Plan(strategy, self.noise, self.workload, measurements, variances, self.consistency, note)
 
 
 def measured_kinds(plan: Plan) -> set[type[Factor]]:
-    """The kinds of factors that a plan measures with."""
+    """Returns the kinds of factors that a plan measures with."""
     if isinstance(plan.measurements, FamilyMeasurements):
         return {type(factor) for factor in plan.measurements.factors}
     return {type(factor) for measurement in plan.measurements for factor in measurement.query.factors}
@@ -186,7 +186,7 @@ def measured_kinds(plan: Plan) -> set[type[Factor]]:
 
 
 def base_attributes(workload: MarginalWorkload) -> tuple[int, ...]:
-    """Every attribute that some marginal uses, increasing.
+    """Returns every attribute that some marginal uses, increasing.
 
     >>> base_attributes(MarginalWorkload((2, 3, 4), ((2,), (0, 2)), (1.0, 1.0)))
     (0, 2)
@@ -199,7 +199,7 @@ def base_attributes(workload: MarginalWorkload) -> tuple[int, ...]:
 
 
 def measured_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.float64]]:
-    """The distinct marginals and, for each, s_r: the summed weight of its cells."""
+    """Returns the distinct marginals and, for each, s_r: the summed weight of its cells."""
     weights: dict[tuple[int, ...], float] = {}
     for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
         cells = prod([workload.sizes[attribute] for attribute in marginal])
@@ -215,7 +215,7 @@ def measured_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...
 
 
 def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
-    """Summed recovery weight of the rows of each set's residual query, in the query's integer units.
+    """Returns summed recovery weight of the rows of each set's residual query, in the query's integer units.
 
     cell_weights: w_B N_B of each set's marginal, 0 where it is not asked. DESIGN 4.6 has, per unit of sigma_A^2,
     v_A = p_A sum over B containing A of w_B N_B prod_{j in B minus A} n_j^-2; the integer query's variance is
@@ -232,7 +232,7 @@ def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
 
 
 def padded(size: int) -> int:
-    """The number of codes m of an attribute of `size` values: the next power of two.
+    """Returns the number of codes m of an attribute of `size` values: the next power of two.
 
     >>> padded(9), padded(16), padded(1)
     (16, 16, 1)
@@ -241,7 +241,7 @@ def padded(size: int) -> int:
 
 
 def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
-    """A HadamardFactor's transpose times `tensor` along `axis`: coefficients back to the valid codes."""
+    """Returns a HadamardFactor's transpose times `tensor` along `axis`: coefficients back to the valid codes."""
     moved = np.moveaxis(tensor, axis, 0)
     codes = np.zeros((padded(size), *moved.shape[1:]), dtype=tensor.dtype)
     codes[1:] = moved
@@ -250,7 +250,7 @@ def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
 
 
 def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
-    """Summed recovery weight s_T of all coefficients with support T, for each set of the lattice.
+    """Returns summed recovery weight s_T of all coefficients with support T, for each set of the lattice.
 
     cell_weights: summed weight of the valid cells of each set's marginal, 0 where it is not asked.
     A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (equation 5 of the paper),

@@ -38,7 +38,7 @@ def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], 
 
 
 def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
-    """The same for a family: one transform for the sets in the lattice, one pass over it for each other set."""
+    """Returns the same for a family: one transform for the sets in the lattice, one pass over it for each other set."""
     variances = np.array([noise_variance(noise, parameter) for parameter in family.parameters.distinct])[
         family.parameters.which
     ]
@@ -87,7 +87,7 @@ def component_variances(lattice: Lattice, precisions: FloatArray) -> FloatArray:
 
 
 def marginal_variances(lattice: Lattice, variances: FloatArray) -> FloatArray:
-    """Variance of a cell of every marginal of the lattice, from the variances 1/d_U of its components."""
+    """Returns the variance of a cell of every marginal of the lattice, from the variances 1/d_U of its components."""
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
     parameter = variances * lattice.products(sizes - 1)
     cells = lattice.products(sizes)
@@ -103,7 +103,7 @@ def workload_variances(lattice: Lattice, measurements: Sequence[Measurement], no
 
 
 def least_squares_variances(plan: Plan) -> tuple[float, ...]:
-    """The same for a plan's measurements, whatever recovery the plan names."""
+    """Returns the same for a plan's measurements, whatever recovery the plan names."""
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     return workload_variances(lattice, plan.measurements, plan.noise)
 
@@ -115,7 +115,7 @@ def cell_weights(lattice: Lattice, workload: MarginalWorkload) -> FloatArray:
 
 
 def direct_variance(sizes: Sequence[int], measured: Sequence[int], asked: Sequence[int], variance: float) -> float:
-    """Variance of a cell of `asked` summed from the noisy cells of `measured`."""
+    """Returns the variance of a cell of `asked` summed from the noisy cells of `measured`."""
     return variance * prod([sizes[attribute] for attribute in set(measured) - set(asked)])
 
 

@@ -45,7 +45,7 @@ class PublishedView:
 
 
 def open_store(store: Path) -> duckdb.DuckDBPyConnection:
-    """A connection of its own with the file attached read-only as `store`."""
+    """Returns a connection of its own with the file attached read-only as `store`."""
     if not store.is_file():
         raise StoreError(f"there is no store at {store}; accepted: the file <name>_private.duckdb")
     connection = duckdb.connect(":memory:")
@@ -66,7 +66,7 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
 def published_views(
     connection: duckdb.DuckDBPyConnection, *, with_ledger: bool, wanted: Sequence[str] = ()
 ) -> tuple[PublishedView, ...]:
-    """The private views of the attached store, by name. wanted: names of some; all if none is given."""
+    """Returns the private views of the attached store, by name. wanted: names of some; all if none is given."""
     try:
         names = connection.execute(
             "SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
@@ -100,7 +100,9 @@ def _view(connection: duckdb.DuckDBPyConnection, name: str, with_ledger: bool) -
 
 
 def metadata_sql(*, with_ledger: bool, wanted: Sequence[str] = ()) -> str:
-    """A SELECT of one row per private view; who asked and its ledger entry are told only where that is wanted."""
+    """Returns a SELECT of one row per private view; who asked and its ledger entry are told only where that is
+    wanted.
+    """
     ledger = ", principal, ledger_id" if with_ledger else ""
     listed = ", ".join(quote_text(fold(name)) for name in wanted)
     named = f" AND lower(name) IN ({listed})" if listed else ""
@@ -112,7 +114,7 @@ def metadata_sql(*, with_ledger: bool, wanted: Sequence[str] = ()) -> str:
 
 
 def _number(column: str) -> str:
-    """A DOUBLE for a rational that is kept as text."""
+    """Returns a DOUBLE for a rational that is kept as text."""
     divisor = f"coalesce(nullif(split_part({column}, '/', 2), ''), '1')"
     return f"CAST(split_part({column}, '/', 1) AS DOUBLE) / CAST({divisor} AS DOUBLE)"
 
@@ -125,12 +127,12 @@ _ABOUT_METADATA = "what dpduck published: each private view with its statement, 
 
 
 def is_postgres(target: str) -> bool:
-    """Whether a target is a PostgreSQL URI."""
+    """Tells whether a target is a PostgreSQL URI."""
     return target.startswith(("postgresql://", "postgres://"))
 
 
 def shown_target(target: str) -> str:
-    """The target without user name, password and parameters, for messages."""
+    """Returns the target without user name, password and parameters, for messages."""
     parts = urlsplit(target)
     return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -213,7 +215,7 @@ class _Publication:
             self._execute(f"CREATE SCHEMA {quote_identifier(self._schema)}")
 
     def _present(self) -> dict[str, tuple[PostgresColumn, ...]]:
-        """Every relation of the schema with its columns; a relation that is no table has none."""
+        """Returns every relation of the schema with its columns; a relation that is no table has none."""
         rows = self._rows(
             "SELECT c.relname::text, CASE WHEN c.relkind = 'r' THEN a.attname::text END, "
             "format_type(a.atttypid, a.atttypmod) "
@@ -229,7 +231,7 @@ class _Publication:
         return found
 
     def _earlier(self, present: dict[str, tuple[PostgresColumn, ...]]) -> frozenset[str]:
-        """The tables of earlier publications: those that the metadata name, and those withdrawn since."""
+        """Returns the tables of earlier publications: those that the metadata name, and those withdrawn since."""
         if METADATA not in present:
             return frozenset()
         named = self._rows(f"SELECT name FROM {self._place(METADATA)}")
@@ -329,7 +331,7 @@ class PostgresColumn:
 
     @property
     def select_sql(self) -> str:
-        """The value as it is sent, from a row that is named `released`."""
+        """Returns the value as it is sent, from a row that is named `released`."""
         value = f"released.{quote_identifier(self.name)}"
         if self.cast is None:
             return value
@@ -337,7 +339,7 @@ class PostgresColumn:
 
 
 def postgres_column(name: str, type_name: str) -> PostgresColumn:
-    """The column for a DuckDB type; ENUM and what PostgreSQL lacks becomes text.
+    """Returns the column for a DuckDB type; ENUM and what PostgreSQL lacks becomes text.
 
     >>> postgres_column("n", "UBIGINT").select_sql
     'CAST(released."n" AS DECIMAL(20,0))'
@@ -358,7 +360,9 @@ def postgres_column(name: str, type_name: str) -> PostgresColumn:
 
 
 def extension_file(name: str, accepted: str) -> Path:
-    """The extension's file in the package duckdb-extension-<name>; accepted: what a refusal tells to install."""
+    """Returns the extension's file in the package duckdb-extension-<name>; accepted: what a refusal tells to
+    install.
+    """
     spec = find_spec(f"duckdb_extension_{name}")
     places = [] if spec is None else list(spec.submodule_search_locations or ())
     for place in places:

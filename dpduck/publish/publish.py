@@ -104,7 +104,7 @@ def _to_duckdb(
 
 
 def _was_published(target: Path, copy: Path) -> bool:
-    """Whether a file is a publication: its metadata are there, and no ledger, as a store has.
+    """Tells whether a file is a publication: its metadata are there, and no ledger, as a store has.
 
     A copy is looked at: the file itself may be open, in this process or in another. What cannot be read is none.
     """
@@ -180,7 +180,7 @@ def replace_directory(finished: Path, target: Path) -> None:
 
 
 def exchanged(first: Path, second: Path) -> bool:
-    """Whether the two could be swapped, and were."""
+    """Tells whether the two could be swapped, and were."""
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "darwin":

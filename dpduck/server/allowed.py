@@ -191,14 +191,14 @@ def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str,
 
 
 def children_of(call: Tree) -> list[Tree]:
-    """A function's arguments, whose names are their aliases; DuckDB 2.0 keeps names and expressions apart."""
+    """Returns a function's arguments, whose names are their aliases; DuckDB 2.0 keeps names and expressions apart."""
     if "arguments" in call:
         return [dict(entry["expression"], alias=entry["name"]) for entry in call["arguments"]]
     return list(call["children"])
 
 
 def dicts_in(value: Any) -> Iterator[Tree]:
-    """Every node in a tree."""
+    """Yields every node in a tree."""
     waiting = [value]
     while waiting:
         current = waiting.pop()

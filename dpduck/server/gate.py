@@ -67,7 +67,7 @@ class Gate:
         self._streamed = Debts()  # who streams without end does it in a runner, behind the others
 
     def admit(self, principal: Principal, text: str, given_up: GivenUp = never) -> str:
-        """SQL that gives what the principal asked for; a DpduckError says why not. Noted either way.
+        """Returns SQL that gives what the principal asked for; a DpduckError says why not. Noted either way.
 
         It charges what the dp functions in the statement cost, before it returns. given_up: whether the client has
         gone; a release goes on, what runs over released tables ends.
@@ -93,7 +93,9 @@ class Gate:
             self._audit.note(principal.name, "refused", text, charged=entry, why=why)
 
     def probe(self, principal: Principal, text: str) -> str:
-        """SQL for the public database with the columns that a statement would have, and no rows: it charges nothing."""
+        """Returns SQL for the public database with the columns that a statement would have, and no rows: it charges
+        nothing.
+        """
         inspected = self._asked(text)
         with self._turn(principal.name):
             self._require_views(inspected)
@@ -144,7 +146,7 @@ class Gate:
             return self._idle.wait_for(lambda: not self._running, seconds)
 
     def left_out(self) -> list[str]:
-        """Private views that the public database has no room for."""
+        """Returns private views that the public database has no room for."""
         return sorted(self._left_out)
 
     def _put_view(self, name: str, mark: str) -> None:
@@ -180,7 +182,8 @@ class Gate:
         return self._found(principal, inspected, keys, given_up=given_up)
 
     def _asked(self, text: str) -> Inspected:
-        """The statement; where it reads tables that are not here, the same as a question of dp_known, which is free.
+        """Returns the statement; where it reads tables that are not here, the same as a question of dp_known, which is
+        free.
 
         It takes no more than FROM dp_known('..') would: the vault reads the text, and answers from releases alone.
         """
@@ -191,7 +194,7 @@ class Gate:
         return self.inspected(f"FROM dp_known({quote_text(text)})")
 
     def _known_or_view(self, principal: Principal, call: Call, charged: list[int], text: str) -> str:
-        """The answer to a dp function; what is no question about private rows misses a private view."""
+        """Returns the answer to a dp function; what is no question about private rows misses a private view."""
         try:
             return self._answered(principal, call, charged)
         except Told as told:
@@ -217,7 +220,7 @@ class Gate:
         only_columns: bool = False,
         given_up: GivenUp = never,
     ) -> str:
-        """SQL over public tables: the statement itself where it streams, else the table of what it found."""
+        """Returns SQL over public tables: the statement itself where it streams, else the table of what it found."""
         sql = inspected.sql
         for call, key in zip(inspected.calls, keys, strict=True):
             sql = sql.replace(call.mark, answer_name(key))
@@ -232,7 +235,9 @@ class Gate:
         return f"FROM {ANSWERS}.main.{answer_name(self._public.run(principal.name, sql, tables, given_up))}"
 
     def _work(self, inspected: Inspected, keys: Sequence[str]) -> float:
-        """Rows times parts of a statement over one table; without end where its rows are too many for one result."""
+        """Returns rows times parts of a statement over one table; without end where its rows are too many for one
+        result.
+        """
         sizes = [self._public.size(view) or NOTHING for view in inspected.views]
         sizes += [self._public.answer_size(key) for key in keys]
         rows, columns = sum(size.rows for size in sizes), sum(size.columns for size in sizes)
@@ -241,7 +246,7 @@ class Gate:
         return rows * (inspected.parts + inspected.stars * columns)
 
     def _answered(self, principal: Principal, call: Call, charged: list[int]) -> str:
-        """The key of the answer to a dp function, which is in the public database then."""
+        """Returns the key of the answer to a dp function, which is in the public database then."""
         creates = call.action == "run" and _CREATES.match(call.argument or "") is not None
         if creates:
             self._require_view_room(principal)
@@ -259,7 +264,7 @@ class Gate:
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """A place among the statements at work; refused where they are too many."""
+        """Lends a place among the statements at work; refused where they are too many."""
         with self._lock:
             if self._ending:
                 raise Refusal("the server is ending", accepted="the same statement when it is there again")

@@ -65,7 +65,7 @@ class Inspected:
 
 
 def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
-    """The statement, all of it found on the lists; PermissionRefusal or Refusal names what is not."""
+    """Returns the statement, all of it found on the lists; PermissionRefusal or Refusal names what is not."""
     text = in_selects(text)
     tree = syntax.tree(text, longest=longest)
     walk = _Walk(syntax, longest)
@@ -81,7 +81,9 @@ def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
 
 
 def _is_as_inspected(walk: _Walk, sql: str, syntax: Syntax, longest: int) -> bool:
-    """Whether what will run is what was inspected, whoever wrote it: the same tables, all of them named in full."""
+    """Tells whether what will run is what was inspected, whoever wrote it: the same tables, all of them named
+    in full.
+    """
     again = _Walk(syntax, longest, rewritten=True)
     again.query(syntax.tree(sql, longest=4 * longest), frozenset())
     same = again.views == walk.views and sorted(again.rewritten_tables) == sorted(walk.rewritten_tables)
@@ -89,7 +91,7 @@ def _is_as_inspected(walk: _Walk, sql: str, syntax: Syntax, longest: int) -> boo
 
 
 def _with_names_in_full(text: str, bare: Sequence[tuple[int, str]]) -> str:
-    """The client's own text with databases and schemas put before names of views: quicker than writing it anew.
+    """Returns the client's own text with databases and schemas put before names of views: quicker than writing it anew.
 
     bare: where in the text's bytes a name begins that lacks what.
 
@@ -134,7 +136,7 @@ class _Walk:
         return Inspected(sql, calls, views, tuple(sorted(listings)), plain, parts, self.stars, self.macros)
 
     def query(self, node: Tree, known: frozenset[str], depth: int = 0) -> None:
-        """A query and all that is in it; known: names of common table expressions that it can see."""
+        """Looks at a query and all that is in it; known: names of common table expressions that it can see."""
         if node.get("type") not in allowed.QUERIES:
             raise _refused(str(node.get("type")))
         self.queries += 1
@@ -157,7 +159,7 @@ class _Walk:
                 self.any(part, known, depth + 1)
 
     def source(self, node: Tree, known: frozenset[str], depth: int) -> Tree:
-        """A source of rows, rewritten where it refers to the catalog or to a dp function."""
+        """Returns a source of rows, rewritten where it refers to the catalog or to a dp function."""
         self._count(depth)
         kind = node.get("type")
         if kind == "TABLE_FUNCTION":
@@ -223,7 +225,7 @@ class _Walk:
         self.streams &= name in allowed.STREAMED and not several
 
     def _table(self, node: Tree, known: frozenset[str]) -> Tree:
-        """A table by name: a common table expression, a private view, or a listing of the catalog."""
+        """Returns a table by name: a common table expression, a private view, or a listing of the catalog."""
         catalog, schema, name = path_of(node, "table_name", "catalog_name", "schema_name")
         catalog, schema = ("", PRIVATE) if (catalog, schema) == (PRIVATE, "main") else (catalog, schema)
         if node.get("at_clause"):
@@ -249,7 +251,7 @@ class _Walk:
         return self.syntax.named(node, OWN, "main", name)
 
     def _function(self, node: Tree, known: frozenset[str], depth: int) -> Tree:
-        """A table function: of the catalog, of dp, or one that reads nothing."""
+        """Returns a table function: of the catalog, of dp, or one that reads nothing."""
         call = node["function"]
         catalog, schema, name = path_of(call, "function_name", "catalog", "schema")
         alias = node["alias"] or call["function_name"]
@@ -275,7 +277,7 @@ class _Walk:
         return self._replaced(node, ANSWERS, made.mark, alias, node)
 
     def _macro(self, node: Tree, name: str, arguments: list[Tree], known: frozenset[str], depth: int) -> Tree:
-        """A macro that reads public tables by name: a private view, or a common table expression in sight."""
+        """Returns a macro that reads public tables by name: a private view, or a common table expression in sight."""
         self._constants(name, arguments, known, depth)
         number, names, example = allowed.TABLE_MACROS[name]
         if len(arguments) != number or any(argument.get("alias") for argument in arguments):
@@ -334,7 +336,9 @@ class _Walk:
 
 
 def _names_itself(node: Tree) -> bool:
-    """Whether an expression of a SELECT refers to another by its alias: by aliases of aliases a short text grows."""
+    """Tells whether an expression of a SELECT refers to another by its alias: by aliases of aliases a short
+    text grows.
+    """
     selected = node.get("select_list") or []
     aliases = {fold(part["alias"]) for part in selected if part.get("alias")}
     names = [part.get("column_names") or [""] for part in dicts_in(selected) if part.get("class") == "COLUMN_REF"]

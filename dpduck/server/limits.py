@@ -60,27 +60,27 @@ class Limits:
 
     @property
     def view_bytes(self) -> int:
-        """The bytes of all private views; of those that principals made each principal has a quarter."""
+        """Returns the bytes of all private views; of those that principals made each principal has a quarter."""
         return self.memory // 2
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes of all results that wait for their readers."""
+        """Returns the bytes of all results that wait for their readers."""
         return self.memory // 4
 
     @property
     def kept_bytes_each(self) -> int:
-        """The bytes of one principal's waiting results."""
+        """Returns the bytes of one principal's waiting results."""
         return self.memory // 8
 
     @property
     def result_bytes(self) -> int:
-        """The bytes of one result that is kept for its reader."""
+        """Returns the bytes of one result that is kept for its reader."""
         return self.memory // 16
 
 
 def parse_size(text: str) -> int:
-    """Bytes, as people write them.
+    """Returns bytes, as people write them.
 
     >>> parse_size("4GB"), parse_size("300 MiB"), parse_size("1.5kB")
     (4000000000, 314572800, 1500)

@@ -111,7 +111,9 @@ class OwnerDoor:
 
 
 def _same_account(client: socket.socket) -> bool:
-    """Whether the other end is the same user of this machine, or root; the file's mode decides where nobody can say."""
+    """Tells whether the other end is the same user of this machine, or root; the file's mode decides where nobody can
+    say.
+    """
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     found = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -129,7 +131,7 @@ class Owner:
         self._pipe.close()
 
     def call(self, action: str, argument: str | None) -> ReleasedRows:
-        """The answer to a dp function, as the owner."""
+        """Returns the answer to a dp function, as the owner."""
         return rows_from(*self._asked("call", action, argument))
 
     def verify(self) -> int:
@@ -137,7 +139,9 @@ class Owner:
         return int(self._asked("verify")[0]["value"])
 
     def store(self) -> duckdb.DuckDBPyConnection:
-        """A connection with a copy of the private views, and of what is known about them, attached as `store`."""
+        """Returns a connection with a copy of the private views, and of what is known about them, attached as
+        `store`.
+        """
         connection = duckdb.connect(":memory:")
         connection.execute("ATTACH ':memory:' AS store")
         connection.execute("CREATE SCHEMA store.dpduck")
@@ -159,7 +163,7 @@ class Owner:
 
 
 def owner_of_server(files: StoreFiles) -> Owner | None:
-    """The door of the server that serves a store; None where nobody serves it."""
+    """Returns the door of the server that serves a store; None where nobody serves it."""
     path = door_path(files)
     if path is None or not path.is_socket():
         return None

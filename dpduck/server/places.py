@@ -35,7 +35,7 @@ class Debts:
         self._known: dict[str, tuple[float, float]] = {}
 
     def of(self, name: str) -> float:
-        """Seconds, of which older ones count less."""
+        """Returns seconds, of which older ones count less."""
         with self._lock:
             return self._now(name)
 
@@ -67,7 +67,7 @@ class Places:
 
     @contextmanager
     def place(self, name: str, patience: float, given_up: GivenUp = never) -> Iterator[None]:
-        """A place for this principal; Refusal where none is free in so many seconds."""
+        """Lends a place for this principal; Refusal where none is free in so many seconds."""
         self.take(name, patience, given_up)
         try:
             yield
@@ -92,14 +92,14 @@ class Places:
             raise Refusal("the server is ending", accepted="the same statement when it is there again")
 
     def give_back(self, name: str) -> None:
-        """A place that was taken is free."""
+        """Gives back a place that was taken."""
         with self._lock:
             self._settle()
             self._taken[name] -= 1
             self._call()
 
     def debt(self, name: str) -> float:
-        """How many seconds this principal was at work lately."""
+        """Tells how many seconds this principal was at work lately."""
         with self._lock:
             self._settle()
         return self._debts.of(name)

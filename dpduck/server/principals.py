@@ -41,12 +41,12 @@ class Principal:
     until: datetime | None = None
 
     def in_force(self, now: datetime | None = None) -> bool:
-        """Whether the token has not ended."""
+        """Tells whether the token has not ended."""
         return self.until is None or (now or datetime.now(UTC)) <= self.until
 
     @property
     def caller(self) -> Caller:
-        """How dp() sees this principal."""
+        """Tells how dp() sees this principal."""
         return Caller(self.name, owner=False, share=self.share, tables=self.tables)
 
 
@@ -66,7 +66,7 @@ class PrincipalBook:
         tables: Sequence[str] | None = None,
         until: datetime | None = None,
     ) -> str:
-        """A new principal; returns the token, which is not kept and cannot be shown again."""
+        """Returns a new principal; returns the token, which is not kept and cannot be shown again."""
         if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
             raise Refusal(
                 f"{name[:80]!r} is no name for a principal", accepted="a letter, then letters, digits, '_', '.' and '-'"
@@ -83,11 +83,11 @@ class PrincipalBook:
         self._change(lambda present: _without(present, name, missing=True))
 
     def all(self) -> tuple[Principal, ...]:
-        """Every principal, by name."""
+        """Returns every principal, by name."""
         return _read(self._kept.get(RECORD))
 
     def named(self, name: str) -> Principal:
-        """The principal of this name as of now; PermissionRefusal where there is none."""
+        """Returns the principal of this name as of now; PermissionRefusal where there is none."""
         for principal in self.all():
             if principal.name == name and principal.in_force():
                 return principal
@@ -117,7 +117,7 @@ def hashed(token: str) -> str:
 
 
 def parse_until(text: str) -> datetime:
-    """The end of a day, or a moment, as people write it; without a zone it is UTC.
+    """Returns the end of a day, or a moment, as people write it; without a zone it is UTC.
 
     >>> parse_until("2027-01-31").isoformat(), parse_until("2027-01-31T12:00:00+01:00").isoformat()
     ('2027-01-31T23:59:59+00:00', '2027-01-31T12:00:00+01:00')
@@ -132,7 +132,7 @@ def parse_until(text: str) -> datetime:
 
 
 def parse_share(text: str) -> Fraction:
-    """A share as people write it.
+    """Returns a share as people write it.
 
     >>> parse_share("0.5"), parse_share("1/3"), parse_share("25%")
     (Fraction(1, 2), Fraction(1, 3), Fraction(1, 4))
@@ -144,7 +144,7 @@ def parse_share(text: str) -> Fraction:
 
 
 def _without(present: Sequence[Principal], name: str, *, missing: bool) -> tuple[Principal, ...]:
-    """All but the one of this name; refuses where it is there and should not be, or the other way round."""
+    """Returns all but the one of this name; refuses where it is there and should not be, or the other way round."""
     known = any(principal.name.lower() == name.lower() for principal in present)
     if missing and not known:
         raise Refusal(f"there is no principal {name[:80]!r}", accepted=", ".join(p.name for p in present) or "none yet")
@@ -228,7 +228,7 @@ class Known:
         self._of: dict[str, OrderedDict[tuple[Caller, str], str]] = {}
 
     def get(self, caller: Caller, action: str, argument: str | None) -> str | None:
-        """The SQL of an answer; None where it has to be found out."""
+        """Returns the SQL of an answer; None where it has to be found out."""
         if action != "run" or argument is None:
             return None
         with self._lock:

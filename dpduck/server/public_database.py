@@ -88,7 +88,7 @@ class PublicDatabase:
         self._runners = Runners(limits, LOCK)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A connection of its own, for a reader or a listener."""
+        """Returns a connection of its own, for a reader or a listener."""
         return self._root.cursor()
 
     def close(self) -> None:
@@ -105,23 +105,23 @@ class PublicDatabase:
         return self._runners.processes()
 
     def marks(self) -> Mapping[str, str]:
-        """The private views that are here, by name as DuckDB compares names, each with its mark."""
+        """Returns the private views that are here, by name as DuckDB compares names, each with its mark."""
         return dict(self._marks)
 
     def size(self, view: str) -> Size | None:
-        """How large a private view is; None where there is no such view. view: folded."""
+        """Tells how large a private view is; None where there is no such view. view: folded."""
         return self._sizes.get(view)
 
     def sizes(self) -> Mapping[str, Size]:
-        """How large the private views are, by name as DuckDB compares names."""
+        """Tells how large the private views are, by name as DuckDB compares names."""
         return dict(self._sizes)
 
     def answer_size(self, key: str) -> Size:
-        """How large an answer is that was put here."""
+        """Tells how large an answer is that was put here."""
         return self._kept.size(key) or NOTHING
 
     def put_view(self, name: str, mark: str, rows: ReleasedRows) -> None:
-        """A private view, new or anew, with its comments."""
+        """Puts a private view, new or anew, with its comments."""
         table = f"memory.main.{quote_identifier(name)}"
         with self._lock, self._transaction() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
@@ -134,14 +134,14 @@ class PublicDatabase:
         self._marks[fold(name)], self._sizes[fold(name)] = mark, size_of(rows)
 
     def drop_view(self, name: str) -> None:
-        """A private view that is no more."""
+        """Drops a private view that is no more."""
         with self._lock, self._transaction() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS memory.main.{quote_identifier(name)}")
         self._marks.pop(fold(name), None)
         self._sizes.pop(fold(name), None)
 
     def has_answer(self, key: str) -> bool:
-        """Whether the answer under a key is here; if so it stays for its next reader."""
+        """Tells whether the answer under a key is here; if so it stays for its next reader."""
         return self._kept.used(key)
 
     def put_answer(self, principal: str, key: str, rows: ReleasedRows) -> None:
@@ -214,7 +214,7 @@ class PublicDatabase:
 
 
 def answer_name(key: str) -> str:
-    """The name of an answer's table: unlike any that a statement could have."""
+    """Returns the name of an answer's table: unlike any that a statement could have."""
     return f"dpduck_answer_{hashlib.sha256(key.encode()).hexdigest()[:40]}"
 
 
@@ -248,7 +248,7 @@ class Kept:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
     def used(self, key: str) -> bool:
-        """Whether an answer is here; if so it counts as just used."""
+        """Tells whether an answer is here; if so it counts as just used."""
         with self._lock:
             found = self._entries.get(key)
             if found is None:
@@ -285,7 +285,9 @@ class Kept:
             return self._taken(gone)
 
     def _first(self, keys: list[str], size: Size, most: int, most_bytes: int, most_rows: int) -> list[str]:
-        """The first of these, as many as have to go so that the rest and something new stay below these bounds."""
+        """Returns the first of these, as many as have to go so that the rest and something new stay below these
+        bounds.
+        """
         count, rows, used = len(keys) + 1, size.rows, size.bytes
         for key in keys:
             rows, used = rows + self._entries[key].size.rows, used + self._entries[key].size.bytes
@@ -317,5 +319,5 @@ NOTHING = Size(0, 0, 0)
 
 
 def size_of(rows: ReleasedRows) -> Size:
-    """The size of these rows."""
+    """Returns the size of these rows."""
     return Size(rows.table.num_rows, len(rows.columns), rows.table.nbytes)

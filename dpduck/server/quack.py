@@ -201,7 +201,7 @@ class QuackListener:
         return True
 
     def _authorize(self, session: str | None, text: str | None) -> str | None:
-        """SQL that runs in the statement's place; NULL, which Quack takes for a no, where nothing may run."""
+        """Returns SQL that runs in the statement's place; NULL, which Quack takes for a no, where nothing may run."""
         try:
             if session is None or text is None or self._sessions is None or self._gate is None:
                 return None

@@ -33,7 +33,7 @@ _ALIGNMENT = 64
 
 
 def packed(message: Message, table: pa.Table | None = None) -> bytes:
-    """A message as bytes: the length of its JSON, the JSON, the rows."""
+    """Returns a message as bytes: the length of its JSON, the JSON, the rows."""
     head = json.dumps(message).encode()
     head += b" " * (-(4 + len(head)) % _ALIGNMENT)  # Arrow reads in place
     return b"".join((len(head).to_bytes(4, "big"), head, b"" if table is None else _stream(table)))
@@ -57,7 +57,7 @@ def _stream(table: pa.Table) -> memoryview:
 
 
 def create_table(cursor: duckdb.DuckDBPyConnection, name: str, columns: list[tuple[str, str]], rows: pa.Table) -> None:
-    """A table of released rows. name: quoted, in full. columns: names and DuckDB types."""
+    """Creates a table of released rows. name: quoted, in full. columns: names and DuckDB types."""
     listed = ", ".join(f'"{column.replace(chr(34), chr(34) * 2)}" {kind}' for column, kind in columns)
     cursor.register("dpduck_rows", rows)
     cursor.execute(f"CREATE TABLE {name} ({listed})")

@@ -82,7 +82,9 @@ class Runners:
         rows: int,
         given_up: GivenUp = never,
     ) -> ReleasedRows:
-        """The rows of a SELECT over these tables; a Refusal where it takes too much of anything, or is given up."""
+        """Returns the rows of a SELECT over these tables; a Refusal where it takes too much of anything, or is given
+        up.
+        """
         with self._places.place(principal, seconds, given_up):
             used, message, table = self._tried(principal, sql, sources, seconds, rows, given_up)
             if used and message.get("why") == runner_process.MEMORY:  # allocators keep what earlier statements needed
@@ -94,7 +96,7 @@ class Runners:
     def _tried(
         self, principal: str, sql: str, sources: Sequence[TableRead], seconds: float, rows: int, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
-        """Whether the runner had run anything before; its answer."""
+        """Tells whether the runner had run anything before; its answer."""
         start = time.monotonic()
         runner = self._taken(principal)
         self._places.owe(principal, start - time.monotonic())  # to wait for a process to start is no work
@@ -134,7 +136,9 @@ class Runners:
             return [runner.process.pid for runner in self._all]
 
     def _taken(self, principal: str) -> _Runner:
-        """A runner of this principal's own, or one that nobody used yet: nobody waits because another's was killed."""
+        """Returns a runner of this principal's own, or one that nobody used yet: nobody waits because another's was
+        killed.
+        """
         behind = self._places.debt(principal) > PROMPT
         spare = None
         with self._lock:
@@ -258,7 +262,7 @@ class _Runner:
     def asked(
         self, message: Message, seconds: float, prompt: float = math.inf, given_up: GivenUp = never
     ) -> tuple[Message, pa.Table | None]:
-        """The answer to a message; TimeoutError where it does not come, OSError where nobody is there any more.
+        """Returns the answer to a message; TimeoutError where it does not come, OSError where nobody is there any more.
 
         prompt: seconds after which the work stands back. given_up: looked at now and then.
         """
@@ -290,7 +294,7 @@ class _Runner:
         self.process.wait()
 
     def _nice(self, kindness: int) -> None:
-        """All threads: Linux has a number for each."""
+        """Makes all threads nice: Linux has a number for each."""
         with suppress(OSError, AttributeError):
             os.setpriority(os.PRIO_PROCESS, self.process.pid, kindness)
             for thread in Path(f"/proc/{self.process.pid}/task").glob("*"):

@@ -67,7 +67,7 @@ class Syntax:
         self._table = self.tree("FROM c.s.t")["from_table"]
 
     def tree(self, text: str, *, longest: int = 100_000) -> Tree:
-        """The one query that the text holds; a Refusal for anything else."""
+        """Returns the one query that the text holds; a Refusal for anything else."""
         require_bounded(text, longest)
         with self._cursor() as cursor:
             try:
@@ -81,7 +81,7 @@ class Syntax:
         return _only_query(parsed, text)
 
     def text(self, tree: Tree) -> str:
-        """SQL for a tree, as DuckDB writes it."""
+        """Returns SQL for a tree, as DuckDB writes it."""
         whole = {"error": False, "statements": [{"node": tree, "named_param_map": []}]}
         with self._cursor() as cursor:
             try:
@@ -91,14 +91,14 @@ class Syntax:
         return "" if row is None else str(row[0])
 
     def named(self, table: Tree, catalog: str, schema: str, name: str) -> Tree:
-        """The same source of rows, its sample and aliases included, with its table's name in full."""
+        """Returns the same source of rows, its sample and aliases included, with its table's name in full."""
         made = table | {"catalog_name": catalog, "schema_name": schema, "table_name": name}
         if "qualified_name" in made:  # of DuckDB 2.0
             made["qualified_name"] = {"path": [catalog, schema, name]}
         return made
 
     def table(self, catalog: str, schema: str, name: str, alias: str, columns: Sequence[str]) -> Tree:
-        """A named table as a source of rows."""
+        """Returns a named table as a source of rows."""
         made = dict(self._table)
         made |= {"catalog_name": catalog, "schema_name": schema, "table_name": name, "alias": alias}
         if "qualified_name" in made:  # of DuckDB 2.0

@@ -11,7 +11,7 @@ FLOOR = 0.5
 
 
 def next_point(elapsed: float, floor: float) -> float:
-    """The first of floor, 2 floor, 4 floor, .. that is not before these seconds.
+    """Returns the first of floor, 2 floor, 4 floor, .. that is not before these seconds.
 
     >>> [next_point(elapsed, 0.5) for elapsed in (0.01, 0.5, 0.6, 1.7, 24.2)]
     [0.5, 0.5, 1.0, 2.0, 32.0]
@@ -41,7 +41,7 @@ class TimeGrid:
         self._mine = threading.local()
 
     def begin(self) -> None:
-        """A question begins, of which nothing private was looked at yet."""
+        """Begins a question, of which nothing private was looked at yet."""
         self._mine.start, self._mine.looked = self._clock(), False
 
     def looked(self) -> None:
@@ -49,7 +49,7 @@ class TimeGrid:
         self._mine.looked = True
 
     def holds(self) -> bool:
-        """Whether private rows were looked at since the last time that this thread was held."""
+        """Tells whether private rows were looked at since the last time that this thread was held."""
         return bool(getattr(self._mine, "looked", False))
 
     def hold(self) -> None:

@@ -168,7 +168,7 @@ class LocalVault:
         return Reply(self._kept(principal, answer.sql), answer.entry)
 
     def _kept(self, principal: str, sql: str) -> str:
-        """The key under which the rows of this SQL can be had."""
+        """Returns the key under which the rows of this SQL can be had."""
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
             self._statements[key] = sql
@@ -178,7 +178,9 @@ class LocalVault:
         return key
 
     def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
-        """The rows of an answer, one answer of a principal's at a time; Refusal where they are more than that."""
+        """Returns the rows of an answer, one answer of a principal's at a time; Refusal where they are more
+        than that.
+        """
         with self._lock:
             sql = self._statements.get(key)
         if sql is None:
@@ -205,7 +207,7 @@ class LocalVault:
                 ) from None
 
     def alive(self) -> bool:
-        """Whether DuckDB answers at all: an error of its own, in any statement, is the end of an instance."""
+        """Tells whether DuckDB answers at all: an error of its own, in any statement, is the end of an instance."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
@@ -216,7 +218,7 @@ class LocalVault:
         return True
 
     def views(self) -> dict[str, str]:
-        """The private views, the owner's first and older ones before newer, each with whose it is and a mark.
+        """Returns the private views, the owner's first and older ones before newer, each with whose it is and a mark.
 
         Both in one text, 'principal|mark'; the mark changes whenever the view's rows may have.
         """
@@ -230,12 +232,12 @@ class LocalVault:
         return {row[0]: row[1] for row in listed}
 
     def view(self, name: str) -> ReleasedRows:
-        """A private view with its comments, without the number of its ledger entry: that is for the owner."""
+        """Returns a private view with its comments, without the number of its ledger entry: that is for the owner."""
         found = self.view_with_entry(name)
         return replace(found, comment=None if found.comment is None else LEDGER_ENTRY.sub("", found.comment))
 
     def view_with_entry(self, name: str) -> ReleasedRows:
-        """A private view with its comments, all that they say."""
+        """Returns a private view with its comments, all that they say."""
         table = f"{STORE_NAME}.main.{quote_identifier(name)}"
         with self._connection.cursor() as cursor:
             if name not in self.views():
@@ -260,7 +262,7 @@ class LocalVault:
         self._reading.close()
 
     def owner(self, action: str, argument: str | None) -> ReleasedRows:
-        """The answer to a dp function for the owner, who is held to no grid and no quota."""
+        """Returns the answer to a dp function for the owner, who is held to no grid and no quota."""
         try:
             sql = called(self._engine, OWNER, action, argument).sql
         finally:

@@ -92,7 +92,7 @@ class VaultProcess:
 
     @property
     def process_id(self) -> int:
-        """The id of the vault's process, for tests that kill it."""
+        """Returns the id of the vault's process, for tests that kill it."""
         return self._process.pid
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class VaultProcess:
 
 
 def rows_message(rows: ReleasedRows) -> Message:
-    """All of released rows but its table."""
+    """Returns all of released rows but its table."""
     return {"columns": rows.columns, "comment": rows.comment, "comments": rows.comments}
 
 
@@ -197,5 +197,5 @@ def rows_from(message: Message, table: pa.Table | None) -> ReleasedRows:
 
 
 def reply_from(message: Message) -> Reply:
-    """A Reply from its fields."""
+    """Returns a Reply from its fields."""
     return Reply(message["key"], message["charged"], message["refused"])

@@ -175,7 +175,7 @@ def _require_alive(vault: Vault) -> None:
 
 
 def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> LocalVault:
-    """The vault; a predecessor that was killed may still be finishing its releases."""
+    """Returns the vault; a predecessor that was killed may still be finishing its releases."""
     for attempt in range(_ATTEMPTS):
         try:
             grid = TimeGrid(keeping["floor"])

@@ -103,7 +103,7 @@ class Layers(Query[NoisySummary]):
 
     @property
     def nodes(self) -> int:
-        """How many nodes one row adds 1 or -1 to."""
+        """Tells how many nodes one row adds 1 or -1 to."""
         return node_sensitivity(self.axes)
 
 
@@ -289,12 +289,12 @@ class Ask(Generic[Answer]):
 
     @property
     def cost(self) -> Charge:
-        """The price of all its answers."""
+        """Returns the price of all its answers."""
         return price([self])
 
 
 def price(asks: Iterable[Ask[Any]]) -> Charge:
-    """The price of everything that is asked, never below the true one: epsilons add up, else rhos, and deltas.
+    """Returns the price of everything that is asked, never below the true one: epsilons add up, else rhos, and deltas.
 
     Asks that share a noise are added up as norms first: their number may be great.
     """
@@ -326,7 +326,7 @@ def _together(charges: Iterable[Charge], delta: Fraction) -> Charge:
 
 
 def _pure(epsilon: Fraction) -> Charge:
-    """The price of a mechanism of which nothing is known but its epsilon."""
+    """Returns the price of a mechanism of which nothing is known but its epsilon."""
     return Charge(epsilon, rho_of_pure(epsilon))
 
 
@@ -350,7 +350,7 @@ def norms_of(ask: Ask[Any]) -> Norms | None:
 
 
 def _own_cost(ask: Ask[Any]) -> Charge:
-    """The price of one answer of the other queries."""
+    """Returns the price of one answer of the other queries."""
     query, noise = ask.query, ask.noise
     if isinstance(query, Within):
         return _pure(query.limit) if query.pure else Charge.concentrated(query.limit)

@@ -120,7 +120,9 @@ class MatrixFactor:
         return int(sizes.sum(axis=0).max()), int((sizes * sizes).sum(axis=0).max()), int(sizes.max())
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
-        """A dense matrix in doubles, which is much faster, where each of them holds every partial sum exactly."""
+        """Returns a dense matrix in doubles, which is much faster, where each of them holds every partial sum
+        exactly.
+        """
         moved = np.moveaxis(tensor, axis, 0)
         flat, entries = np.ascontiguousarray(moved).reshape(self.size, -1), self.entries
         if isinstance(entries, np.ndarray):
@@ -162,12 +164,12 @@ class KroneckerQuery:
 
     @property
     def norms(self) -> Norms:
-        """Column norms of a Kronecker product multiply."""
+        """Returns the column norms of a Kronecker product multiply."""
         first, second, largest = ([factor.norms[which] for factor in self.factors] for which in range(3))
         return prod(first), prod(second), prod(largest)
 
     def apply(self, marginal: IntegerArray) -> IntegerArray:
-        """Exact answers from the marginal on `attributes`, shape `shape`."""
+        """Returns exact answers from the marginal on `attributes`, shape `shape`."""
         answers = marginal
         for axis, factor in enumerate(self.factors):
             answers = factor.apply(answers, axis)
@@ -178,7 +180,7 @@ KINDS = frozenset((IdentityFactor, CentredFactor, HadamardFactor, MatrixFactor))
 
 
 def hadamard_transform(codes: NDArray[Scalar]) -> NDArray[Scalar]:
-    """The unnormalised fast Hadamard transform along the first axis, in place; its length is a power of two."""
+    """Returns the unnormalised fast Hadamard transform along the first axis, in place; its length is a power of two."""
     half = 1
     while half < len(codes):
         blocks = codes.reshape(len(codes) // (2 * half), 2, half, *codes.shape[1:])
@@ -221,18 +223,18 @@ class Family:
 
     @property
     def is_marginal(self) -> bool:
-        """Whether its queries are the cells of the marginal."""
+        """Tells whether its queries are the cells of the marginal."""
         return not self.matrices and self.masks is None
 
     @property
     def rows(self) -> int:
-        """Number of queries."""
+        """Returns the number of queries."""
         if self.masks is not None:
             return len(self.masks)
         return prod(len(matrix) for matrix in self.matrices) if self.matrices else prod(self.shape)
 
     def answers(self, marginal: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Every query's answer from the marginal, shape (rows,)."""
+        """Returns every query's answer from the marginal, shape (rows,)."""
         if self.masks is not None:
             return np.asarray(self.masks.reshape(len(self.masks), -1) @ marginal.reshape(-1))
         found = marginal

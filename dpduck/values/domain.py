@@ -24,14 +24,14 @@ class ValueDomain:
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """One label per code, as text; None is SQL's NULL."""
+        """Returns one label per code, as text; None is SQL's NULL."""
         null: tuple[str | None, ...] = (None,) if self.with_null else ()
         other: tuple[str | None, ...] = (self.other,) if self.other is not None else ()
         return self.values + null + other
 
     @property
     def size(self) -> int:
-        """Number of codes."""
+        """Returns the number of codes."""
         return len(self.values) + self.with_null + (self.other is not None)
 
 
@@ -59,13 +59,13 @@ class RangeDomain:
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """One label per code: the lower edge of each bin, as text; None is SQL's NULL."""
+        """Returns one label per code: the lower edge of each bin, as text; None is SQL's NULL."""
         null: tuple[str | None, ...] = (None,) if self.with_null else ()
         return self.edges + null
 
     @property
     def size(self) -> int:
-        """Number of codes."""
+        """Returns the number of codes."""
         return len(self.edges) + self.with_null
 
 

@@ -50,33 +50,33 @@ class Periods:
 
     @property
     def count(self) -> int:
-        """How many periods it has."""
+        """Tells how many periods it has."""
         return self.last - self.first + 1
 
     @property
     def every(self) -> bool:
-        """Whether it has all periods that there are."""
+        """Tells whether it has all periods that there are."""
         return self.first == 0 and self.last == last_number(self.word)
 
     @property
     def start(self) -> date:
-        """The first day."""
+        """Returns the first day."""
         return start_of(self.word, self.first)
 
     @property
     def end(self) -> date:
-        """The first day after it."""
+        """Returns the first day after it."""
         return start_of(self.word, self.last + 1)
 
     def __str__(self) -> str:
         return _EVERY if self.every else f"FROM {self.start.isoformat()} TO {self.end.isoformat()}"
 
     def overlaps(self, other: Periods) -> bool:
-        """Whether some period is in both."""
+        """Tells whether some period is in both."""
         return self.word == other.word and self.first <= other.last and other.first <= self.last
 
     def common(self, other: Periods) -> Periods | None:
-        """The periods that are in both, None for none."""
+        """Returns the periods that are in both, None for none."""
         if not self.overlaps(other):
             return None
         return Periods(self.word, max(self.first, other.first), min(self.last, other.last))
@@ -92,7 +92,7 @@ class PeriodColumn:
 
 
 def number_of(word: str, day: date) -> int:
-    """The number of the period that a day lies in; weeks begin on Mondays.
+    """Returns the number of the period that a day lies in; weeks begin on Mondays.
 
     >>> number_of("MONTH", date(1, 2, 28)), number_of("WEEK", date(1, 1, 8)), number_of("YEAR", date(1, 12, 31))
     (1, 1, 0)
@@ -103,7 +103,7 @@ def number_of(word: str, day: date) -> int:
 
 
 def start_of(word: str, number: int) -> date:
-    """The first day of a period.
+    """Returns the first day of a period.
 
     >>> start_of("QUARTER", number_of("QUARTER", date(2024, 5, 17))).isoformat()
     '2024-04-01'
@@ -115,23 +115,23 @@ def start_of(word: str, number: int) -> date:
 
 
 def last_number(word: str) -> int:
-    """The number of the last period that there is."""
+    """Returns the number of the last period that there is."""
     return number_of(word, _LAST_DAY)
 
 
 def every(word: str) -> Periods:
-    """All periods."""
+    """Returns all periods."""
     return Periods(word, 0, last_number(word))
 
 
 def between(word: str, first: date, last: date) -> Periods | None:
-    """The periods from one day's to another's, both included; None where none of them is a period of ours."""
+    """Returns the periods from one day's to another's, both included; None where none of them is a period of ours."""
     low, high = number_of(word, first), min(number_of(word, last), last_number(word))
     return Periods(word, low, high) if low <= high else None
 
 
 def charged_key(unit_key: str, periods: Periods | None) -> str:
-    """The key of what is charged: a unit's key, and the periods where it has such.
+    """Returns the key of what is charged: a unit's key, and the periods where it has such.
 
     >>> charged_key("clinic.main.visits.patient_id PER DAY", Periods("DAY", 738885, 738885))
     'clinic.main.visits.patient_id PER DAY FROM 2024-01-01 TO 2024-01-02'
@@ -140,7 +140,7 @@ def charged_key(unit_key: str, periods: Periods | None) -> str:
 
 
 def split_key(key: str) -> tuple[str, Periods | None]:
-    """A unit's key and the periods that charged_key wrote; None where it has none.
+    """Returns a unit's key and the periods that charged_key wrote; None where it has none.
 
     >>> split_key("main.visits.patient_id PER YEAR FROM 2024-01-01 TO 2026-01-01")[1].count
     2
@@ -156,23 +156,23 @@ def split_key(key: str) -> tuple[str, Periods | None]:
 
 
 def word_of(unit_key: str) -> str | None:
-    """The word of a unit whose rows are protected by period; None for any other."""
+    """Returns the word of a unit whose rows are protected by period; None for any other."""
     found = _KEY.fullmatch(unit_key)
     return None if found is None else found["word"]
 
 
 def named_like_periods(name: str) -> bool:
-    """Whether a column's name could be taken for a unit's key with its periods."""
+    """Tells whether a column's name could be taken for a unit's key with its periods."""
     return _KEY.fullmatch(f"x{name.upper()}") is not None
 
 
 def each(run: Periods) -> list[Periods]:
-    """The periods of a run, one by one."""
+    """Returns the periods of a run, one by one."""
     return [replace(run, first=number, last=number) for number in range(run.first, run.last + 1)]
 
 
 def shown(run: Periods) -> str:
-    """A run for people: a month by its name, others by their first day, several by the first and the last.
+    """Returns a run for people: a month by its name, others by their first day, several by the first and the last.
 
     >>> shown(Periods("MONTH", 24280, 24280)), shown(Periods("WEEK", 105589, 105590)), shown(every("DAY"))
     ('2024-05', '2024-08-05 to 2024-08-12', 'every day')
@@ -189,7 +189,7 @@ def _name(word: str, number: int) -> str:
 
 
 def runs(found: Iterable[Periods]) -> list[Periods]:
-    """The shortest runs so that each given one is made of whole runs, in order; gaps are left out.
+    """Returns the shortest runs so that each given one is made of whole runs, in order; gaps are left out.
 
     >>> [(one.first, one.last) for one in runs([Periods("DAY", 1, 5), Periods("DAY", 4, 9)])]
     [(1, 3), (4, 5), (6, 9)]

@@ -27,7 +27,7 @@ _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?
 
 
 def sql_of(expression: exp.Expr) -> str:
-    """Canonical DuckDB SQL of an expression, comments dropped."""
+    """Returns canonical DuckDB SQL of an expression, comments dropped."""
     try:
         return expression.sql(
             dialect=PrivateDuckDB,
@@ -43,7 +43,7 @@ def sql_of(expression: exp.Expr) -> str:
 
 
 def safe_sql(expression: exp.Expr, types: Mapping[str, str]) -> str:
-    """SQL of the condition that yields NULL where it would have raised, its cast to BOOLEAN included.
+    """Returns SQL of the condition that yields NULL where it would have raised, its cast to BOOLEAN included.
 
     types: DuckDB type of each column, by the SQL of the column. Shapes that cannot raise stay as they are, since DuckDB
     can push them down; everything else is wrapped in TRY, which the binder refuses around volatile functions.
@@ -60,7 +60,7 @@ def _safe_conjunct(part: exp.Expr, types: Mapping[str, str]) -> str:
 
 
 def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Whether the node is a condition, of BOOLEAN type, over columns and literals that are what they must be."""
+    """Tells whether the node is a condition, of BOOLEAN type, over columns and literals that are what they must be."""
     if isinstance(node, exp.Boolean):
         return True
     if isinstance(node, exp.Column):
@@ -85,7 +85,7 @@ def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
 
 
 def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Whether DuckDB compares the column with the literal without a cast that could fail, of either of them."""
+    """Tells whether DuckDB compares the column with the literal without a cast that could fail, of either of them."""
     if not isinstance(column, exp.Column):
         return False
     type_name = types.get(sql_of(column), "")
@@ -106,7 +106,7 @@ def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) 
 
 
 def _fits_decimal(number: str, type_name: str) -> bool:
-    """Whether the type has a place for each digit of the number, so that the column is compared as it is."""
+    """Tells whether the type has a place for each digit of the number, so that the column is compared as it is."""
     places = _DECIMAL.fullmatch(type_name)
     digits = _PLAIN_NUMBER.fullmatch(number)
     if not places or not digits:
@@ -116,7 +116,7 @@ def _fits_decimal(number: str, type_name: str) -> bool:
 
 
 def _is_moment(literal: exp.Literal, type_name: str) -> bool:
-    """Whether the text is a day, or a time of a day, that certainly converts to the type."""
+    """Tells whether the text is a day, or a time of a day, that certainly converts to the type."""
     if type_name not in ("DATE", "TIMESTAMP") or not literal.is_string or not _MOMENT.fullmatch(literal.name):
         return False
     try:

@@ -49,40 +49,42 @@ class PublicFacts(Protocol):
     """Answers from catalogs, policies, declared public tables and a data-free sandbox."""
 
     def resolve(self, name: TableName) -> TableName | None:
-        """The three-part name of a table or view, None where there is none."""
+        """Returns the three-part name of a table or view, None where there is none."""
 
     def known_names(self) -> tuple[str, ...]:
         """Names of the tables that whoever asks may know of: under a policy, or public."""
 
     def is_view(self, table: TableName) -> bool:
-        """Whether a resolved name is a view."""
+        """Tells whether a resolved name is a view."""
 
     def columns(self, table: TableName) -> tuple[Column, ...]:
-        """The columns of a resolved table."""
+        """Returns the columns of a resolved table."""
 
     def policy(self, table: TableName) -> Policy | None:
-        """The policy in force on a resolved table."""
+        """Returns the policy in force on a resolved table."""
 
     def is_public(self, table: TableName) -> bool:
-        """Whether the owner has declared a resolved table public."""
+        """Tells whether the owner has declared a resolved table public."""
 
     def public_digest(self, table: TableName) -> str:
-        """A digest of a declared public table's content."""
+        """Returns a digest of a declared public table's content."""
 
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
-        """Distinct values of a public column in order, as text, None last if there is a NULL."""
+        """Returns distinct values of a public column in order, as text, None last if there is a NULL."""
 
     def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
-        """The most rows of a public table that share one non-NULL value of these columns; 0 where it is empty.
+        """Returns the most rows of a public table that share one non-NULL value of these columns; 0 where it is empty.
 
         distinct: columns whose distinct combinations are the rows; none for the table's own rows.
         """
 
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
-        """The columns of each PRIMARY KEY and UNIQUE constraint of a resolved table, the primary key first."""
+        """Returns the columns of each PRIMARY KEY and UNIQUE constraint of a resolved table, the primary key first."""
 
     def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
-        """Column types of a SELECT bound over empty copies of the tables; Refusal where DuckDB does not bind it."""
+        """Returns the column types of a SELECT bound over empty copies of the tables; Refusal where DuckDB does not
+        bind it.
+        """
 
     def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
         """Binds row_sql over empty copies of the tables and runs once_sql over one row of NULLs in each of them.
@@ -91,10 +93,10 @@ class PublicFacts(Protocol):
         """
 
     def has_collations(self, table: TableName) -> bool:
-        """Whether some column of a resolved table compares its texts by rules of its own."""
+        """Tells whether some column of a resolved table compares its texts by rules of its own."""
 
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
-        """The image of an expression over the public domains of the columns it uses."""
+        """Returns the image of an expression over the public domains of the columns it uses."""
 
     def shadowed_functions(self) -> frozenset[str]:
         """Names of built-in functions that a user's macro or function hides."""
@@ -133,11 +135,11 @@ class Policy:
     min_epsilon: Fraction | None = None
 
     def domain(self, column: str) -> Domain | None:
-        """The domain of a column, by DuckDB's case-insensitive names."""
+        """Returns the domain of a column, by DuckDB's case-insensitive names."""
         return next((domain for name, domain in self.domains if fold(name) == fold(column)), None)
 
     def clamp(self, column: str) -> Clamp | None:
-        """The clamp of a column, by the same names."""
+        """Returns the clamp of a column, by the same names."""
         return next((clamp for clamp in self.clamps if fold(clamp.column) == fold(column)), None)
 
 
@@ -203,7 +205,9 @@ class Rows:
 
     @property
     def unit_text(self) -> str:
-        """Whose rows are protected, and how many count, for an explanation; by period, the periods that are read."""
+        """Tells whose rows are protected, and how many count, for an explanation; by period, the periods that
+        are read.
+        """
         unit = "row" if self.unit_sql is None else f"{self.unit_key}, at most {self.max_rows} rows"
         if self.periods is None:
             return unit

@@ -194,7 +194,9 @@ def check_arguments(node: exp.Expr) -> None:
 
 
 def temporal_arguments(expression: exp.Expr) -> list[exp.Expr]:
-    """What functions of dates are applied to: for an INTERVAL or a TIME some of them raise what TRY does not catch."""
+    """Returns what functions of dates are applied to: for an INTERVAL or a TIME some of them raise what TRY does not
+    catch.
+    """
     found: list[exp.Expr] = []
     for node in expression.walk():
         if isinstance(node, exp.Extract):

@@ -37,26 +37,26 @@ class PublicJoin:
 
     @property
     def outer(self) -> bool:
-        """Whether private rows stay without a public row."""
+        """Tells whether private rows stay without a public row."""
         return self.kind == LEFT
 
     @property
     def sql(self) -> str:
-        """What stands before AS."""
+        """Returns what stands before AS."""
         if not self.names:
             return self.table.sql
         listed = ", ".join(f"{quote_identifier(own)} AS {quote_identifier(shown)}" for shown, own in self.names)
         return f"(SELECT {'DISTINCT ' if self.distinct else ''}{listed} FROM {self.table.sql})"
 
     def own_name(self, column: str) -> str:
-        """The name that a column shown has in the table itself."""
+        """Returns the name that a column shown has in the table itself."""
         return next((own for shown, own in self.names if fold(shown) == fold(column)), column)
 
 
 def read_join(
     join: exp.Join, public: PublicTable, scope: Scope, number: int, private_on_right: bool, facts: PublicFacts
 ) -> tuple[Scope, PublicJoin]:
-    """The scope after a join with a public table, and the join itself."""
+    """Returns the scope after a join with a public table, and the join itself."""
     kind = _kind(join, private_on_right)
     alias, columns = f"p{number}", public.columns
     relation = Relation(public.shown, tuple((column.name, base_column(alias, column.name)) for column in columns))
@@ -85,7 +85,7 @@ def _keeps_public(join: exp.Join, private_on_right: bool) -> bool:
 
 
 def _kind(join: exp.Join, private_on_right: bool) -> str:
-    """The join as it is for private rows: those of the public table alone are groups at most, never counted."""
+    """Returns the join as it is for private rows: those of the public table alone are groups at most, never counted."""
     side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
     position = position_of(join)
     accepted = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys"

@@ -19,7 +19,7 @@ _MOMENTS = {
 
 
 def text_sql(value: str, type_name: str) -> str:
-    """SQL of a stored value's text, total for every value of its type: NULL for moments that have no text.
+    """Returns SQL of a stored value's text, total for every value of its type: NULL for moments that have no text.
 
     DuckDB raises, or becomes invalid, where it writes a moment that no calendar has; a comparison never does.
     """
@@ -34,7 +34,9 @@ def text_sql(value: str, type_name: str) -> str:
 
 
 def digits_fit(value: str, type_name: str) -> str:
-    """Whether a stored decimal has no more digits than its type: Arrow and Parquet bring others, which DuckDB keeps."""
+    """Tells whether a stored decimal has no more digits than its type: Arrow and Parquet bring others, which DuckDB
+    keeps.
+    """
     digits, scale = map(int, type_name.removeprefix("DECIMAL(").removesuffix(")").split(","))
     most = f"{'9' * (digits - scale) or '0'}.{'9' * scale}"
     low, high = (f"CAST('{sign}{most}' AS {type_name})" for sign in ("-", ""))
@@ -151,7 +153,9 @@ class Units:
 
 
 def most_copies(source: Source) -> int:
-    """The most rows that joins make of one row, those inside of it included; of a UNION ALL those of all its tables."""
+    """Returns the most rows that joins make of one row, those inside of it included; of a UNION ALL those of all its
+    tables.
+    """
     first = source.first
     inside = sum(most_copies(branch.source) for branch in first.branches) if isinstance(first, Union) else 1
     joined = (one for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN"))

@@ -48,7 +48,7 @@ class _Span:
         return _Span(max(self.low, other.low), min(self.high, other.high))
 
     def both(self, other: _Span) -> _Span:
-        """The shortest span that has both; one that has no moment adds none."""
+        """Returns the shortest span that has both; one that has no moment adds none."""
         if self.low > self.high or other.low > other.high:
             return other if self.low > self.high else self
         return _Span(min(self.low, other.low), max(self.high, other.high))
@@ -58,7 +58,7 @@ _ANY = _Span()
 
 
 def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Period | None:
-    """The period of the rows of a source; refused where they are made of rows of several tables or periods."""
+    """Returns the period of the rows of a source; refused where they are made of rows of several tables or periods."""
     policies = [policy for policy in map(facts.policy, source.tables) if policy is not None]
     period = next((policy.unit.period for policy in policies if policy.unit.period is not None), None)
     if period is None:
@@ -75,7 +75,7 @@ def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr
 
 
 def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> PeriodColumn | None:
-    """The column that says of which period a row is, with the periods that the conditions of WHERE leave."""
+    """Returns the column that says of which period a row is, with the periods that the conditions of WHERE leave."""
     period = require_periods_alone(source, facts, place)
     if period is None:
         return None
@@ -104,7 +104,7 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
 def by_periods(
     rows: Rows, columns: Sequence[SourceColumn], source: RowSource, facts: PublicFacts, place: exp.Expr
 ) -> Rows:
-    """The rows with the periods that WHERE leaves, without those that no code of a key has.
+    """Returns the rows with the periods that WHERE leaves, without those that no code of a key has.
 
     Such rows are dropped from every grouping set. columns: those that keys depend on.
     """
@@ -123,7 +123,7 @@ def by_periods(
 
 
 def within_one(rows: Rows, columns: Sequence[SourceColumn], codes: Sequence[int], sources: Sequence[int]) -> bool:
-    """Whether all rows that have one label of a key are of one period: then a person is one unit among them.
+    """Tells whether all rows that have one label of a key are of one period: then a person is one unit among them.
 
     codes: for each combination of its sources' codes the label's number, -1 for none; sources: positions in columns.
     """
@@ -139,7 +139,7 @@ def within_one(rows: Rows, columns: Sequence[SourceColumn], codes: Sequence[int]
 
 
 def _numbers(domain: Domain, word: str) -> list[int | None]:
-    """The number of the period that each code of a domain lies in; None where it is in several, or in none."""
+    """Returns the number of the period that each code of a domain lies in; None where it is in several, or in none."""
     if isinstance(domain, RangeDomain):
         ends = [_moment(text) for text in (*domain.edges[1:], domain.upper)]
         spans = zip(map(_moment, domain.edges), (end and end - _TICK for end in ends), strict=True)
@@ -170,7 +170,9 @@ def _empty() -> Refusal:
 
 
 def _of_domain(column: SourceColumn) -> _Span | None:
-    """The moments that a domain has codes for; None where others have one, too, or are in texts that are not ours."""
+    """Returns the moments that a domain has codes for; None where others have one, too, or are in texts that are not
+    ours.
+    """
     domain = column.domain
     if isinstance(domain, RangeDomain):
         low, high = _moment(domain.edges[0]), _moment(domain.upper)
@@ -183,7 +185,7 @@ def _of_domain(column: SourceColumn) -> _Span | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """A moment as DuckDB and Python read it alike."""
+    """Returns a moment as DuckDB and Python read it alike."""
     if not (_DAY.fullmatch(text) or _MOMENT.fullmatch(text)):
         return None
     try:
@@ -196,7 +198,7 @@ def _moment(text: str) -> datetime | None:
 
 
 def _read(node: exp.Expr, alias: str, name: str) -> _Span:
-    """The moments at which a condition may hold."""
+    """Returns the moments at which a condition may hold."""
     node = node.unnest()
     if isinstance(node, exp.And):
         return reduce(_Span.common, (_read(part, alias, name) for part in node.flatten()), _ANY)
@@ -230,7 +232,7 @@ def _is_column(node: exp.Expr, alias: str, name: str) -> bool:
 
 
 def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, alias: str, name: str) -> _Span:
-    """The moments of the column at which it, or what it is truncated to, compares so with a literal."""
+    """Returns the moments of the column at which it, or what it is truncated to, compares so with a literal."""
     left = left.unnest()
     moment = _literal(right)
     if isinstance(left, exp.Year) and _is_column(left.this.unnest(), alias, name):
@@ -252,7 +254,7 @@ def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, alias: str,
 
 
 def _span(kind: type[exp.Expr], moment: datetime, word: str) -> _Span:
-    """The moments that compare so with a moment, or of which the first one of their period of a word does."""
+    """Returns the moments that compare so with a moment, or of which the first one of their period of a word does."""
     if kind is exp.LT and moment == _FIRST:
         return _Span(_LAST, _FIRST)
     if kind is exp.LT:
@@ -269,7 +271,7 @@ def _span(kind: type[exp.Expr], moment: datetime, word: str) -> _Span:
 
 
 def _last(moment: datetime, word: str) -> datetime:
-    """The last moment of the period that a moment lies in; of no word, the moment itself."""
+    """Returns the last moment of the period that a moment lies in; of no word, the moment itself."""
     if not word:
         return moment
     number = number_of(word, moment.date())
@@ -279,7 +281,7 @@ def _last(moment: datetime, word: str) -> datetime:
 
 
 def _literal(node: exp.Expr) -> datetime | None:
-    """The moment that a literal says: a text, DATE or TIMESTAMP; None for anything else."""
+    """Returns the moment that a literal says: a text, DATE or TIMESTAMP; None for anything else."""
     node, kind = node.unnest(), None
     if isinstance(node, exp.Cast):
         kind, node = node.args["to"].this, node.this

@@ -89,7 +89,7 @@ def _conditions(join: exp.Join, left: RowSource, right: RowSource) -> tuple[exp.
 
 
 def _proves_one_unit(condition: exp.Expr, left: RowSource, right: RowSource) -> bool:
-    """Whether equal values of columns of one link, one on each side."""
+    """Tells whether equal values of columns of one link, one on each side."""
     condition = condition.unnest()
     if not isinstance(condition, exp.EQ):
         return False
@@ -121,7 +121,7 @@ def _links_of(left: RowSource, right: RowSource) -> str:
 
 
 def _shown(source: RowSource, relation: PrivateRelation, column: str) -> str:
-    """A column as the statement may name it, by the table's own name where it is not in scope."""
+    """Returns a column as the statement may name it, by the table's own name where it is not in scope."""
     for shown in source.scope.relations:
         for name, expression in shown.columns:
             base = isinstance(expression, exp.Column) and expression.table == relation.alias
@@ -133,7 +133,8 @@ def _shown(source: RowSource, relation: PrivateRelation, column: str) -> str:
 def _placed_filters(
     kind: str, left: RowSource, right: RowSource, join: exp.Join
 ) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """Conditions of the left side and of the right side that stay conditions of the row, and those that go to ON.
+    """Returns conditions of the left side and of the right side that stay conditions of the row, and those that go to
+    ON.
 
     A side that is kept without a partner keeps its conditions outside; the other side's hold before the join.
     """

@@ -86,7 +86,7 @@ class PrivateRelation:
     nested: Union | Units | None = None
 
     def link(self, column: str) -> str | None:
-        """The name under which equal values of a column prove one unit."""
+        """Returns the name under which equal values of a column prove one unit."""
         return next((link for name, link in self.links if name == fold(column)), None)
 
     def type_of(self, column: str) -> str:
@@ -94,18 +94,20 @@ class PrivateRelation:
         return next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
 
     def is_key(self, column: str) -> bool:
-        """Whether DuckDB keeps the values of a stored table's column apart."""
+        """Tells whether DuckDB keeps the values of a stored table's column apart."""
         own = (key for read in self.reads if read.table == self.table and not read.hidden for key in read.unique)
         return self.nested is None and fold(column) in map(fold, own)
 
     @property
     def unit_columns(self) -> tuple[str, ...]:
-        """Columns that a statement may name as its privacy_unit_column: those of the policies."""
+        """Returns columns that a statement may name as its privacy_unit_column: those of the policies."""
         own = self.unit_names or (self.policy.unit.column,)
         return tuple(name for name in own if name)
 
     def domain(self, column: str) -> Domain | None:
-        """The public domain of a column; refused where the column is since of a type whose values may not convert."""
+        """Returns the public domain of a column; refused where the column is since of a type whose values may not
+        convert.
+        """
         domain = self.policy.domain(column)
         now = next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
         if domain is not None and now != domain.type_name and not _CONVERTING.fullmatch(now):
@@ -117,19 +119,21 @@ class PrivateRelation:
 
 
 def table_name(node: exp.Table) -> TableName:
-    """The table as written."""
+    """Returns the table as written."""
     return TableName(tuple(part.name for part in node.parts))
 
 
 def meant(name: TableName, facts: PublicFacts) -> str:
-    """The table that may have been meant by a name without a schema, among those that whoever asks may know of."""
+    """Returns the table that may have been meant by a name without a schema, among those that whoever asks may
+    know of.
+    """
     near = get_close_matches(fold(name.table), list(map(fold, facts.known_names())), n=1, cutoff=CLOSE)
     found = next((one for one in facts.known_names() if near and fold(one) == near[0]), "")
     return f"{found} (did you mean that?), or " if found and len(name.parts) == 1 else ""
 
 
 def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
-    """A table with a policy."""
+    """Returns a table with a policy."""
     facts, name = reading.facts, table_name(node)
     resolved = facts.resolve(name)
     if resolved is None:
@@ -149,7 +153,7 @@ def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
 
 
 def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> PrivateRelation:
-    """A table under its policy; refused where a reference no longer leads to a unit."""
+    """Returns a table under its policy; refused where a reference no longer leads to a unit."""
     facts = reading.facts
     require_plain_names(*resolved.parts, policy.unit.column or "")
     columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
@@ -183,7 +187,7 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
 
 
 def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """A unit's own column, a column that refers to a parent, and columns that are keys of this table."""
+    """Returns a unit's own column, a column that refers to a parent, and columns that are keys of this table."""
     links = [(fold(column), f"{policy.table}.{column}") for column in own_keys if "." not in column]
     reference = policy.unit.reference
     if reference is not None:
@@ -194,7 +198,7 @@ def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], 
 
 
 def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], str]:
-    """The tables that references lead through, nearest first, and the last one's column that holds the unit."""
+    """Returns the tables that references lead through, nearest first, and the last one's column that holds the unit."""
     parents: list[Parent] = []
     current = policy
     while current.unit.reference is not None:
@@ -264,6 +268,6 @@ def require_plain_reference(
 
 
 def comparable(first: str, second: str) -> bool:
-    """Whether values of two types are compared without a cast that could fail, and equality is that of keys."""
+    """Tells whether values of two types are compared without a cast that could fail, and equality is that of keys."""
     plain = not any(word in first for word in _NO_KEYS) and "[" not in first
     return (bool(first) and first == second and plain) or (first in _INTEGERS and second in _INTEGERS)

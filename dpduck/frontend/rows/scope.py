@@ -28,11 +28,11 @@ class Relation:
     merged: frozenset[str] = frozenset()
 
     def find(self, name: str) -> list[exp.Expr]:
-        """The columns of this name, by DuckDB's case-insensitive names."""
+        """Returns the columns of this name, by DuckDB's case-insensitive names."""
         return [expression for column, expression in self.columns if fold(column) == fold(name)]
 
     def renamed(self, names: Sequence[str], place: exp.Expr) -> Relation:
-        """The relation under AS t (a, b): the first columns get these names."""
+        """Returns the relation under AS t (a, b): the first columns get these names."""
         if len(names) > len(self.columns):
             raise refusal(
                 place, f"{len(names)} names for {len(self.columns)} columns", "a name for each column at most"
@@ -49,7 +49,7 @@ class Scope:
     relations: tuple[Relation, ...]
 
     def columns(self, table: str = "") -> Iterator[tuple[str, exp.Expr]]:
-        """Every column of every relation, or of one, as * lists them."""
+        """Yields every column of every relation, or of one, as * lists them."""
         for relation in self.relations:
             if not table or fold(relation.alias) == fold(table):
                 yield from (pair for pair in relation.columns if table or fold(pair[0]) not in relation.merged)
@@ -65,7 +65,7 @@ class Scope:
         return [expression for relation in relations for expression in relation.find(name)]
 
     def name_of(self, column: exp.Column) -> str:
-        """The column's name as its relation spells it."""
+        """Returns the column's name as its relation spells it."""
         names = [name for name, _ in self.columns(column.table) if fold(name) == fold(column.name)]
         return names[0] if names else column.name
 
@@ -95,7 +95,7 @@ class Scope:
 
 
 def resolve(expression: exp.Expr, scope: Scope) -> exp.Expr:
-    """A copy of the expression over base columns alone."""
+    """Returns a copy of the expression over base columns alone."""
     # transform() visits what it has just put in, so columns are replaced from a list taken beforehand
     refuse_subqueries(expression)
     root = exp.Paren(this=expression.copy())
@@ -121,5 +121,5 @@ def _replacement(column: exp.Column, scope: Scope) -> exp.Expr:
 
 
 def base_column(alias: str, name: str) -> exp.Column:
-    """A column of the row source, quoted."""
+    """Returns a column of the row source, quoted."""
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))

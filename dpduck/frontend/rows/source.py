@@ -44,7 +44,7 @@ _REFUSED_PARTS = {
 
 
 def read_row_source(select: exp.Select, facts: PublicFacts, common: CommonTables) -> RowSource:
-    """The row source of a SELECT over private rows, its own CTEs included."""
+    """Returns the row source of a SELECT over private rows, its own CTEs included."""
     return _read_select(select, Reading(facts, common))
 
 
@@ -71,7 +71,7 @@ def _read_select(select: exp.Select, reading: Reading) -> RowSource:
 
 
 def _common(node: exp.Expr, common: CommonTables) -> str | None:
-    """The folded name of the CTE that a table reference stands for, None where it is no CTE."""
+    """Returns the folded name of the CTE that a table reference stands for, None where it is no CTE."""
     if not isinstance(node, exp.Table) or len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
         return None
     name = fold(node.name)
@@ -79,7 +79,7 @@ def _common(node: exp.Expr, common: CommonTables) -> str | None:
 
 
 def _reads_public_alone(node: exp.Expr, facts: PublicFacts, common: CommonTables) -> bool:
-    """Whether a relation reads declared public tables only; unknown names fail closed later."""
+    """Tells whether a relation reads declared public tables only; unknown names fail closed later."""
     name = _common(node, common)
     if name is not None:
         return not common[name].recursive and _reads_public_alone(common[name].query, facts, common[name].visible)
@@ -122,13 +122,15 @@ def _read_relation(node: exp.Expr, reading: Reading) -> RowSource:
 
 
 def _aliased(source: RowSource, alias: str, names: tuple[str, ...], place: exp.Expr) -> RowSource:
-    """The source as one relation of this name, its first columns renamed."""
+    """Returns the source as one relation of this name, its first columns renamed."""
     relation = Relation(alias, tuple(source.scope.columns())).renamed(names, place)
     return replace(source, scope=Scope((relation,)))
 
 
 def _read_subquery(query: exp.Expr, reading: Reading) -> RowSource:
-    """A SELECT that filters and projects private rows, or a UNION ALL of such, as one relation without a name."""
+    """Returns a SELECT that filters and projects private rows, or a UNION ALL of such, as one relation without
+    a name.
+    """
     if isinstance(query, exp.SetOperation):
         return read_union(query, reading, _read_subquery)
     if isinstance(query, exp.Subquery):
@@ -193,7 +195,7 @@ def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: boo
 
 
 def _add_where(source: RowSource, select: exp.Select, reading: Reading) -> RowSource:
-    """The conditions of WHERE; those that look into public tables are joins."""
+    """Returns the conditions of WHERE; those that look into public tables are joins."""
     where = select.args.get("where")
     if where is None:
         return source
@@ -238,7 +240,7 @@ class _Output:
 
 
 def read_per_unit(query: exp.Select, source: RowSource, reading: Reading) -> RowSource:
-    """The rows of units as a relation; a unit is one row in it, made of its own rows alone."""
+    """Returns the rows of units as a relation; a unit is one row in it, made of its own rows alone."""
     unit = _unit_column(query, source)
     outputs = _outputs(query, source, unit)
     names = [fold(output.column.name) for output in outputs]
@@ -277,7 +279,7 @@ def _most(source: RowSource) -> int:
 
 
 def _outputs(query: exp.Select, source: RowSource, unit: exp.Column) -> list[_Output]:
-    """The unit's column and counts. A count's domain is 0 .. m, and larger ones are in the last bin."""
+    """Returns the unit's column and counts. A count's domain is 0 .. m, and larger ones are in the last bin."""
     most, types = _most(source), column_types(source)
     counts = RangeDomain("BIGINT", tuple(map(str, range(most + 1))), str(most + 1), "1", "", 1, with_edges=True)
     found = []
@@ -297,7 +299,7 @@ def _outputs(query: exp.Select, source: RowSource, unit: exp.Column) -> list[_Ou
 
 
 def _unit_column(query: exp.Select, source: RowSource) -> exp.Column:
-    """The column of GROUP BY, which holds the unit of every row."""
+    """Returns the column of GROUP BY, which holds the unit of every row."""
     group = query.args["group"]
     keys = group.expressions
     other = {part for part, value in group.args.items() if value} - {"expressions"}
@@ -321,7 +323,7 @@ def _counted(node: exp.Expr, source: RowSource) -> exp.Expr | None:
 
 
 def _present_sql(counted: exp.Expr | None, types: Mapping[str, str]) -> str:
-    """The condition of the rows that a count counts, "" for all."""
+    """Returns the condition of the rows that a count counts, "" for all."""
     if counted is None:
         return ""
     return safe_sql(exp.Is(this=exp.Paren(this=counted.copy()), expression=exp.Null()).not_(), types)

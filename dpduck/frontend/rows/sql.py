@@ -24,12 +24,12 @@ def column_types(source: RowSource) -> Mapping[str, str]:
 
 
 def base(alias: str, name: str) -> str:
-    """A column of the row source."""
+    """Returns a column of the row source."""
     return f"{quote_identifier(alias)}.{quote_identifier(name)}"
 
 
 def stored_sql(node: exp.Expr) -> str:
-    """A column of the row source, or a text, exactly: what the database reads itself."""
+    """Returns a column of the row source, or a text, exactly: what the database reads itself."""
     if isinstance(node, exp.Column):
         return base(node.table, node.name)
     if not isinstance(node, exp.Literal) or not node.is_string:
@@ -64,14 +64,16 @@ def _named(relation: PrivateRelation) -> str:
 
 
 def _pair_sql(private: exp.Expr, column: str, types: Mapping[str, str]) -> str:
-    """An equality that no private value makes raise: TRY is outermost, since some casts raise under TRY_CAST too."""
+    """Returns an equality that no private value makes raise: TRY is outermost, since some casts raise under TRY_CAST
+    too.
+    """
     same_type = isinstance(private, exp.Column) and types.get(sql_of(private)) == types[column]
     left = sql_of(private) if same_type else f"try(try_cast({sql_of(private)} AS {types[column]}))"
     return f"{left} = {column}"
 
 
 def _condition_sql(condition: exp.Expr, types: Mapping[str, str]) -> str:
-    """A condition of ON: plain where it compares keys, so that DuckDB can hash them, and unable to raise."""
+    """Returns a condition of ON: plain where it compares keys, so that DuckDB can hash them, and unable to raise."""
     node = condition.unnest()
     if isinstance(node, exp.EQ):
         columns = [side.unnest() for side in (node.left, node.right)]
@@ -83,13 +85,15 @@ def _condition_sql(condition: exp.Expr, types: Mapping[str, str]) -> str:
 
 
 def _chosen_unit(source: RowSource) -> tuple[PrivateRelation, ...]:
-    """The relations that the unit is taken from: those that hold it in a column, where there are such."""
+    """Returns the relations that the unit is taken from: those that hold it in a column, where there are such."""
     direct = (choice for choice in source.units if not any(relation.parents for relation in choice))
     return next(direct, source.units[0])
 
 
 def with_units_sql(relation: PrivateRelation) -> tuple[str, str | None]:
-    """A relation by itself with the unit of each of its rows, which is NULL where there is no parent; and the unit."""
+    """Returns a relation by itself with the unit of each of its rows, which is NULL where there is no parent; and the
+    unit.
+    """
     if not relation.parents:
         return _named(relation), None if relation.unit is None else base(relation.alias, relation.unit)
     joins = (f"LEFT {part}" for part in _chain_sql(relation, _reference(relation)))
@@ -98,7 +102,7 @@ def with_units_sql(relation: PrivateRelation) -> tuple[str, str | None]:
 
 
 def _chain_sql(relation: PrivateRelation, reference: str) -> list[str]:
-    """The joins along a relation's references, the first of which stands in `reference`."""
+    """Returns the joins along a relation's references, the first of which stands in `reference`."""
     parts = []
     for number, parent in enumerate(relation.parents, start=1):
         alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
@@ -113,7 +117,7 @@ def _reference(relation: PrivateRelation) -> str:
 
 
 def source_of(source: RowSource, *, filtered: bool = False, parents: bool = True) -> Source:
-    """The row source taken apart. filtered: with its conditions; parents: with the joins that find the unit."""
+    """Returns the row source taken apart. filtered: with its conditions; parents: with the joins that find the unit."""
     types = dict(column_types(source))
     hidden: list[Join] = []
     for relation in _chosen_unit(source) if parents else ():
@@ -136,7 +140,7 @@ def _first(source: RowSource) -> Stored | Union | Units:
 
 
 def _numbered(columns: tuple[Column, ...]) -> bool:
-    """Whether rowid is the number of a row, and no column has that name or one of dpduck's own."""
+    """Tells whether rowid is the number of a row, and no column has that name or one of dpduck's own."""
     return not any(fold(column.name) == "rowid" or fold(column.name).startswith("dpduck_") for column in columns)
 
 
@@ -160,7 +164,7 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
 
 
 def _cut_by(source: RowSource, join: PrivateJoin, cut: RowSource) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns that a join is by of the first table of one side, and those that tell its rows apart."""
+    """Returns the columns that a join is by of the first table of one side, and those that tell its rows apart."""
     pairs = [pair for condition in join.conditions for pair in equal_columns(condition, source, join.source)]
     alias = cut.first.alias
     keys = (base(alias, name) for relation, name in pairs if relation.alias == alias)
@@ -168,7 +172,7 @@ def _cut_by(source: RowSource, join: PrivateJoin, cut: RowSource) -> tuple[tuple
 
 
 def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Lookup:
-    """An equality of a public column with a stored one as such, or with what an expression is cast to."""
+    """Returns an equality of a public column with a stored one as such, or with what an expression is cast to."""
     own = stored_sql(private) if isinstance(private, exp.Column) else sql_of(private)
     known = types.get(own) if isinstance(private, exp.Column) else None
     if known is not None and (known == types[column] or comparable(known, types[column])):
@@ -183,7 +187,7 @@ def unit_type(source: RowSource) -> str:
 
 
 def unit_lookup(source: RowSource) -> UnitLookup | None:
-    """The row source in two parts, where one relation's references alone lead to the unit."""
+    """Returns the row source in two parts, where one relation's references alone lead to the unit."""
     chosen = _chosen_unit(source)
     if len(chosen) != 1 or not chosen[0].parents:
         return None
@@ -193,7 +197,7 @@ def unit_lookup(source: RowSource) -> UnitLookup | None:
 
 
 def unit_sql(source: RowSource) -> str | None:
-    """The privacy unit of a row; None for PRIVACY UNIT ROW."""
+    """Returns the privacy unit of a row; None for PRIVACY UNIT ROW."""
     units = []
     for relation in _chosen_unit(source):
         if relation.parents:
@@ -206,7 +210,7 @@ def unit_sql(source: RowSource) -> str | None:
 
 
 def _content(source: RowSource) -> list[str]:
-    """Columns that tell the rows of a unit apart; every one of them is the row's own content.
+    """Returns columns that tell the rows of a unit apart; every one of them is the row's own content.
 
     A public row that is the only one for its key adds nothing; nor does what a SEMI or ANTI JOIN only looks at.
     """
@@ -222,7 +226,7 @@ def _content(source: RowSource) -> list[str]:
 
 
 def places_sql(source: RowSource) -> list[str]:
-    """Every relation by itself, under its alias."""
+    """Returns every relation by itself, under its alias."""
     named = [_named(relation) for relation in source.relations]
     return named + [f"{join.sql} AS {quote_identifier(join.alias)}" for join in source.public_joins]
 

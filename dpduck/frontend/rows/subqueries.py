@@ -22,7 +22,9 @@ _SELECTED = {"expressions", "from_", "where"}
 
 
 def as_join(condition: exp.Expr, number: int) -> exp.Join | None:
-    """The join with what a condition looks into; None where it is another condition. number: its place in WHERE."""
+    """Returns the join with what a condition looks into; None where it is another condition. number: its place in
+    WHERE.
+    """
     found = condition.unnest()
     if isinstance(found, exp.In):
         return _membership(found, f"dpduck_in_{number}")
@@ -57,7 +59,7 @@ def _existence(condition: exp.Exists, kind: str) -> exp.Join | None:
 
 
 def _placed(join: exp.Join, condition: exp.Expr) -> exp.Join:
-    """The join where the condition was written, for refusals that point at it."""
+    """Returns the join where the condition was written, for refusals that point at it."""
     for node in (join, join.this, join.args["on"]):
         copy_position(condition, node)
     return join
@@ -95,7 +97,7 @@ def tables_of(with_: exp.Expr | None, outside: CommonTables, before: exp.Expr | 
 
 
 def tables_around(select: exp.Expr) -> CommonTables:
-    """The CTEs of the queries around a SELECT that DuckDB would let it read."""
+    """Returns the CTEs of the queries around a SELECT that DuckDB would let it read."""
     chain: list[exp.Expr] = [select]
     while chain[-1].parent is not None:
         chain.append(chain[-1].parent)
@@ -109,7 +111,7 @@ def tables_around(select: exp.Expr) -> CommonTables:
 
 
 def alias_columns(node: exp.Expr) -> tuple[str, ...]:
-    """The names in AS t (a, b)."""
+    """Returns the names in AS t (a, b)."""
     alias = node.args.get("alias")
     return tuple(column.name for column in alias.args.get("columns") or ()) if isinstance(alias, exp.TableAlias) else ()
 
@@ -129,7 +131,7 @@ class PublicTable:
 
 
 def read_public_table(node: exp.Expr, common: CommonTables, facts: PublicFacts) -> PublicTable:
-    """A public table by its name, or SELECT [DISTINCT] of columns FROM one in a subquery or a CTE."""
+    """Returns a public table by its name, or SELECT [DISTINCT] of columns FROM one in a subquery or a CTE."""
     if not isinstance(node, exp.Table):
         return _read_selection(node.this, node.alias, alias_columns(node), common, facts)
     if {key for key, value in node.args.items() if value} - {"this", "db", "catalog", "alias"} or alias_columns(node):

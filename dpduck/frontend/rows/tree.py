@@ -49,7 +49,7 @@ class PrivateJoin:
 
     @property
     def private_joins(self) -> bool:
-        """Whether what is joined has joins of private rows itself."""
+        """Tells whether what is joined has joins of private rows itself."""
         return any(isinstance(join, PrivateJoin) for join in self.source.joins)
 
 
@@ -74,12 +74,12 @@ class RowSource:
 
     @property
     def table(self) -> TableName:
-        """The first private table, under whose name the charge is booked."""
+        """Returns the first private table, under whose name the charge is booked."""
         return self.first.table
 
     @property
     def policy(self) -> Policy:
-        """The policy of the first relation, with the narrowest limits of a price of all that are joined."""
+        """Returns the policy of the first relation, with the narrowest limits of a price of all that are joined."""
         largest = [one for one in (relation.policy.max_epsilon for relation in self.relations) if one is not None]
         smallest = [one for one in (relation.policy.min_epsilon for relation in self.relations) if one is not None]
         return replace(
@@ -88,13 +88,13 @@ class RowSource:
 
     @property
     def relations(self) -> tuple[PrivateRelation, ...]:
-        """Every private relation, in the order of the statement."""
+        """Returns every private relation, in the order of the statement."""
         inner = (join.source.relations for join in self.joins if isinstance(join, PrivateJoin))
         return (self.first, *(relation for relations in inner for relation in relations))
 
     @property
     def public_joins(self) -> tuple[PublicJoin, ...]:
-        """Every join with a public table, those of joined sources included."""
+        """Returns every join with a public table, those of joined sources included."""
         found: list[PublicJoin] = []
         for join in self.joins:
             found += join.source.public_joins if isinstance(join, PrivateJoin) else (join,)
@@ -102,7 +102,9 @@ class RowSource:
 
     @property
     def all_branches(self) -> tuple[RowSource, ...]:
-        """The sources that subqueries with SQL of their own were made of, theirs included, and of what is joined."""
+        """Returns the sources that subqueries with SQL of their own were made of, theirs included, and of what is
+        joined.
+        """
         found: list[RowSource] = []
         for branch in self.branches:
             found += (branch, *branch.all_branches)
@@ -112,7 +114,7 @@ class RowSource:
 
     @property
     def reads(self) -> tuple[PrivateTable, ...]:
-        """Every private table that is read, once."""
+        """Returns every private table that is read, once."""
         found: dict[TableName, PrivateTable] = {}
         for read in (read for relation in self.relations for read in relation.reads):
             known = found.get(read.table)
@@ -132,25 +134,26 @@ class RowSource:
 
     @property
     def every_table(self) -> tuple[TableName, ...]:
-        """Every table that is read, private or public, once."""
+        """Returns every table that is read, private or public, once."""
         return tuple(dict.fromkeys((*self.tables, *(join.table for join in self.every_public_join))))
 
     @property
     def multiplicity(self) -> int:
-        """The most rows that the joins with public tables make of one row."""
+        """Returns the most rows that the joins with public tables make of one row."""
         return prod(join.multiplicity for join in self.public_joins)
 
     @property
     def copies(self) -> int:
-        """The most rows that joins with public tables make of one row, those inside of branches included."""
+        """Returns the most rows that joins with public tables make of one row, those inside of branches included."""
         inside = sum(branch.copies for branch in self.branches) or 1
         joined = (join.multiplicity if isinstance(join, PublicJoin) else join.source.copies for join in self.joins)
         return inside * prod(joined)
 
     @property
     def repeated(self) -> tuple[int, frozenset[str]]:
-        """How the number of a unit's rows grows with that of its tables, as a power; relations each row of which is
-        there once at most. A join by a key of one side repeats no row of the other side."""
+        """Tells how the number of a unit's rows grows with that of its tables, as a power; relations each row of which
+        is there once at most. A join by a key of one side repeats no row of the other side.
+        """
         inside = [branch.repeated[0] for branch in self.branches]
         power, once = max([1, *inside]), frozenset([self.first.alias])
         for join in self.joins:
@@ -169,12 +172,12 @@ class RowSource:
 
     @property
     def leaves(self) -> int:
-        """Tables that are read, of UNION ALL each as often as it is there."""
+        """Returns tables that are read, of UNION ALL each as often as it is there."""
         joined = (join.source.leaves for join in self.joins if isinstance(join, PrivateJoin))
         return (sum(branch.leaves for branch in self.branches) or 1) + sum(joined)
 
     def multiplies(self, number: int) -> bool:
-        """Whether that join of private rows is by a key of neither side, so that each row is joined with many."""
+        """Tells whether that join of private rows is by a key of neither side, so that each row is joined with many."""
         join = self.joins[number]
         if not isinstance(join, PrivateJoin) or join.kind in (SEMI, ANTI):
             return False
@@ -183,12 +186,12 @@ class RowSource:
 
     @property
     def rows_for_a_key(self) -> int:
-        """The most rows that such a join finds: all of them together, those inside included, MOST_OF_ALL."""
+        """Returns the most rows that such a join finds: all of them together, those inside included, MOST_OF_ALL."""
         return self._found[0]
 
     @property
     def found(self) -> int:
-        """The most rows that joins by a key of neither side make of one, those inside included."""
+        """Returns the most rows that joins by a key of neither side make of one, those inside included."""
         return self._found[1]
 
     @cached_property
@@ -206,7 +209,7 @@ class RowSource:
 
     @property
     def most_rows(self) -> int:
-        """The largest m that may be asked for: a unit's rows within MAX ROWS, each joined with each."""
+        """Returns the largest m that may be asked for: a unit's rows within MAX ROWS, each joined with each."""
         return prod(self._row_bounds())
 
     def _row_bounds(self) -> list[int]:
@@ -218,20 +221,20 @@ class RowSource:
         return found
 
     def relation(self, alias: str) -> PrivateRelation | None:
-        """The private relation of an alias."""
+        """Returns the private relation of an alias."""
         return next((relation for relation in self.relations if relation.alias == alias), None)
 
     def public_join(self, alias: str) -> PublicJoin:
-        """The public join of an alias."""
+        """Returns the public join of an alias."""
         return next(join for join in self.public_joins if join.alias == alias)
 
     def domain(self, column: exp.Column) -> Domain | None:
-        """The public domain that a policy gives to a column of a private relation."""
+        """Returns the public domain that a policy gives to a column of a private relation."""
         relation = self.relation(column.table)
         return None if relation is None else relation.domain(column.name)
 
     def columns(self) -> Iterator[tuple[str, Column]]:
-        """Aliases and columns of every relation, public ones included."""
+        """Yields aliases and columns of every relation, public ones included."""
         for relation in self.relations:
             yield from ((relation.alias, column) for column in relation.columns)
         for join in self.public_joins:
@@ -239,12 +242,16 @@ class RowSource:
 
 
 def _keyed(condition: exp.Expr, source: RowSource, right: RowSource) -> Iterator[str]:
-    """Aliases of the relations whose key stands in a plain equality with a stored column of the join's other side."""
+    """Yields aliases of the relations whose key stands in a plain equality with a stored column of the join's other
+    side.
+    """
     yield from (one.alias for one, name in equal_columns(condition, source, right) if one.is_key(name))
 
 
 def equal_columns(condition: exp.Expr, source: RowSource, right: RowSource) -> list[tuple[PrivateRelation, str]]:
-    """Both sides of a plain equality of stored columns, one of which is of the right source; none for others."""
+    """Returns both sides of a plain equality of stored columns, one of which is of the right source; none for
+    others.
+    """
     node = condition.unnest()
     sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else []
     columns = [side for side in sides if isinstance(side, exp.Column)]
@@ -288,6 +295,6 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
 
 
 def of_relation(relation: PrivateRelation) -> RowSource:
-    """A relation alone."""
+    """Returns a relation alone."""
     columns = tuple((column.name, base_column(relation.alias, column.name)) for column in relation.columns)
     return RowSource(relation, (), Scope((Relation("", columns),)), (), ((relation,),))

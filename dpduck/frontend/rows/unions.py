@@ -25,7 +25,7 @@ ReadBranch = Callable[[exp.Expr, Reading], RowSource]
 
 
 def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranch) -> RowSource:
-    """The source of a UNION ALL; the rows of a unit in it are its rows in all branches."""
+    """Returns the source of a UNION ALL; the rows of a unit in it are its rows in all branches."""
     nodes = _branches(query)
     branches = [read_branch(node, Reading(reading.facts, reading.common)) for node in nodes]
     _require_one_unit(branches, nodes)
@@ -128,7 +128,7 @@ def _branch(branch: RowSource, columns: Sequence[Column]) -> Branch:
 
 
 def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
-    """The type of the first branch's unit; those of the others compare with it as keys do."""
+    """Returns the type of the first branch's unit; those of the others compare with it as keys do."""
     found = [branch.units[0][0].unit_type for branch in branches]
     if not all(comparable(found[0], other) for other in found):
         raise refusal(query, "the privacy units of UNION ALL differ in type", "units of one type")
@@ -136,7 +136,7 @@ def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
 
 
 def _links(branches: Sequence[RowSource], columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:
-    """Columns that are linked alike in every branch."""
+    """Returns columns that are linked alike in every branch."""
     found = []
     for position, column in enumerate(columns):
         links = {_link(branch, position) for branch in branches}
@@ -177,7 +177,7 @@ def _policy(branches: Sequence[RowSource], columns: Sequence[Column], unit: Priv
 
 
 def _domain(branches: Sequence[RowSource], position: int) -> Domain | None:
-    """The domain that all branches have, or the values of all where they are listed."""
+    """Returns the domain that all branches have, or the values of all where they are listed."""
     found = [_own_domain(branch, position) for branch in branches]
     first = found[0]
     if first is None or all(domain == first for domain in found):

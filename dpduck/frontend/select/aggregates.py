@@ -70,7 +70,7 @@ class AggregateReader:
     shared: bool = True
 
     def read(self, node: exp.Expr) -> tuple[Aggregate, ...]:
-        """The aggregate, or one for each element of a list."""
+        """Returns the aggregate, or one for each element of a list."""
         if isinstance(node, exp.Filter):
             condition = self._boolean(node.expression.this)
             return tuple(
@@ -118,7 +118,9 @@ class AggregateReader:
         return Aggregate(condition, text, "count", operand)
 
     def _certain(self, expression: exp.Expr) -> Operand | None:
-        """The operand of a clamped column whose values all count: count(column) is then part of what avg measures."""
+        """Returns the operand of a clamped column whose values all count: count(column) is then part of what avg
+        measures.
+        """
         column = expression.unnest()
         if not isinstance(column, exp.Column) or self._clamp(column) is None:
             return None
@@ -199,7 +201,7 @@ class AggregateReader:
         return Operand(sql, settled.low, settled.high, settled.step, per_group, certain)
 
     def _step(self, expression: exp.Expr, bounds: tuple[Fraction, Fraction]) -> Fraction:
-        """The step of a column that has one, where the bounds fit it; 0 where a step is to be chosen."""
+        """Returns the step of a column that has one, where the bounds fit it; 0 where a step is to be chosen."""
         column = expression.unnest()
         if not isinstance(column, exp.Column):
             return Fraction(0)
@@ -235,7 +237,7 @@ class AggregateReader:
         return found
 
     def _fractions(self, node: exp.Expr) -> tuple[list[Fraction], exp.Expr | None]:
-        """The quantiles that are asked, and of what."""
+        """Returns the quantiles that are asked, and of what."""
         if type(node) in _FIXED_QUANTILES:
             if any(value for name, value in node.args.items() if name != "this"):
                 raise refusal(node, f"{_name(node)} takes one column or expression", f"{_name(node)}(column)")
@@ -261,7 +263,8 @@ class AggregateReader:
         return None if relation is None else relation.policy.clamp(column.name)
 
     def _declared(self, column: exp.Column) -> Clamp | None:
-        """The clamp of a column, or else the bounds of the RANGE that is its domain; values outside count as a bound.
+        """Returns the clamp of a column, or else the bounds of the RANGE that is its domain; values outside count as a
+        bound.
 
         Of integers the last value inside is the upper bound, and other types get a step as clamps without one do.
         """
@@ -286,7 +289,7 @@ class AggregateReader:
 
 
 def is_list(node: exp.Expr) -> bool:
-    """Whether an aggregate answers a list."""
+    """Tells whether an aggregate answers a list."""
     if isinstance(node, exp.Filter):
         return is_list(node.this)
     if isinstance(node, exp.WithinGroup):

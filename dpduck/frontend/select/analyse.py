@@ -81,7 +81,7 @@ class Analysis:
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
-    """The request of a statement; every refusal comes from here, before anything is charged.
+    """Returns the request of a statement; every refusal comes from here, before anything is charged.
 
     more: options that mechanisms have beside those of every statement.
     """
@@ -94,7 +94,8 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) 
 def counted(
     select: exp.Select, options: Sequence[exp.Expr], facts: PublicFacts, group: exp.Group | None = None
 ) -> tuple[Request, RowSource]:
-    """The rows of a SELECT of columns, counted by a group's sets at the price of these options; and where they lie.
+    """Returns the rows of a SELECT of columns, counted by a group's sets at the price of these options; and where they
+    lie.
 
     For statements that ask something else of their rows than aggregates.
     """
@@ -113,7 +114,7 @@ def counted(
 def read_analysis(
     ask: AskStatement, facts: PublicFacts, more: Sequence[Option], *, known: bool = False, combined: bool = False
 ) -> tuple[Analysis, RowSource]:
-    """The analysis, and its rows. known: answered from releases, with errors; combined: so, and no more."""
+    """Returns the analysis, and its rows. known: answered from releases, with errors; combined: so, and no more."""
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
@@ -168,7 +169,7 @@ def _possible(
     source: RowSource,
     facts: PublicFacts,
 ) -> exp.Expr | None:
-    """What released cells meet in which there may be rows; None for all of them."""
+    """Returns what released cells meet in which there may be rows; None for all of them."""
     if where is None:
         return None
     collated = any(facts.has_collations(table) for table in source.every_table)
@@ -184,7 +185,7 @@ def _with_columns(
     answers: AnswerReader,
     known: bool,
 ) -> exp.Select:
-    """The SELECT with the columns of a summary, or with the errors of a view or of known answers."""
+    """Returns the SELECT with the columns of a summary, or with the errors of a view or of known answers."""
     if known and ask.view is None:
         return with_intervals_of(select, items, answers)
     if summary is None and ask.view is not None:
@@ -193,7 +194,7 @@ def _with_columns(
 
 
 def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
-    """The ENUM types of keys that are columns."""
+    """Returns the ENUM types of keys that are columns."""
     domains = {
         key.name: sources[key.sources[0]].domain
         for key in keys
@@ -252,7 +253,7 @@ def _released_names(keys: tuple[Key, ...]) -> dict[str, str]:
 def _grouping_sets(
     grouping: Grouping, keys: tuple[Key, ...]
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...] | None]:
-    """Distinct sets as key positions, and the list of set numbers to answer where some set is repeated."""
+    """Returns distinct sets as key positions, and the list of set numbers to answer where some set is repeated."""
     order = {key.expression: position for position, key in enumerate(keys)}
     written = [tuple(sorted(order[text] for text in grouping_set)) for grouping_set in grouping.sets]
     distinct = tuple(dict.fromkeys(written))
@@ -265,7 +266,7 @@ def _grouping_sets(
 def _weighted(
     treatment: Treatment, sets: tuple[tuple[int, ...], ...], repeated: tuple[int, ...] | None, place: exp.Expr
 ) -> Treatment:
-    """Weights by distinct grouping set: those of a set that is repeated add up."""
+    """Returns weights by distinct grouping set: those of a set that is repeated add up."""
     if not treatment.weights:
         return treatment
     numbers = repeated if repeated is not None else tuple(range(len(sets)))
@@ -339,7 +340,7 @@ _STRATEGIES = ("auto", "hierarchy", "haar", "p_identity", "gaussian_optimum")
 
 
 def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, exp.Expr]) -> Request:
-    """The request with its aggregates as intervals, where all of them are; as it is otherwise.
+    """Returns the request with its aggregates as intervals, where all of them are; as it is otherwise.
 
     That takes at least two aggregates without GROUP BY, over one integer column with bins that every BETWEEN meets
     (age BETWEEN 10 AND 19, or age >= 10 AND age < 20, with edges at 10 and 20), and options that ranges can serve.
@@ -372,7 +373,7 @@ def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, ex
 
 
 def _bounds(condition: exp.Expr | None) -> tuple[exp.Column, int, int] | None:
-    """The column, the first value and the first value after, of one BETWEEN or one pair of comparisons."""
+    """Returns the column, the first value and the first value after, of one BETWEEN or one pair of comparisons."""
     node = None if condition is None else condition.unnest()
     if isinstance(node, exp.Between) and not any(node.args.get(part) for part in ("symmetric",)):
         low, high = _whole(node.args["low"]), _whole(node.args["high"])
@@ -390,7 +391,7 @@ def _bounds(condition: exp.Expr | None) -> tuple[exp.Column, int, int] | None:
 
 
 def _whole(node: exp.Expr) -> int | None:
-    """The value of a short whole number."""
+    """Returns the value of a short whole number."""
     negative = isinstance(node, exp.Neg)
     literal = node.this if negative else node
     if not isinstance(literal, exp.Literal) or not literal.is_int or len(literal.name) > 18:

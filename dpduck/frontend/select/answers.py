@@ -68,7 +68,7 @@ class AnswerReader:
     moved: bool = False
 
     def rewrite(self, node: exp.Expr, use_aliases: bool = False) -> exp.Expr:
-        """The expression over the released table."""
+        """Returns the expression over the released table."""
         if isinstance(node, exp.Column):
             return self._column(node, use_aliases)
         matched = self._as_key(node)
@@ -92,7 +92,7 @@ class AnswerReader:
         return self._rebuild(node, use_aliases)
 
     def key_of(self, node: exp.Expr) -> str | None:
-        """The released name of the key that an expression is, None where it is none."""
+        """Returns the released name of the key that an expression is, None where it is none."""
         key = self._as_key(node)
         return None if key is None else str(key.name)
 
@@ -124,7 +124,7 @@ class AnswerReader:
         return matched
 
     def _as_key(self, node: exp.Expr) -> exp.Column | None:
-        """The released key column, where the whole node is a key of GROUP BY."""
+        """Returns the released key column, where the whole node is a key of GROUP BY."""
         if not self.keys or isinstance(node, (exp.Literal, exp.Ordered, exp.Order)):
             return None
         columns = list(node.find_all(exp.Column))
@@ -145,7 +145,7 @@ class AnswerReader:
         return len(self.scope.find(column)) != 1
 
     def _aggregates(self, node: exp.Expr) -> list[int]:
-        """The numbers of the released aggregates that a node stands for: one, or a list's."""
+        """Returns the numbers of the released aggregates that a node stands for: one, or a list's."""
         found = self.reader.read(node)
         self.aggregates += [one for one in dict.fromkeys(found) if one not in self.aggregates]
         return [self.aggregates.index(one) for one in found]
@@ -205,7 +205,7 @@ class AnswerReader:
         return rebuilt
 
     def _ordered(self, node: exp.Ordered, use_aliases: bool) -> exp.Expr:
-        """An element of ORDER BY; keys of an ENUM are released as texts and sorted as the ENUM sorts them."""
+        """Returns an element of ORDER BY; keys of an ENUM are released as texts and sorted as the ENUM sorts them."""
         rebuilt = self._rebuild(node, use_aliases)
         key = rebuilt.this.unnest()
         if isinstance(key, exp.Column) and key.name in self.enums:
@@ -213,7 +213,7 @@ class AnswerReader:
         return rebuilt
 
     def is_enum(self, expression: exp.Expr) -> bool:
-        """Whether an item of the select list is a key of an ENUM type."""
+        """Tells whether an item of the select list is a key of an ENUM type."""
         key = self._as_key(expression)
         return key is not None and key.name in self.enums
 
@@ -240,12 +240,12 @@ class AnswerReader:
 
 
 def released(name: str) -> exp.Column:
-    """A column of the released table."""
+    """Returns a column of the released table."""
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(RELEASED, quoted=True))
 
 
 def has_aggregate(node: exp.Expr) -> bool:
-    """Whether an expression depends on noisy answers rather than on keys alone."""
+    """Tells whether an expression depends on noisy answers rather than on keys alone."""
     names = {_name(inner) for inner in node.find_all(exp.Anonymous)}
     return node.find(exp.AggFunc, exp.Window) is not None or bool(names & set(ERROR_BARS))
 

@@ -169,7 +169,7 @@ def check_types(written: Sequence[exp.Expr], source: RowSource, keys: Sequence[e
 
 
 def _compares_keys(node: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Whether it is an equality of two columns of one type that keys may have."""
+    """Tells whether it is an equality of two columns of one type that keys may have."""
     sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else [node]
     known = [types[sql_of(side)] for side in sides if isinstance(side, exp.Column)]
     return len(sides) == len(known) == 2 and comparable(*known)
@@ -241,7 +241,7 @@ def _filters(source: RowSource) -> Iterator[exp.Expr]:
 
 
 def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
-    """Parts that DuckDB casts to BOOLEAN, because of what they are parts of."""
+    """Yields parts that DuckDB casts to BOOLEAN, because of what they are parts of."""
     for node in expression.walk():
         if isinstance(node, (exp.And, exp.Or)):
             yield from (node.this, node.expression)
@@ -250,7 +250,7 @@ def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _asks_its_first(node: exp.Expr) -> bool:
-    """Whether it is IS TRUE or IS FALSE, or a condition of CASE WHEN or IF; CASE x WHEN .. compares instead."""
+    """Tells whether it is IS TRUE or IS FALSE, or a condition of CASE WHEN or IF; CASE x WHEN .. compares instead."""
     if isinstance(node, exp.If):
         return not isinstance(node.parent, exp.Case) or node.parent.this is None
     return isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean)
@@ -322,7 +322,7 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
 
 
 def _reader(type_name: str) -> Callable[[exp.Expr], Fraction | str | None] | None:
-    """How literals are read beside a column of this type; None where other texts may mean the same value."""
+    """Tells how literals are read beside a column of this type; None where other texts may mean the same value."""
     return _text if type_name == "VARCHAR" else _number if type_name in _INTEGERS else None
 
 
@@ -346,7 +346,7 @@ def _spelled(value: str, domain: ValueDomain) -> str:
 
 
 def _listed(written: Fraction | str, domain: ValueDomain) -> str:
-    """The values that there are, those first that differ in case alone."""
+    """Returns the values that there are, those first that differ in case alone."""
     same = [value for value in domain.values if value.casefold() == str(written).casefold()]
     shown = [*same, *(value for value in domain.values if value not in same)]
     return ", ".join(_spelled(value, domain) for value in shown[:_MOST_SHOWN]) + (

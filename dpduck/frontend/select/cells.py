@@ -21,14 +21,14 @@ VARIANCES = "_variances"
 
 
 def variances_column(aggregate: int) -> str:
-    """The variances of an aggregate's components, as text."""
+    """Returns the variances of an aggregate's components, as text."""
     return f"variances_{aggregate + 1}"
 
 
 def cell_columns(
     ask: AskStatement, select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader, request: Request
 ) -> tuple[tuple[str, str], ...]:
-    """The columns of such a view: each by its name, and by that of the released column that it is.
+    """Returns the columns of such a view: each by its name, and by that of the released column that it is.
 
     After the answers come their standard errors, and what errors of sums are computed from.
     """

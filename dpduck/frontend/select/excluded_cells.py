@@ -57,7 +57,9 @@ class _Span:
 def possible_cells(
     where: exp.Expr, keys: Sequence[Key], sources: Sequence[SourceColumn], scope: Scope, collated: bool
 ) -> exp.Expr | None:
-    """A condition on released cells that those meet in which there may be rows; None where that is all of them."""
+    """Returns a condition on released cells that those meet in which there may be rows; None where that is all
+    of them.
+    """
     conjuncts = list(where.flatten()) if isinstance(where, exp.And) else [where]
     found: exp.Expr | None = None
     for position, key in enumerate(keys):
@@ -105,7 +107,7 @@ def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | N
 
 
 def stands_for_several(domain: Domain) -> list[bool]:
-    """Which codes of a domain stand for several values: bins, values beyond all edges, OTHER."""
+    """Tells which codes of a domain stand for several values: bins, values beyond all edges, OTHER."""
     if not isinstance(domain, RangeDomain):
         return [False] * (domain.size - (domain.other is not None)) + [True] * (domain.other is not None)
     several = [not (domain.type_name in _INTEGERS and domain.step == "1")] * len(domain.edges)
@@ -131,7 +133,7 @@ def _could(node: exp.Expr, span: _Span, read: Reader) -> bool:
 
 
 def _with_beyond(spans: Sequence[_Span], domain: RangeDomain, read: Reader) -> list[_Span]:
-    """The spans of bins, the outermost of which hold all values beyond them."""
+    """Returns the spans of bins, the outermost of which hold all values beyond them."""
     edges = [_parser(read)(text) for text in (*domain.edges, domain.upper)]
     if any(edge is None for edge in edges):
         return list(spans)
@@ -145,7 +147,7 @@ def _with_beyond(spans: Sequence[_Span], domain: RangeDomain, read: Reader) -> l
 
 
 def _of_integers(node: exp.Expr) -> exp.Expr:
-    """A condition on a column of integers with comparisons by >= and < alone, which spans decide exactly."""
+    """Returns a condition on a column of integers with comparisons by >= and < alone, which spans decide exactly."""
     node = node.unnest()
     if isinstance(node, (exp.And, exp.Or)):
         return type(node)(this=_of_integers(node.left), expression=_of_integers(node.right))
@@ -165,7 +167,9 @@ def _of_integers(node: exp.Expr) -> exp.Expr:
 
 
 def _negated(node: exp.Expr) -> exp.Expr:
-    """What values other than NULL meet that do not meet a condition; something unreadable where that is not known."""
+    """Returns what values other than NULL meet that do not meet a condition; something unreadable where that is not
+    known.
+    """
     node = node.unnest()
     if isinstance(node, exp.And):
         return exp.Or(this=_negated(node.left), expression=_negated(node.right))
@@ -187,7 +191,9 @@ def _negated(node: exp.Expr) -> exp.Expr:
 
 
 def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
-    """Whether a value in no code of a column's domain may meet a condition on it; True where that is not known."""
+    """Tells whether a value in no code of a column's domain may meet a condition on it; True where that is not
+    known.
+    """
     read = _number if domain.type_name == "DOUBLE" else _reader(domain, collated)
     if read is None:
         return True
@@ -216,7 +222,7 @@ def _columns(part: exp.Expr, scope: Scope) -> set[str]:
 
 
 def _reader(domain: Domain, collated: bool) -> Reader | None:
-    """How literals that a column of this type is compared with are read; None for types that are left alone."""
+    """Tells how literals that a column of this type is compared with are read; None for types that are left alone."""
     type_name = domain.type_name
     if type_name.partition("(")[0] in _NUMBERS:
         return _number
@@ -225,7 +231,7 @@ def _reader(domain: Domain, collated: bool) -> Reader | None:
 
 
 def _number(node: exp.Expr) -> Fraction | None:
-    """A decimal literal; one with an exponent is a DOUBLE, which may be compared inexactly."""
+    """Returns a decimal literal; one with an exponent is a DOUBLE, which may be compared inexactly."""
     found = literal(node)
     return None if any("e" in one.name.lower() for one in node.find_all(exp.Literal)) else found
 
@@ -269,7 +275,7 @@ def _parser(read: Reader) -> Callable[[str], Value | None]:
 
 
 def _spans(domain: Domain, read: Reader) -> list[_Span]:
-    """What each code of the domain stands for, in order."""
+    """Returns what each code of the domain stands for, in order."""
     value, anything, nothing = _parser(read), _Span(None, anything=True), _Span(None)
     if not isinstance(domain, RangeDomain):
         found = [value(text) for text in domain.values]
@@ -288,7 +294,7 @@ def _spans(domain: Domain, read: Reader) -> list[_Span]:
 
 
 def _may(node: exp.Expr, span: _Span, read: Reader) -> bool:
-    """Whether some value that a label stands for can meet the condition; True where that is not known."""
+    """Tells whether some value that a label stands for can meet the condition; True where that is not known."""
     node = node.unnest()
     if isinstance(node, exp.And):
         return all(_may(part, span, read) for part in (node.this, node.expression))
@@ -314,7 +320,7 @@ def _may(node: exp.Expr, span: _Span, read: Reader) -> bool:
 
 
 def _compare(kind: type[exp.Expr], span: _Span, value: Value) -> bool:
-    """Whether a value of the span can be so compared with this one; NULL compares with nothing."""
+    """Tells whether a value of the span can be so compared with this one; NULL compares with nothing."""
     low, high = span.low, span.high
     if span.anything:
         return kind is not exp.EQ or value not in span.besides

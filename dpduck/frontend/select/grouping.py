@@ -20,7 +20,7 @@ Sets = list[tuple[str, ...]]
 
 
 def range_text(function: str, column: str) -> str:
-    """Canonical SQL of a key over ranges, or of range_end, from that of its column."""
+    """Returns canonical SQL of a key over ranges, or of range_end, from that of its column."""
     return f"{function}({column})"
 
 
@@ -70,7 +70,7 @@ class _Reader:
         return text
 
     def element(self, node: exp.Expr) -> Sets:
-        """The grouping sets of one element of GROUP BY or of GROUPING SETS."""
+        """Returns the grouping sets of one element of GROUP BY or of GROUPING SETS."""
         if isinstance(node, exp.Cube):
             return self.cube(self.composites(node.expressions), node)
         if isinstance(node, exp.Rollup):
@@ -119,7 +119,9 @@ _LIMIT = f"at most {MAX_GROUPING_SETS} grouping sets"
 def read_grouping(
     group: exp.Group | None, all_keys: Sequence[exp.Expr], key_of: Callable[[exp.Expr], exp.Expr]
 ) -> Grouping:
-    """The grouping of a SELECT. all_keys: what GROUP BY ALL stands for. key_of: resolves aliases, ordinals, columns."""
+    """Returns the grouping of a SELECT. all_keys: what GROUP BY ALL stands for. key_of: resolves aliases, ordinals,
+    columns.
+    """
     reader = _Reader(key_of)
     if group is None:
         return Grouping((), ((),))

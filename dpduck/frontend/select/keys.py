@@ -56,7 +56,7 @@ class KeyBuilder:
         return tuple(self.columns.values())
 
     def build(self, text: str, expression: exp.Expr) -> Key:
-        """The key for one resolved expression."""
+        """Returns the key for one resolved expression."""
         if self.selecting and any(self._is_free(column) for column in expression.find_all(exp.Column)):
             self.written.append(expression)
             wanted = expression.name if isinstance(expression, exp.Column) else "key"
@@ -72,7 +72,7 @@ class KeyBuilder:
         return self._image(text, expression)
 
     def _range(self, text: str, shape: str, column: exp.Column) -> Key:
-        """A key over ranges: NULL and 'other' are in no interval and drop their rows from every grouping set.
+        """Returns a key over ranges: NULL and 'other' are in no interval and drop their rows from every grouping set.
 
         range_end shows where an interval of bins ends, the first value outside; of listed values, the last inside.
         """
@@ -177,7 +177,7 @@ class KeyBuilder:
 
 
 def released_type(domain: Domain) -> str:
-    """The type in which a domain's labels are released: the column's own; ENUMs leave as text."""
+    """Returns the type in which a domain's labels are released: the column's own; ENUMs leave as text."""
     if isinstance(domain, RangeDomain):
         return domain.type_name
     return "VARCHAR" if domain.type_name.startswith("ENUM") else domain.type_name
@@ -211,7 +211,9 @@ def probed(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
 
 
 def misplaces(domains: Sequence[Domain], values: Sequence[Sequence[tuple[str | None, ...]]], image: Image) -> bool:
-    """Whether rows of some bin would be counted under a label that is another bin's, by an image over `values`."""
+    """Tells whether rows of some bin would be counted under a label that is another bin's, by an image over
+    `values`.
+    """
     owners = [np.repeat(np.arange(len(column)), [len(one) for one in column]) for column in values]
     firsts = [np.concatenate([[True], owner[1:] != owner[:-1]]) for owner in owners]
     codes = np.array(image.codes).reshape([len(owner) for owner in owners])
@@ -226,7 +228,7 @@ def misplaces(domains: Sequence[Domain], values: Sequence[Sequence[tuple[str | N
 
 
 def _present(domains: Sequence[Domain]) -> NDArray[np.bool_]:
-    """The combinations of labels without the NULL of a binned column, flat."""
+    """Returns the combinations of labels without the NULL of a binned column, flat."""
     present = np.ones([domain.size for domain in domains], dtype=np.bool_)
     for axis, domain in enumerate(domains):
         if isinstance(domain, RangeDomain) and domain.with_null:
@@ -245,7 +247,7 @@ def _values(domain: Domain, most: int) -> list[tuple[str | None, ...]]:
 
 
 def _between(type_name: str, low: str, high: str, most: int) -> list[str]:
-    """Values of [low, high) beyond low: all of them, or some that are evenly spaced, the last among them."""
+    """Returns values of [low, high) beyond low: all of them, or some that are evenly spaced, the last among them."""
     if type_name == "DATE":
         start = date.fromisoformat(low)
         return _spaced((date.fromisoformat(high) - start).days, most, lambda place: str(start + timedelta(place)))

@@ -63,7 +63,7 @@ class KnownQuestion:
     _conditions: dict[str, Condition | None] = field(default_factory=dict)
 
     def column(self, sql: str) -> SourceColumn | None:
-        """A column of the rows with its public domain; None where it has none."""
+        """Returns a column of the rows with its public domain; None where it has none."""
         if sql not in self._columns:
             builder = KeyBuilder(self.source, self.facts)
             try:
@@ -75,14 +75,16 @@ class KnownQuestion:
         return self._columns[sql]
 
     def partial(self, sql: str) -> bool:
-        """Whether rows may have a value of this column that is in no code of its domain."""
+        """Tells whether rows may have a value of this column that is in no code of its domain."""
         column = self.column(sql)
         node = parse_expression(sql)
         public = isinstance(node, exp.Column) and self.source.relation(node.table) is None
         return column is None or (not public and is_partial(column.domain))
 
     def condition(self, text: str) -> Condition | None:
-        """A condition, as `conjuncts` gives it, over codes; None where it asks for more than declared columns."""
+        """Returns a condition, as `conjuncts` gives it, over codes; None where it asks for more than declared
+        columns.
+        """
         if text not in self._conditions:
             try:
                 self._conditions[text] = self._read(text)
@@ -117,7 +119,9 @@ class KnownQuestion:
 
 
 def is_partial(domain: Domain) -> bool:
-    """Whether a private column may have values in no code of its domain; NULL is one, and so is a DOUBLE's NaN."""
+    """Tells whether a private column may have values in no code of its domain; NULL is one, and so is a
+    DOUBLE's NaN.
+    """
     if isinstance(domain, RangeDomain):
         return not (domain.with_null and domain.with_edges) or domain.type_name in _FLOATS
     whole = domain.other is not None or (domain.type_name == "BOOLEAN" and len(domain.values) == 2)
@@ -125,7 +129,7 @@ def is_partial(domain: Domain) -> bool:
 
 
 def conjuncts(text: str) -> Iterator[str]:
-    """The conditions that one joins by AND, without TRY: rows for which it is NULL do not meet it either way."""
+    """Yields the conditions that one joins by AND, without TRY: rows for which it is NULL do not meet it either way."""
     if not text:
         return
     pending = [parse_expression(text)]
@@ -149,7 +153,7 @@ class KnownArguments:
 
 
 def known_arguments(argument: str) -> KnownArguments:
-    """The arguments of dp_known from JSON."""
+    """Returns the arguments of dp_known from JSON."""
     text, confidence, target = json.loads(argument)
     if not isinstance(text, str):
         raise Refusal("the statement is missing", accepted="dp_known('SELECT .. FROM ..')")
@@ -161,7 +165,7 @@ def known_arguments(argument: str) -> KnownArguments:
 
 
 def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
-    """The question of a plain SELECT; whatever dp() would refuse of it is refused here too."""
+    """Returns the question of a plain SELECT; whatever dp() would refuse of it is refused here too."""
     query, text, target = parse_plain(asked.text), asked.text, asked.target
     select, policy_table = _private_select(query, facts)
     policy = facts.policy(policy_table)
@@ -177,14 +181,16 @@ def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
 
 
 def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
-    """The question of a private view's SELECT: its columns and its confidence, answered from releases."""
+    """Returns the question of a private view's SELECT: its columns and its confidence, answered from releases."""
     analysis, source = read_analysis(ask, facts, more, known=True)
     _require_as_measured(analysis)
     return _question(analysis, source, facts)
 
 
 def analyse_combined(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
-    """The question of a statement with reuse = TRUE: its own columns, answered from its release and all before."""
+    """Returns the question of a statement with reuse = TRUE: its own columns, answered from its release and all
+    before.
+    """
     try:
         analysis, source = read_analysis(ask, facts, more, combined=True)
     except RecursionError:
@@ -213,7 +219,7 @@ def _question(analysis: Analysis, source: RowSource, facts: PublicFacts) -> Know
 
 
 def _private_select(query: exp.Query, facts: PublicFacts) -> tuple[exp.Select, TableName]:
-    """The one SELECT with aggregates over private rows, and a private table that it reads."""
+    """Returns the one SELECT with aggregates over private rows, and a private table that it reads."""
     if query.find(DifferentialPrivacy) is not None:
         raise Refusal(
             "dp_known takes a plain SELECT", accepted="the same without WITH DIFFERENTIAL_PRIVACY OPTIONS (..)"
@@ -244,7 +250,7 @@ def _counts(select: exp.Select) -> bool:
 
 
 def _reads(select: exp.Select, private: dict[str, TableName]) -> bool:
-    """Whether it reads a private table, also by the name of a CTE."""
+    """Tells whether it reads a private table, also by the name of a CTE."""
     parts = [part for name in ("from_", "joins", "with_") for part in _listed(select.args.get(name))]
     named = {table.name for part in parts for table in part.find_all(exp.Table)}
     around: exp.Expr | None = select
@@ -263,7 +269,7 @@ def _listed(value: object) -> list[exp.Expr]:
 
 
 def _inside(node: exp.Expr, other: exp.Expr) -> bool:
-    """Whether a node is a part of another, or of a CTE that both may read."""
+    """Tells whether a node is a part of another, or of a CTE that both may read."""
     parent = node.parent
     while parent is not None and parent is not other:
         parent = parent.parent

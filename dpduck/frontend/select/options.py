@@ -98,7 +98,9 @@ class Options:
 
 
 def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequence[Option] = ()) -> Options:
-    """The options as written in the clause, or after the name of a private view. more: those of other mechanisms."""
+    """Returns the options as written in the clause, or after the name of a private view. more: those of other
+    mechanisms.
+    """
     given = read_given(expressions, (*TABLE, *more), older=OLDER_OPTIONS)
     selection = _selection(given)
     epsilon, delta, rho = given.number("epsilon"), given.number("delta"), given.number("rho")
@@ -153,7 +155,9 @@ def _require_one_price(given: Given, selecting: bool, place: exp.Expr) -> None:
 
 
 def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
-    """The m of the statement, else that of its tables; the unit's column must be that of one of their policies."""
+    """Returns the m of the statement, else that of its tables; the unit's column must be that of one of their
+    policies.
+    """
     columns = list(dict.fromkeys(column for relation in source.relations for column in relation.unit_columns))
     named = options.privacy_unit_column
     if named is not None and fold(named) not in map(fold, columns):
@@ -168,7 +172,7 @@ def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
 
 
 def _selection(given: Given) -> SelectionOptions | None:
-    """How groups are selected; None where they are public."""
+    """Tells how groups are selected; None where they are public."""
     strategy = given.choice("group_selection_strategy")
     if strategy == "public_groups":
         for name in _ONLY_FOR_SELECTED_KEYS:
@@ -191,7 +195,9 @@ def _selection(given: Given) -> SelectionOptions | None:
 
 
 def _strategy(given: Given) -> str:
-    """The name of a strategy, with a + for optimal budgets; which of them can serve is for the planner to say."""
+    """Returns the name of a strategy, with a + for optimal budgets; which of them can serve is for the planner
+    to say.
+    """
     named = given.text("strategy") or "auto"
     if not _TREE.fullmatch(named) and named.casefold().removesuffix("+") not in map(str.casefold, STRATEGIES):
         accepted = f"one of {', '.join(STRATEGIES)}; with a + for optimal budgets, as in Q+"
@@ -200,7 +206,7 @@ def _strategy(given: Given) -> str:
 
 
 def require_confidence(options: Options) -> Fraction:
-    """The confidence of intervals, at least one half."""
+    """Returns the confidence of intervals, at least one half."""
     if options.confidence < Fraction(1, 2):
         raise Refusal("confidence is below one half", accepted="confidence from 0.5 to 0.999999")
     return options.confidence
@@ -210,7 +216,7 @@ def require_confidence(options: Options) -> Fraction:
 
 
 def price_of(options: Options, policy: Policy, place: exp.Expr) -> Price:
-    """All that a request says of its price."""
+    """Returns all that a request says of its price."""
     return Price(
         charge_of(options, policy, place),
         options.epsilon,
@@ -247,12 +253,14 @@ def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
 
 
 def least_rho(epsilon: Fraction) -> Fraction:
-    """The smallest price in rho under a MIN EPSILON: what that epsilon costs at most, by itself (DESIGN 5)."""
+    """Returns the smallest price in rho under a MIN EPSILON: what that epsilon costs at most, by itself (DESIGN 5)."""
     return epsilon * epsilon / 2
 
 
 def most_rho(policy: Policy) -> Fraction | None:
-    """The largest price in rho under a MAX EPSILON: what that epsilon costs at the budget's delta, or by itself."""
+    """Returns the largest price in rho under a MAX EPSILON: what that epsilon costs at the budget's delta, or by
+    itself.
+    """
     limit, budget = policy.max_epsilon, policy.budget
     if limit is None or budget.pure:
         return None
@@ -287,7 +295,7 @@ def _require_least(options: Options, policy: Policy, charge: Charge, place: exp.
 
 
 def target_of(options: Options, policy: Policy, place: exp.Expr) -> Target | None:
-    """The standard error that is to be bought, within MIN EPSILON and MAX EPSILON."""
+    """Returns the standard error that is to be bought, within MIN EPSILON and MAX EPSILON."""
     if options.target_stderr is None:
         return None
     pure, least = policy.budget.pure, policy.min_epsilon or Fraction(0)

@@ -48,7 +48,7 @@ class OuterQuery:
     tables: tuple[TableName, ...] = ()
 
     def over(self, table_sql: str) -> str:
-        """The statement over a table, subquery or carrier."""
+        """Returns the statement over a table, subquery or carrier."""
         return self.sql.replace(quote_identifier(HOLE), table_sql)
 
 
@@ -61,7 +61,7 @@ class SelectItem:
 
 
 def select_items(select: exp.Select, scope: Scope) -> tuple[SelectItem, ...]:
-    """The items of an annotated SELECT; stars are refused, since rows are not released."""
+    """Returns the items of an annotated SELECT; stars are refused, since rows are not released."""
     items = []
     for item in select.expressions:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
@@ -111,7 +111,8 @@ def released_select(
     repeated_sets: Sequence[int] | None,
     possible: exp.Expr | None = None,
 ) -> exp.Select:
-    """The annotated SELECT over the released table. repeated_sets: where a grouping set is listed more than once.
+    """Returns the annotated SELECT over the released table. repeated_sets: where a grouping set is listed more than
+    once.
 
     possible: what cells meet that WHERE does not rule out, where it rules out some.
     """
@@ -142,7 +143,7 @@ def released_select(
 
 
 def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
-    """The SELECT of a view: the standard error of each answer follows what was written, where nothing shows it.
+    """Returns the SELECT of a view: the standard error of each answer follows what was written, where nothing shows it.
 
     What reads a view later, or its published copy, cannot ask for one.
     """
@@ -159,7 +160,8 @@ def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: Answer
 
 
 def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
-    """The SELECT of a known answer: after what was written the errors of each answer, and what it is known from.
+    """Returns the SELECT of a known answer: after what was written the errors of each answer, and what it is known
+    from.
 
     They are stderr, interval_low and interval_high, with the name of the answer before where there are several.
     """
@@ -205,7 +207,7 @@ def _order(order: exp.Order, items: Sequence[SelectItem], answers: AnswerReader)
 
 
 def _ordered_by(element: exp.Expr, item: SelectItem, answers: AnswerReader) -> exp.Expr:
-    """The element with an item's expression in place of ALL or a position."""
+    """Returns the element with an item's expression in place of ALL or a position."""
     spelled = element.copy()
     spelled.set("this", item.expression.copy())
     return answers.rewrite(spelled)
@@ -240,7 +242,7 @@ _AROUND = STRUCTURE + OPERATORS + FUNCTIONS + _QUERIES + _AGGREGATES
 
 
 def find_annotated(query: exp.Query) -> tuple[exp.Select, CommonTables]:
-    """The one annotated SELECT of a statement, and the CTEs around it that it may read."""
+    """Returns the one annotated SELECT of a statement, and the CTEs around it that it may read."""
     annotated = [
         select for select in query.find_all(exp.Select) if isinstance(select.args.get("hint"), DifferentialPrivacy)
     ]
@@ -255,7 +257,7 @@ def find_annotated(query: exp.Query) -> tuple[exp.Select, CommonTables]:
 def surround(
     query: exp.Query, select: exp.Select, released: exp.Select, columns: tuple[str, ...], facts: PublicFacts
 ) -> OuterQuery:
-    """The statement with the annotated SELECT replaced by a SELECT over the released table."""
+    """Returns the statement with the annotated SELECT replaced by a SELECT over the released table."""
     _check_cost(query)
     if query is select:
         return OuterQuery(sql_of(released), columns)
@@ -354,7 +356,7 @@ def _check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: 
 
 
 def _is_common_table(node: exp.Table) -> bool:
-    """Whether a CTE of this name is visible here: of a query around it, or an earlier one of the same WITH."""
+    """Tells whether a CTE of this name is visible here: of a query around it, or an earlier one of the same WITH."""
     if len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
         return False
     child: exp.Expr = node
@@ -372,7 +374,7 @@ def _is_common_table(node: exp.Table) -> bool:
 
 
 def _name_public_table(node: exp.Table, dropped: set[str], facts: PublicFacts) -> TableName:
-    """A public table by its full name: what DuckDB reads is what was checked, whatever hides the short name."""
+    """Returns a public table by its full name: what DuckDB reads is what was checked, whatever hides the short name."""
     if not isinstance(node.this, exp.Identifier):
         raise refusal(node, "a table function around the annotated SELECT is refused", "its answers and public tables")
     name = TableName(tuple(part.name for part in node.parts))

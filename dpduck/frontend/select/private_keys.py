@@ -32,7 +32,7 @@ _SELECTABLE = re.compile(
 
 
 def selection_of(asked: SelectionOptions, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
-    """How groups are selected, with the bound on a unit's groups.
+    """Tells how groups are selected, with the bound on a unit's groups.
 
     A unit of m rows is in at most m groups; of a single row that joins multiply, groups cannot be told apart.
     """
@@ -64,7 +64,9 @@ def require_selectable(keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...],
 
 
 def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
-    """Whether it is the number of units in a group: count(DISTINCT unit), or a count that takes one row of each."""
+    """Tells whether it is the number of units in a group: count(DISTINCT unit), or a count that takes one row
+    of each.
+    """
     every = ("", f"(NOT {unit_sql} IS NULL)")  # rows without a unit are not counted at all
     return unit_sql is not None and aggregate.operand == _ONE_PER_GROUP and aggregate.condition in every
 
@@ -102,7 +104,7 @@ def require_counts(request: Request, place: exp.Expr) -> None:
 
 
 def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, facts: PublicFacts) -> Key:
-    """The key for a column without a domain, or for an expression over such columns."""
+    """Returns the key for a column without a domain, or for an expression over such columns."""
     if not isinstance(expression, exp.Column):
         check_row_local(expression)
         _require_free_columns(expression, source)

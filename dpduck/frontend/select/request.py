@@ -40,7 +40,7 @@ class Key:
 
     @property
     def released_size(self) -> int:
-        """How many labels or intervals are released: n, or n(n+1)/2 for all ranges."""
+        """Tells how many labels or intervals are released: n, or n(n+1)/2 for all ranges."""
         size = len(self.labels)
         return size * (size + 1) // 2 if self.shape == "ranges" else size
 
@@ -81,12 +81,14 @@ class Aggregate:
 
     @property
     def operand_by_group(self) -> bool:
-        """Whether a unit's rows in a group are made one first, which is no sum over smaller groups."""
+        """Tells whether a unit's rows in a group are made one first, which is no sum over smaller groups."""
         return self.operand is not None and bool(self.operand.per_group)
 
     @property
     def curved(self) -> bool:
-        """Whether its error depends on the answer: its intervals are then stored, not computed from noise alone."""
+        """Tells whether its error depends on the answer: its intervals are then stored, not computed from noise
+        alone.
+        """
         return self.function not in ("count", "sum", "distinct")
 
 
@@ -113,7 +115,7 @@ class Treatment:
 
     @property
     def moves(self) -> bool:
-        """Whether answers are moved as no formula describes: their intervals are about what was measured."""
+        """Tells whether answers are moved as no formula describes: their intervals are about what was measured."""
         return self.nonnegative or self.consistency in ("l1", "linf")
 
 
@@ -170,28 +172,28 @@ class Question:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes n_1..n_d of the released attributes."""
+        """Returns sizes n_1..n_d of the released attributes."""
         return tuple(len(key.labels) for key in self.keys)
 
     @property
     def cells(self) -> tuple[int, ...]:
-        """How many cells each grouping set has."""
+        """Tells how many cells each grouping set has."""
         return tuple(prod(self.sizes[key] for key in grouping_set) for grouping_set in self.grouping_sets)
 
     @property
     def characters(self) -> int:
-        """The most characters that the texts of one row have: each key's longest label."""
+        """Returns the most characters that the texts of one row have: each key's longest label."""
         texts = (key.labels for key in self.keys if key.type_name == "VARCHAR" or key.type_name.startswith("ENUM"))
         return sum(max((len(label) for label in labels if label is not None), default=0) for labels in texts)
 
     @property
     def released_sizes(self) -> tuple[int, ...]:
-        """The same after keys over ranges have become their intervals."""
+        """Returns the sizes after keys over ranges have become their intervals."""
         return tuple(key.released_size for key in self.keys)
 
     @property
     def has_ranges(self) -> bool:
-        """Whether it is planned as ranges: every cell then has an error of its own."""
+        """Tells whether it is planned as ranges: every cell then has an error of its own."""
         return any(key.shape for key in self.keys) or bool(self.matrix) or bool(self.intervals)
 
 
@@ -225,12 +227,12 @@ class Request:
 
     @property
     def asked_tables(self) -> tuple[TableName, ...]:
-        """The private tables that a statement names: whoever asks must be allowed to ask about each of them."""
+        """Returns the private tables that a statement names: whoever asks must be allowed to ask about each of them."""
         named = (read.table for read in self.rows.reads if not read.hidden)
         return tuple(dict.fromkeys((self.rows.table, *named)))
 
     def digest(self) -> str:
-        """A name for this request: equal for statements that ask for the same release."""
+        """Returns a name for this request: equal for statements that ask for the same release."""
         return self._digest
 
     @cached_property

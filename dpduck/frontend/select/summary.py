@@ -80,7 +80,7 @@ class Summary:
 
 
 def read_summary(given: Given) -> Summary | None:
-    """The options of a summary, None where none is asked for."""
+    """Returns the options of a summary, None where none is asked for."""
     stated = [name for name in NAMES if name in given]
     if "summary" not in given:
         if stated:

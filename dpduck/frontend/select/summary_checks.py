@@ -17,7 +17,7 @@ from dpduck.frontend.text.positions import refusal
 
 
 def summarised(request: Request, summary: Summary, expect_rows: int | None, place: exp.Expr) -> Request:
-    """The request with its summary, or a refusal of what no summary holds."""
+    """Returns the request with its summary, or a refusal of what no summary holds."""
     if request.question.selection is not None:
         raise refusal(place, "a summary is over public domains", "group_selection_strategy = PUBLIC_GROUPS")
     if request.price.charge.epsilon is None and summary.method != "sketch":
@@ -44,7 +44,7 @@ def summarised(request: Request, summary: Summary, expect_rows: int | None, plac
 
 
 def summarised_size(key: Key, shape: str) -> int:
-    """How many values a key has in a summary: its labels, or the nodes over them (workload.dyadic)."""
+    """Tells how many values a key has in a summary: its labels, or the nodes over them (workload.dyadic)."""
     size = len(key.labels)
     if not key.shape:
         return size
@@ -66,7 +66,9 @@ def _require_cells(summary: Summary, cells: int, place: exp.Expr) -> None:
 def with_summary_columns(
     select: exp.Select, items: Sequence[SelectItem], keys: Sequence[Key], summary: Summary | None
 ) -> exp.Select:
-    """The SELECT over a summary: the noisy count, its variance and the nodes of ranges follow what was written."""
+    """Returns the SELECT over a summary: the noisy count, its variance and the nodes of ranges follow what was
+    written.
+    """
     if summary is None:
         return select
     if summary.method == "sketch":

@@ -27,7 +27,7 @@ _CONDITIONS = (
 
 
 def literal(node: exp.Expr) -> Fraction | None:
-    """The number that a literal stands for."""
+    """Returns the number that a literal stands for."""
     node = node.unnest()
     if isinstance(node, exp.Neg):
         value = literal(node.this)
@@ -41,7 +41,7 @@ def literal(node: exp.Expr) -> Fraction | None:
 
 
 def grid_of(node: exp.Expr, clamp_of: ClampOf) -> Grid | None:
-    """The values of a resolved expression whose columns are clamped; None where nothing public bounds them."""
+    """Returns the values of a resolved expression whose columns are clamped; None where nothing public bounds them."""
     node = node.unnest()
     value = literal(node)
     if value is not None:
@@ -141,7 +141,7 @@ def _cast(node: exp.Cast | exp.TryCast, inner: Grid | None) -> Grid | None:
 
 
 def with_clamped_columns(expression: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> exp.Expr:
-    """The expression with each clamped column between its bounds; NaN and infinities become NULL."""
+    """Returns the expression with each clamped column between its bounds; NaN and infinities become NULL."""
     root = exp.Paren(this=expression.copy())
     for column in list(root.find_all(exp.Column)):
         clamp = clamp_of(column)
@@ -186,7 +186,7 @@ class Grid:
 
     @property
     def unit(self) -> Fraction:
-        """The largest number that divides every value; 0 where there is none."""
+        """Returns the largest number that divides every value; 0 where there is none."""
         return divisor(self.low, self.step) if self.step else Fraction(0)
 
     def __add__(self, other: Grid) -> Grid:
@@ -229,12 +229,12 @@ class Grid:
 
 
 def constant(value: Fraction) -> Grid:
-    """A literal."""
+    """Returns a literal."""
     return Grid(value, value, Fraction(0))
 
 
 def union(grids: Iterable[Grid]) -> Grid:
-    """Any of several, as a CASE gives."""
+    """Returns any of several, as a CASE gives."""
     listed = list(grids)
     low = min(grid.low for grid in listed)
     step = Fraction(0)
@@ -246,7 +246,7 @@ def union(grids: Iterable[Grid]) -> Grid:
 
 
 def divisor(first: Fraction, second: Fraction) -> Fraction:
-    """The largest number of which both are whole multiples.
+    """Returns the largest number of which both are whole multiples.
 
     >>> divisor(Fraction(1, 2), Fraction(3)), divisor(Fraction(0), Fraction(3))
     (Fraction(1, 2), Fraction(3, 1))
@@ -256,5 +256,5 @@ def divisor(first: Fraction, second: Fraction) -> Fraction:
 
 
 def decimal_step(width: Fraction) -> Fraction:
-    """A power of ten that cuts the width into at most about FINEST steps; a width of 0 gets 1."""
+    """Returns a power of ten that cuts the width into at most about FINEST steps; a width of 0 gets 1."""
     return Fraction(Fraction(10) ** ceil(log10(float(width) / FINEST))) if width > 0 else Fraction(1)

@@ -46,7 +46,7 @@ STATEMENTS = (
 
 
 def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
-    """The statement that `text` holds."""
+    """Returns the statement that `text` holds."""
     tokens = bounded_tokens(text)
     reader = TokenReader(text, tokens)
     refuse_wrapped(reader)
@@ -96,7 +96,7 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
 
 
 def parse_ask(text: str) -> AskStatement:
-    """The annotated SELECT, or the private view, that `text` is known to hold."""
+    """Returns the annotated SELECT, or the private view, that `text` is known to hold."""
     statement = parse_statement(text)
     if not isinstance(statement, AskStatement):
         raise InternalError("a statement of another kind than before")
@@ -104,7 +104,7 @@ def parse_ask(text: str) -> AskStatement:
 
 
 def parse_expression(text: str) -> exp.Expr:
-    """One expression over the columns of a released table; what it may hold is for the caller to check."""
+    """Returns one expression over the columns of a released table; what it may hold is for the caller to check."""
     tokens = bounded_tokens(text)
     query = _parse_query(text, [*PrivateDuckDB().tokenize("SELECT"), *tokens])
     if not isinstance(query, exp.Select) or len(query.expressions) != 1 or set(_given(query)) != {"expressions"}:
@@ -114,14 +114,14 @@ def parse_expression(text: str) -> exp.Expr:
 
 
 def parse_plain(text: str) -> exp.Query:
-    """One plain query, which dp_known answers; what it may hold is for the caller to check."""
+    """Returns one plain query, which dp_known answers; what it may hold is for the caller to check."""
     tokens = bounded_tokens(text)
     refuse_wrapped(TokenReader(text, tokens))
     return _parse_query(text, tokens)
 
 
 def parse_options(text: str) -> DifferentialPrivacy:
-    """The clause with these options."""
+    """Returns the clause with these options."""
     found = _parse_query(text, _clause_tokens(PrivateDuckDB().tokenize(f"({text})"))).find(DifferentialPrivacy)
     if found is None:
         raise InternalError("a clause that does not parse")
@@ -129,7 +129,7 @@ def parse_options(text: str) -> DifferentialPrivacy:
 
 
 def parse_select(text: str) -> exp.Select:
-    """One plain SELECT; what it may hold is for the caller to check."""
+    """Returns one plain SELECT; what it may hold is for the caller to check."""
     query = _parse_query(text, bounded_tokens(text))
     if not isinstance(query, exp.Select):
         raise Refusal("this is not one SELECT", accepted="SELECT columns FROM a table WHERE conditions")
@@ -170,7 +170,9 @@ def _private_view(reader: TokenReader, replace: bool) -> AskStatement:
 
 
 def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
-    """A projection, histogram or session; ON table (columns) WHERE .. is read as the SELECT that it abbreviates."""
+    """Returns a projection, histogram or session; ON table (columns) WHERE .. is read as the SELECT that it
+    abbreviates.
+    """
     name = reader.name(f"a name for the {kind}")
     options = _view_options(reader) if reader.at_words("OPTIONS") else ()
     if not options:
@@ -191,7 +193,7 @@ def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
 
 
 def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:
-    """The tokens before the next one of this type, which is taken too."""
+    """Returns the tokens before the next one of this type, which is taken too."""
     start = reader.index
     while reader.current is not None and not reader.at(end):
         reader.index += 1
@@ -202,7 +204,7 @@ def _until(reader: TokenReader, end: TokenType, shown: str) -> list[Token]:
 
 
 def _view_options(reader: TokenReader) -> tuple[exp.Expr, ...]:
-    """The parenthesised options of a view, parsed by wrapping them in the clause that the dialect knows."""
+    """Returns the parenthesised options of a view, parsed by wrapping them in the clause that the dialect knows."""
     reader.index += 1
     start, depth = reader.index, 0
     while reader.current is not None:
@@ -218,7 +220,9 @@ def _view_options(reader: TokenReader) -> tuple[exp.Expr, ...]:
 
 
 def _clause_tokens(options: list[Token]) -> list[Token]:
-    """The options as the clause of a SELECT that the dialect knows, at the offsets that they have in the text."""
+    """Returns the options as the clause of a SELECT that the dialect knows, at the offsets that they have in
+    the text.
+    """
     words = PrivateDuckDB().tokenize("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS")
     return [*words, *options, *PrivateDuckDB().tokenize("1")]
 

@@ -218,7 +218,7 @@ def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
 
 
 def _read_values_of(reader: TokenReader, column: str, position: Position) -> DomainClause:
-    """What follows the column of a domain."""
+    """Returns what follows the column of a domain."""
     values: tuple[str, ...] = ()
     bare = False
     low = high = step = unit = ""
@@ -268,7 +268,7 @@ def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
 
 
 def _read_step(reader: TokenReader) -> tuple[str, str]:
-    """A number, or of dates how many of a unit: INTERVAL 7 DAYS, 7 DAYS, MONTH."""
+    """Returns a number, or of dates how many of a unit: INTERVAL 7 DAYS, 7 DAYS, MONTH."""
     if reader.take_words("INTERVAL"):
         quoted = reader.at(TokenType.STRING)
         step = reader.string("a number") if quoted else reader.number_text("a number")
@@ -282,7 +282,7 @@ def _read_step(reader: TokenReader) -> tuple[str, str]:
 
 
 def _read_bound(reader: TokenReader) -> str:
-    """A bound of a range: a literal, or a date without quotes. What moves with the clock is refused."""
+    """Returns a bound of a range: a literal, or a date without quotes. What moves with the clock is refused."""
     if any(map(reader.at_words, CLOCKS)):
         raise reader.refuse(
             "a range ends at a date that stays: TODAY would be another one tomorrow, so that bins, and what was "

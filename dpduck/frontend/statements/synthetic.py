@@ -131,7 +131,7 @@ def _given(query: exp.Expr) -> set[str]:
 
 
 def _condition(item: exp.Expr) -> exp.Expr | None:
-    """The condition of count(*) FILTER (WHERE ..), None where it is something else."""
+    """Returns the condition of count(*) FILTER (WHERE ..), None where it is something else."""
     if not isinstance(item, exp.Filter) or not isinstance(item.this, exp.Count):
         return None
     counted = item.this.this

@@ -22,7 +22,7 @@ class DifferentialPrivacy(exp.Expression):
 
 
 def _placed(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule of a parser, whose node remembers where it starts unless a rule inside has said so."""
+    """Returns the rule of a parser, whose node remembers where it starts unless a rule inside has said so."""
 
     def place(self: Any, *arguments: Any, **options: Any) -> Any:
         first = self._curr
@@ -37,7 +37,7 @@ def _placed(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _bounded(build: Callable[..., Any]) -> Callable[..., Any]:
-    """The builder of an aggregate, whose named arguments are its bounds and stand in its meta."""
+    """Returns the builder of an aggregate, whose named arguments are its bounds and stand in its meta."""
 
     def build_bounded(arguments: list[Any]) -> Any:
         bounds = [argument for argument in arguments if isinstance(argument, exp.Kwarg)]

@@ -94,7 +94,7 @@ NEAREST = 0.6
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """The names that there are, the one that may have been meant first.
+    """Returns the names that there are, the one that may have been meant first.
 
     >>> nearest("carier", ["origin", "carrier"])
     'carrier (did you mean that?); all are origin, carrier'
@@ -106,7 +106,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """The known name that a name is a slip of, "" where none is near.
+    """Returns the known name that a name is a slip of, "" where none is near.
 
     >>> meant("coutn", ["sum", "count"])
     'count'
@@ -129,7 +129,7 @@ def meant_or(name: str, known: Sequence[str], otherwise: str) -> str:
 def unknown_option(
     place: exp.Expr, name: str, known: Sequence[str], whose: str = "", older: Mapping[str, str] | None = None
 ) -> Refusal:
-    """The refusal of a name: the modern name of an older one, else the nearest, and all there are."""
+    """Returns the refusal of a name: the modern name of an older one, else the nearest, and all there are."""
     modern, near = (older or {}).get(name), get_close_matches(name, known, n=1, cutoff=NEAREST)
     first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), of " if near else ""
     return refusal(place, f"the option {name!r} is unknown{whose}", first + ", ".join(known))

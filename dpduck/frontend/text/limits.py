@@ -33,7 +33,7 @@ def position_in(text: str, offset: int) -> Position:
 
 
 def bounded_tokens(text: str) -> list[Token]:
-    """The tokens of a statement whose length, depth and literals are within bounds."""
+    """Returns the tokens of a statement whose length, depth and literals are within bounds."""
     if len(text) > MAX_CHARACTERS:
         raise Refusal(
             f"the statement has {len(text)} characters",

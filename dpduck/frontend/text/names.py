@@ -10,7 +10,7 @@ from dpduck.values.errors import Refusal
 
 
 def quote_identifier(name: str) -> str:
-    """The name as a quoted SQL identifier.
+    """Returns the name as a quoted SQL identifier.
 
     >>> quote_identifier('a"b')
     '"a""b"'
@@ -19,7 +19,7 @@ def quote_identifier(name: str) -> str:
 
 
 def quote_text(text: str) -> str:
-    """The text as an SQL string literal.
+    """Returns the text as an SQL string literal.
 
     >>> quote_text("it's")
     "'it''s'"
@@ -28,7 +28,7 @@ def quote_text(text: str) -> str:
 
 
 def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
-    """A list of values in SQL, and the parameters of its marks: texts, whole numbers and NULL are literals.
+    """Returns a list of values in SQL, and the parameters of its marks: texts, whole numbers and NULL are literals.
 
     A parameter costs 0.1 ms where pandas is not installed, which DuckDB then looks for. DuckDB reads no statement with
     a NUL character to its end.
@@ -51,7 +51,7 @@ def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
 
 
 def fold(name: str) -> str:
-    """The name as DuckDB compares names: capitals of ASCII alone are folded.
+    """Returns the name as DuckDB compares names: capitals of ASCII alone are folded.
 
     >>> fold("Visits"), fold("\u212a") == "k"
     ('visits', False)
@@ -112,7 +112,7 @@ _RESERVED = re.compile(
 
 
 def answer_column(aggregate: int) -> str:
-    """The noisy answer of an aggregate, counted from 0."""
+    """Returns the noisy answer of an aggregate, counted from 0."""
     return f"answer_{aggregate + 1}"
 
 
@@ -122,7 +122,7 @@ def stderr_column(aggregate: int) -> str:
 
 
 def margin_column(aggregate: int) -> str:
-    """Half the width of its interval; computed when the release is read, for the confidence that was asked."""
+    """Returns half the width of its interval; computed when the release is read, for the confidence that was asked."""
     return f"margin_{aggregate + 1}"
 
 
@@ -137,17 +137,17 @@ def highs_column(aggregate: int) -> str:
 
 
 def low_column(aggregate: int) -> str:
-    """The lower end for the confidence that was asked."""
+    """Returns the lower end for the confidence that was asked."""
     return f"low_{aggregate + 1}"
 
 
 def high_column(aggregate: int) -> str:
-    """The upper end of the same."""
+    """Returns the upper end of the same."""
     return f"high_{aggregate + 1}"
 
 
 def raw_column(aggregate: int) -> str:
-    """The noisy count before it was moved: by a summary's estimator, or by the option nonnegative."""
+    """Names the noisy count before it was moved: by a summary's estimator, or by the option nonnegative."""
     return f"raw_{aggregate + 1}"
 
 
@@ -162,7 +162,7 @@ def chance_column(aggregate: int) -> str:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a key of this name would be taken for one of the columns above.
+    """Tells whether a key of this name would be taken for one of the columns above.
 
     >>> is_reserved("Answer_1"), is_reserved("answer")
     (True, False)

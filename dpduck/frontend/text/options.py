@@ -103,17 +103,17 @@ class Given:
         return None if node is None else option.value(node)
 
     def number(self, name: str) -> Fraction | None:
-        """A number, exactly."""
+        """Returns a number, exactly."""
         value = self.value(name)
         return value if isinstance(value, Fraction) else None
 
     def whole(self, name: str) -> int | None:
-        """A whole number."""
+        """Returns a whole number."""
         value = self.value(name)
         return value if isinstance(value, int) else None
 
     def numbers(self, name: str) -> tuple[Fraction, ...]:
-        """A list of numbers."""
+        """Returns a list of numbers."""
         value = self.value(name)
         return value if isinstance(value, tuple) else ()
 
@@ -122,11 +122,11 @@ class Given:
         return self.value(name) is True
 
     def text(self, name: str) -> str:
-        """A text, empty where it is not given."""
+        """Returns a text, empty where it is not given."""
         return str(self.value(name) or "")
 
     def choice(self, name: str) -> str:
-        """One of its words, the first where it is not given."""
+        """Returns one of its words, the first where it is not given."""
         return self.text(name) if name in self.nodes else self.table[name].choices[0]
 
 
@@ -136,7 +136,8 @@ def read_given(
     whose: str = "",
     older: Mapping[str, str] | None = None,
 ) -> Given:
-    """The options of a statement; refuses what is no option, unknown ones with the nearest name, and repeated ones.
+    """Returns the options of a statement; refuses what is no option, unknown ones with the nearest name, and repeated
+    ones.
 
     whose: of which statement, as refusals say it. older: modern names of older ones.
     """

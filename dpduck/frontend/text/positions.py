@@ -28,7 +28,7 @@ def note_positions(root: exp.Expr, text: str) -> None:
 
 
 def position_of(node: exp.Expr) -> Position | None:
-    """The place of the node, else the earliest place inside it, else that of the nearest node around it."""
+    """Returns the place of the node, else the earliest place inside it, else that of the nearest node around it."""
     own = _own(node)
     if own is not None and not isinstance(node, exp.Binary):
         return own
@@ -40,7 +40,9 @@ def position_of(node: exp.Expr) -> Position | None:
 
 
 def word_of(node: exp.Expr) -> str:
-    """The function as the analyst wrote it, where the parser knows it by another name; '' where there is none."""
+    """Returns the function as the analyst wrote it, where the parser knows it by another name; '' where there
+    is none.
+    """
     return str(node.meta.get(_WORD, ""))
 
 
@@ -57,5 +59,5 @@ def _own(node: exp.Expr) -> Position | None:
 
 
 def refusal(node: exp.Expr, what: str, accepted: str) -> Refusal:
-    """A refusal that points at a node of the statement."""
+    """Returns a refusal that points at a node of the statement."""
     return Refusal(what, accepted=accepted, position=position_of(node))

@@ -16,7 +16,7 @@ MAX_DIGITS, MAX_EXPONENT_DIGITS = 40, 3
 
 
 def exact_number(text: str) -> Fraction:
-    """A decimal literal as an exact rational, digits and exponent bounded."""
+    """Returns a decimal literal as an exact rational, digits and exponent bounded."""
     mantissa, _, exponent = text.lower().replace("_", "").partition("e")
     if len(mantissa) > MAX_DIGITS or len(exponent.lstrip("+-")) > MAX_EXPONENT_DIGITS:
         raise ValueError("too many digits")
@@ -114,7 +114,7 @@ class TokenReader:
         return text
 
     def amount(self, what: str) -> Fraction:
-        """A number that is a budget or a part of one: positive and sane."""
+        """Returns a number that is a budget or a part of one: positive and sane."""
         position = self.position
         value = exact_number(self.number_text(f"a number for {what}"))
         if not SMALLEST_AMOUNT <= value <= LARGEST_AMOUNT:
@@ -137,7 +137,7 @@ class TokenReader:
         return text
 
     def literal(self) -> str:
-        """A literal of a domain or clamp as text; the column's type gives it meaning."""
+        """Returns a literal of a domain or clamp as text; the column's type gives it meaning."""
         for type_word in ("DATE", "TIMESTAMP"):
             if self.at_words(type_word) and self.index + 1 < len(self.tokens):
                 self.index += 1
@@ -150,7 +150,7 @@ class TokenReader:
         return self.number_text("a quoted text, a number, TRUE or FALSE")
 
     def rest(self) -> tuple[str, int]:
-        """The text from here to the end, and where it starts."""
+        """Returns the text from here to the end, and where it starts."""
         if self.current is None:
             raise self.unexpected("a SELECT")
         start = self.current.start

@@ -42,7 +42,9 @@ _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUB
 
 
 def combined(releases: ReleaseStore, text: str, caller: Caller) -> str:
-    """One row for a JSON list: release, confidence, aggregate, one expression of weights (a sum) or two (a ratio)."""
+    """Returns one row for a JSON list: release, confidence, aggregate, one expression of weights (a sum) or two (a
+    ratio).
+    """
     name, confidence, aggregate, *expressions = json.loads(text)
     if not all(isinstance(item, str) for item in (name, *expressions)):
         raise Refusal("a name or an expression is missing", accepted="dp_stderr_of('ward_cube', 'expression')")
@@ -63,7 +65,7 @@ def combined(releases: ReleaseStore, text: str, caller: Caller) -> str:
 def _ratio(
     covariances: Covariances, sums: Sequence[float], weights: Sequence[Weights], margins: SumMargin
 ) -> list[float | None]:
-    """A ratio, its standard error to first order in the noise, and its interval.
+    """Returns a ratio, its standard error to first order in the noise, and its interval.
 
     Where the denominator may be 0 the interval is everything, and there is no standard error.
     """
@@ -82,7 +84,7 @@ def _confidence(value: object) -> Fraction:
 
 
 def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRelease:
-    """The release under a name, or behind a private view of that name, as far as the caller may see it."""
+    """Returns the release under a name, or behind a private view of that name, as far as the caller may see it."""
     found = releases.named(name)
     if found is not None and found.kind != "view" and not caller.owner and found.principal != caller.name:
         found = None  # another's answers are not listed for this reader either
@@ -111,7 +113,7 @@ def _covariances(releases: ReleaseStore, release: StoredRelease) -> Covariances:
 def _evaluated(
     releases: ReleaseStore, release: StoredRelease, aggregate: object, expressions: Sequence[str]
 ) -> tuple[Weights, list[Weights]]:
-    """The answers and each expression's weights, as one array per grouping set."""
+    """Returns the answers and each expression's weights, as one array per grouping set."""
     if not isinstance(aggregate, int) or not 1 <= aggregate <= len(release.laws):
         raise Refusal("there is no such aggregate", accepted=f"aggregate from 1 to {len(release.laws)}")
     rows = releases.rows(release.name)
@@ -140,7 +142,7 @@ def _weight_sql(text: str, keys: Sequence[str]) -> str:
 def _run(
     connection: duckdb.DuckDBPyConnection, keys: Sequence[str], answer: str, weights: Sequence[str]
 ) -> dict[str, NDArray[np.float64]]:
-    """Columns set, id, code_0.., value_0 (the answer), value_1.. (the weights) of every cell."""
+    """Returns columns set, id, code_0.., value_0 (the answer), value_1.. (the weights) of every cell."""
     named = ", ".join([*map(quote_identifier, keys), GROUPING_ID])
     codes = [
         f"dense_rank() OVER (PARTITION BY {GROUPING_SET} ORDER BY {name} NULLS FIRST) - 1 AS code_{number}"
@@ -164,7 +166,9 @@ def _run(
 
 
 def _by_set(found: dict[str, NDArray[np.float64]], keys: int, column: int) -> Weights:
-    """One array per grouping set; which code a label has does not matter, since covariances see only agreement."""
+    """Returns one array per grouping set; which code a label has does not matter, since covariances see only
+    agreement.
+    """
     values = np.asarray(found[f"value_{column}"], np.float64)
     if not np.isfinite(values).all():
         raise Refusal("a weight is not a finite number", accepted="finite weights; NULL counts as 0")

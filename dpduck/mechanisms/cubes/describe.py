@@ -18,7 +18,7 @@ _COLUMNS = [*EXPLAINED, ("privacy_unit", "VARCHAR"), ("bounds", "VARCHAR"), ("pr
 
 
 def candidates(request: Request, proposal: CubeProposal) -> str:
-    """A row for every candidate, the chosen one first; it alone has a privacy unit, bounds and the private SQL.
+    """Returns a row for every candidate, the chosen one first; it alone has a privacy unit, bounds and the private SQL.
 
     total_variance and worst_stderr are those of counts and sums, in their own units; errors of averages, variances and
     quantiles depend on the answer: NULL where nothing else is asked. seconds: measured for planning, estimated for
@@ -56,12 +56,12 @@ def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
 
 
 def _like(measured: MeasurePlan, plan: AnyPlan) -> AnyPlan:
-    """The measure's plan of the same strategy, where it has one."""
+    """Returns the measure's plan of the same strategy, where it has one."""
     return next((one for one in measured.plans if one.strategy == plan.strategy), measured.plan)
 
 
 def _cells(plan: AnyPlan) -> int:
-    """Number of cells that one aggregate releases."""
+    """Returns the number of cells that one aggregate releases."""
     return plan.cells if isinstance(plan, RangeSetsPlan) else plan.workload.cells
 
 
@@ -85,7 +85,9 @@ def _hint(found: CubePlan) -> str:
 
 
 def _bounds(found: CubePlan, number: int) -> str:
-    """A measure in words: whose it is, what rows add, between which bounds, the sensitivity and price that follow."""
+    """Returns a measure in words: whose it is, what rows add, between which bounds, the sensitivity and price that
+    follow.
+    """
     measured = found.measures[number]
     measure = measured.measure
     pairs = zip(found.request.question.aggregates, found.uses, strict=True)
@@ -127,7 +129,7 @@ SAMPLE = 1000
 
 
 def estimated_seconds(plan: Plan) -> float:
-    """Seconds to draw one aggregate's noise and to recover its answers."""
+    """Returns seconds to draw one aggregate's noise and to recover its answers."""
     stride = max(1, len(plan.measurements) // SAMPLE)
     sampled = plan.measurements[::stride]
     measured = stride * sum(prod(measurement.query.shape) for measurement in sampled)

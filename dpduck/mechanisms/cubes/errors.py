@@ -41,7 +41,7 @@ WORTHWHILE = 1.2
 
 
 def foreseen(proposal: CubeProposal, expect_rows: int | None) -> list[AggregateError]:
-    """One line an aggregate, in the order in which they are written."""
+    """Returns one line an aggregate, in the order in which they are written."""
     return _lines(proposal.found, expect_rows)
 
 
@@ -78,7 +78,9 @@ def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None
 
 
 def _curved_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float) -> float:
-    """The standard error of an average, a variance or a quantile of so many rows, at most what is possible at all."""
+    """Returns the standard error of an average, a variance or a quantile of so many rows, at most what is possible at
+    all.
+    """
     measure, operand = measured.measure, one.operand
     if operand is None:
         return 0.0
@@ -113,7 +115,7 @@ class Help:
 
 
 def helps(found: CubePlan, same_cost: Fraction | None) -> list[Help]:
-    """What helps most, best first: fewer cells, coarser bins, MAX ROWS, the noise of a delta.
+    """Returns what helps most, best first: fewer cells, coarser bins, MAX ROWS, the noise of a delta.
 
     same_cost: the rho that the statement is charged, where the budget adds up rho.
     """
@@ -130,7 +132,7 @@ def helps(found: CubePlan, same_cost: Fraction | None) -> list[Help]:
 
 
 def _relative(found: CubePlan) -> float:
-    """The largest error of a table times its cells; 0 where no table has an error of its own."""
+    """Returns the largest error of a table times its cells; 0 where no table has an error of its own."""
     measured = next((one for one in found.measures if one.measure.form != CHOICE), None)
     if measured is None:
         return 0.0
@@ -156,7 +158,7 @@ def _changed(found: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str,
 
 
 def _offers(request: Request) -> Iterator[tuple[str, Request]]:
-    """The request without one of its keys, and with bins twice as wide."""
+    """Yields the request without one of its keys, and with bins twice as wide."""
     question = request.question
     if question.has_ranges:
         return
@@ -183,7 +185,7 @@ def _coarser(key: Key) -> Key:
 
 
 def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | None) -> str:
-    """Whose the worst error is, and what helps most, with figures: per cents of a cell's rows by EXPECT ROWS."""
+    """Tells whose the worst error is, and what helps most, with figures: per cents of a cell's rows by EXPECT ROWS."""
     found = proposal.found
     price = found.request.price
     in_rho = budget is not None and not budget.pure

@@ -20,7 +20,7 @@ _COLUMNS = ("row", "column", "value")
 
 
 def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
-    """The analysis with the matrix that its option names; the table's content becomes part of the request."""
+    """Returns the analysis with the matrix that its option names; the table's content becomes part of the request."""
     request = analysis.request
     named = request.question.treatment.strategy_table
     if (
@@ -58,7 +58,7 @@ def _checked(entries: list[tuple[int, ...]], size: int, table: str) -> tuple[tup
 
 
 def matrix_of(question: Question) -> NDArray[np.int64]:
-    """The strategy as a matrix, shape (rows, n)."""
+    """Returns the strategy as a matrix, shape (rows, n)."""
     rows, columns, values = np.array(question.matrix, np.int64).T
     matrix = np.zeros((int(rows.max()) + 1, len(question.keys[0].labels)), np.int64)
     matrix[rows, columns] = values

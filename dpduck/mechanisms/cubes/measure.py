@@ -64,18 +64,18 @@ class CubeProposal:
 
     @property
     def request(self) -> Request:
-        """The request at its price, which planning has found where a standard error was asked for."""
+        """Returns the request at its price, which planning has found where a standard error was asked for."""
         return self.found.request
 
 
 def propose_cube(request: Request) -> CubeProposal:
-    """The plan of a request by declared keys."""
+    """Returns the plan of a request by declared keys."""
     found = planned(request)
     return CubeProposal(found, tuple(asked(found)))
 
 
 def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
-    """Every measurement of every measure."""
+    """Returns every measurement of every measure."""
     return [ask for group in proposal.groups for ask in group.asks]
 
 
@@ -93,7 +93,7 @@ def cube_columns(proposal: CubeProposal) -> Columns:
 
 
 def measure_cube(proposal: CubeProposal, door: Door, tools: Tools) -> Noisy:
-    """Noisy tables of every group."""
+    """Returns noisy tables of every group."""
     return [
         [door.answer(ask) for ask in group.alone] if group.alone else door.tables(group.tables)
         for group in proposal.groups
@@ -101,7 +101,7 @@ def measure_cube(proposal: CubeProposal, door: Door, tools: Tools) -> Noisy:
 
 
 def recover_cube(proposal: CubeProposal, noisy: Noisy, tools: Tools) -> ReleasedTable:
-    """The answers of every aggregate."""
+    """Returns the answers of every aggregate."""
     found = proposal.found
     tables: dict[int, Tables] = {}
     measured: dict[int, Tables] = {}
@@ -170,7 +170,7 @@ def asked(found: CubePlan) -> list[MeasureAsks]:
 
 
 def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[IntegerArray], ...]:
-    """A bucket for each cell of every grouping set: of the values, then of lower ends, then of upper ones."""
+    """Returns a bucket for each cell of every grouping set: of the values, then of lower ends, then of upper ones."""
     scan = Scan(job, one.unit_bound)
     queries = [marginal_query(grouping_set, request.question.sizes) for grouping_set in request.question.grouping_sets]
     return tuple(Ask(scan, Quantiles(query, *astuple(choice))) for choice in one.choices for query in queries)
@@ -226,7 +226,7 @@ MOST_QUERIES = 20_000
 
 
 def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
-    """The measurements of all that adds up over rows; None where there are none, or very many."""
+    """Returns the measurements of all that adds up over rows; None where there are none, or very many."""
     found, request = proposal.found, proposal.request
     groups = [
         (group, answers)
@@ -260,7 +260,7 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
 
 
 def blank_measured(proposal: CubeProposal) -> Measured | None:
-    """What a proposal would measure, with zeros for the numbers; None where it would not be kept."""
+    """Returns what a proposal would measure, with zeros for the numbers; None where it would not be kept."""
     kept = _measured(proposal, [[_blank(ask) for ask in group.tables] for group in proposal.groups])
     return None if kept is None else measured_from_bytes(kept)
 
@@ -271,7 +271,9 @@ def _blank(ask: Ask[Any]) -> list[IntegerArray]:
 
 
 def _adds_up(measure: Measure) -> bool:
-    """Whether tables are sums over rows: what is made of a unit's rows in each group is none of a larger group."""
+    """Tells whether tables are sums over rows: what is made of a unit's rows in each group is none of a larger
+    group.
+    """
     return measure.added and not (measure.operand is not None and measure.operand.per_group)
 
 

@@ -66,7 +66,7 @@ class Measure:
 
     @property
     def added(self) -> bool:
-        """Whether it is a sum over rows, so that margins are sums of cells."""
+        """Tells whether it is a sum over rows, so that margins are sums of cells."""
         return self.form not in ("tree", "choice", "distinct")
 
     @property
@@ -79,13 +79,13 @@ class Measure:
 
     @property
     def bound(self) -> int:
-        """The most that one row, or one unit in one group, adds to its tables together."""
+        """Returns the most that one row, or one unit in one group, adds to its tables together."""
         if self.form == "sum" and self.operand is not None:
             return int(max(abs(self.operand.low), abs(self.operand.high)) / self.operand.step)
         return int(self.steps**self.degree)
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """The most that one unit with so many rows, in a table of so many cells, adds to its tables together.
+        """Returns the most that one unit with so many rows, in a table of so many cells, adds to its tables together.
 
         Of values present, in the largest of the tables: no unit changes more of them than there are.
         """
@@ -98,7 +98,7 @@ class Measure:
 
     @property
     def tables(self) -> int:
-        """How many tables it has."""
+        """Tells how many tables it has."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
 
@@ -121,7 +121,8 @@ class Measures:
 def choose_measures(
     aggregates: Sequence[Aggregate], weights: Sequence[Fraction], noise: NoiseKind, *, choosing: bool = False
 ) -> Measures:
-    """The measures with the least predicted error, with their shares; weights: of the aggregates, none for all alike.
+    """Returns the measures with the least predicted error, with their shares; weights: of the aggregates, none for all
+    alike.
 
     choosing: whether a quantile that is the only one of its column is chosen, see is_chosen.
     A sum alone has the smaller bound max(|low|, |high|); moments give counts too, of rows without a value as well.
@@ -146,19 +147,21 @@ def _is_row_count(aggregate: Aggregate) -> bool:
 
 
 def _wanted(aggregates: Sequence[Aggregate], key: tuple[str, Operand | None]) -> set[int]:
-    """The degrees of moments that averages and variances need of an operand."""
+    """Returns the degrees of moments that averages and variances need of an operand."""
     return {
         _DEGREES[one.function] for one in aggregates if one.function in _DEGREES and (one.condition, one.operand) == key
     }
 
 
 def _serving(operand: Operand) -> set[int]:
-    """The degrees of moments whose tables hold sums as finely as the bounds' steps are."""
+    """Returns the degrees of moments whose tables hold sums as finely as the bounds' steps are."""
     return {1} if is_coarse(operand) else {1, 2}
 
 
 def is_coarse(operand: Operand) -> bool:
-    """Whether squares are taken of coarser steps than the operand has: nothing but variances is answered from them."""
+    """Tells whether squares are taken of coarser steps than the operand has: nothing but variances is answered from
+    them.
+    """
     return (operand.high - operand.low) / operand.step > MOST_SQUARED_STEPS
 
 
@@ -204,7 +207,9 @@ def _built(
 
 
 def _block(one: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]) -> int | None:
-    """The moments that answer an aggregate: those of its own degree, or of a higher one whose steps are as fine."""
+    """Returns the moments that answer an aggregate: those of its own degree, or of a higher one whose steps are as
+    fine.
+    """
     if one.function in ("quantile", "distinct") or one.operand is None:
         return None
     first = _DEGREES.get(one.function, 1)
@@ -215,7 +220,7 @@ def _block(one: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]
 
 
 def is_chosen(one: Aggregate, aggregates: Sequence[Aggregate]) -> bool:
-    """Whether a quantile may be chosen: the only one of its rows and values, and no minimum or maximum.
+    """Tells whether a quantile may be chosen: the only one of its rows and values, and no minimum or maximum.
 
     Several share a tree. Below a minimum all buckets are equally near it.
     """
@@ -226,7 +231,7 @@ def is_chosen(one: Aggregate, aggregates: Sequence[Aggregate]) -> bool:
 
 
 def _own(one: Aggregate, chosen: bool) -> Measure:
-    """The measure that serves this aggregate alone, or others like it."""
+    """Returns the measure that serves this aggregate alone, or others like it."""
     if chosen:
         return Measure(CHOICE, one.condition, one.operand, fraction=one.fraction)
     if one.function == "quantile":
@@ -242,7 +247,7 @@ def _own(one: Aggregate, chosen: bool) -> Measure:
 
 
 def linear_weights(one: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
-    """Weights of the measure's tables whose sum is the aggregate; () where it is no sum of them."""
+    """Returns weights of the measure's tables whose sum is the aggregate; () where it is no sum of them."""
     if one.curved:
         return ()
     if measure.form == "sum" and measure.operand is not None:
@@ -279,7 +284,7 @@ def _relative(one: Aggregate, use: Use, measure: Measure) -> float:
 def _priced(
     found: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind
 ) -> tuple[float, Measures]:
-    """The predicted error at the best shares, and the measures with them."""
+    """Returns the predicted error at the best shares, and the measures with them."""
     demands = [0.0] * len(found.measures)
     for one, use, weight in zip(aggregates, found.uses, weights, strict=True):
         demands[use.measure] += weight * _relative(one, use, found.measures[use.measure])
@@ -291,7 +296,7 @@ def _priced(
 
 
 def shares_of(wanted: Sequence[float]) -> list[Fraction]:
-    """Parts that add up to at most 1, proportional to what is wanted; equal ones exactly."""
+    """Returns parts that add up to at most 1, proportional to what is wanted; equal ones exactly."""
     if max(wanted) <= min(wanted) * (1 + 1e-12):
         return [Fraction(1, len(wanted))] * len(wanted)
     free, total = SHARES - len(wanted), sum(wanted)

@@ -64,7 +64,7 @@ class MeasurePlan:
 
     @property
     def plan(self) -> AnyPlan:
-        """The chosen one."""
+        """Returns the chosen one."""
         return self.plans[0]
 
 
@@ -78,31 +78,33 @@ class CubePlan:
 
     @property
     def noise(self) -> NoiseKind:
-        """The one kind of noise of a release."""
+        """Returns the one kind of noise of a release."""
         return self.measures[0].plan.noise
 
     @property
     def chance(self) -> str:
-        """The source of randomness, for the ledger."""
+        """Returns the source of randomness, for the ledger."""
         if all(measured.choices for measured in self.measures):
             return "exponential mechanism"
         return self.noise.value
 
     @property
     def strategy(self) -> str:
-        """The strategies of its measures, each named once."""
+        """Returns the strategies of its measures, each named once."""
         return ", ".join(dict.fromkeys(measured.plan.strategy for measured in self.measures))
 
 
 def planned(request: Request) -> CubePlan:
-    """The request with its price, and plans for all that is to be measured."""
+    """Returns the request with its price, and plans for all that is to be measured."""
     if request.price.target is not None:
         return _priced(request, request.price.target)
     return plans_at(request, noise_of(request), _amount(request))
 
 
 def with_rivals(found: CubePlan) -> CubePlan:
-    """The plan beside all that lose against it: those that are known to lose were not planned for the release."""
+    """Returns the plan beside all that lose against it: those that are known to lose were not planned for the
+    release.
+    """
     alone = len(set(found.request.question.grouping_sets)) == 1
     return plans_at(found.request, found.noise, _amount(found.request), rivals=True) if alone else found
 
@@ -155,7 +157,9 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bo
 
 
 def _cells_of(question: Question, measure: Measure) -> int:
-    """Cells that a unit's rows may fall into; of values present, which are measured set by set, in the largest set."""
+    """Returns cells that a unit's rows may fall into; of values present, which are measured set by set, in the largest
+    set.
+    """
     if measure.distinct is not None:
         return max(question.cells)
     return prod(source.domain.size for source in question.sources)
@@ -170,7 +174,7 @@ def _candidates(
     seconds: float,
     rivals: bool,
 ) -> Plans:
-    """Candidates for one measure whose margins are sums of cells."""
+    """Returns candidates for one measure whose margins are sums of cells."""
     treatment, workload = question.treatment, _workload(question)
     if not question.has_ranges:
         return plan_workload(
@@ -212,7 +216,9 @@ def _workload(question: Question) -> MarginalWorkload:
 
 
 def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plans:
-    """The plan of a measure whose grouping sets are measured one by one: values present, or a tree in every cell."""
+    """Returns the plan of a measure whose grouping sets are measured one by one: values present, or a tree in every
+    cell.
+    """
     workload = _workload(question)
     if measure.form == "distinct":
         return (plan_distinct(workload, noise, amount, unit_bound),)
@@ -224,7 +230,7 @@ def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fract
 
 
 def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
-    """A quantile of which nothing is known but what is chosen, it and its interval: no tables, no variances."""
+    """Returns a quantile of which nothing is known but what is chosen, it and its interval: no tables, no variances."""
     workload, buckets = _workload(question), tree_buckets(question, measure).count
     fraction, sets = measure.fraction or Fraction(1, 2), len(workload.marginals)
     choices = bucket_choices(fraction, buckets, noise, amount, unit_bound, sets)
@@ -236,7 +242,9 @@ def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Frac
 
 
 def tree_buckets(question: Question, measure: Measure) -> Buckets:
-    """The buckets of the tree that answers quantiles, or of which one is chosen; fewer where there are many cells."""
+    """Returns the buckets of the tree that answers quantiles, or of which one is chosen; fewer where there are many
+    cells.
+    """
     if measure.operand is None:
         raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
     cells = sum(question.cells)
@@ -253,7 +261,7 @@ def _require_plain(treatment: Treatment) -> None:
 
 
 def _priced(request: Request, target: Target) -> CubePlan:
-    """The smallest price at which the plan reaches the target, and the very plans that do."""
+    """Returns the smallest price at which the plan reaches the target, and the very plans that do."""
     noise = noise_of(request)
     wanted, parts = float(target.stderr), len(measures_of(request.question, noise).measures)
     few = 1 if noise is NoiseKind.LAPLACE else FEW_SETS
@@ -287,12 +295,12 @@ def _require_within(price: Fraction, target: Target) -> None:
 
 
 def measured_plan(plan: AnyPlan) -> Plan:
-    """The plan as trusted code measures it."""
+    """Returns the plan as trusted code measures it."""
     return plan.measured if isinstance(plan, RangeSetsPlan) else plan
 
 
 def recovered(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment) -> Sequence[FloatArray]:
-    """One table's answers, an array per grouping set."""
+    """Returns one table's answers, an array per grouping set."""
     if isinstance(plan, RangeSetsPlan):
         answers = recover_sets(plan, noisy)
         return [np.rint(one) for one in answers] if treatment.integer else answers
@@ -350,6 +358,6 @@ def _rounded_up(amount: Fraction) -> Fraction:
 
 
 def raised(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
-    """A higher price for a plan whose error came out `excess` times the target: a search may end elsewhere."""
+    """Returns a higher price for a plan whose error came out `excess` times the target: a search may end elsewhere."""
     ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
     return _rounded_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))

@@ -45,7 +45,7 @@ MOST_COVARIANCES = 20_000
 
 
 def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[AnswerColumn]:
-    """The answers of every aggregate from the recovered tables of every measure; raw: those before options.
+    """Returns the answers of every aggregate from the recovered tables of every measure; raw: those before options.
 
     Ratios and quantiles are answered from what was measured: there is no saying what options would do to them.
     """
@@ -63,7 +63,7 @@ def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] 
 
 
 def _moved(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
-    """An answer that an option has moved: its error is the noise's and the move's together.
+    """Returns an answer that an option has moved: its error is the noise's and the move's together.
 
     The move is known. In a sparse table it is one bias of all occupied cells, as large as the noise of the empty ones.
     """
@@ -100,7 +100,9 @@ def _answer(found: CubePlan, one: Aggregate, use: Use, tables: Tables) -> Answer
 
 
 def _weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
-    """The sum of tables over one denominator, by which the sum is divided once: 7712.02, not 7712.020000000001."""
+    """Returns the sum of tables over one denominator, by which the sum is divided once: 7712.02, not
+    7712.020000000001.
+    """
     whole = lcm(*(weight.denominator for weight in weights))
     parts = [float(weight * whole) * table.ravel() for weight, table in zip(weights, tables, strict=True)]
     summed: FloatArray = np.sum(parts, axis=0) / float(whole)
@@ -110,7 +112,7 @@ def _weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> Floa
 def curved(
     found: CubePlan, one: Aggregate, measured: MeasurePlan, tables: Sequence[FloatArray], variance: FloatArray
 ) -> Curved:
-    """An average, a variance or a quantile of every cell, from its tables and the variance of their noise."""
+    """Returns an average, a variance or a quantile of every cell, from its tables and the variance of their noise."""
     measure, operand, noise = measured.measure, one.operand, measured.plan.noise
     if operand is None:
         raise InternalError("a curved aggregate without an operand")
@@ -139,7 +141,7 @@ def _power(one: Aggregate) -> int:
 
 
 def cell_variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
-    """The noise variance of every cell of a measure's tables, an array per grouping set."""
+    """Returns the noise variance of every cell of a measure's tables, an array per grouping set."""
     if isinstance(plan, Plan) and solves_program(plan):
         plan = replace(plan, variances=least_squares_variances(plan))
     if isinstance(plan, RangeSetsPlan):
@@ -155,7 +157,7 @@ def wholes(found: CubePlan) -> list[bool]:
 
 
 def is_whole(found: CubePlan, number: int) -> bool:
-    """Whether every answer of an aggregate is one integer measurement or rounded: public facts of the plan."""
+    """Tells whether every answer of an aggregate is one integer measurement or rounded: public facts of the plan."""
     request, use = found.request, found.uses[number]
     if request.question.treatment.integer:
         return True
@@ -175,7 +177,9 @@ def is_whole(found: CubePlan, number: int) -> bool:
 
 
 def single_parameter(plan: Plan, number: int) -> Fraction | None:
-    """The noise of the one integer measurement that every cell of a grouping set is; None where it combines several."""
+    """Returns the noise of the one integer measurement that every cell of a grouping set is; None where it combines
+    several.
+    """
     if plan.strategy == DISTINCT:
         return plan.measurements[number].parameter
     if len(plan.measurements) != 1:
@@ -240,7 +244,7 @@ _RESOLUTION = 12**-0.5
 
 
 def quantile(answers: FloatArray, variances: FloatArray, fraction: float, buckets: Buckets, noise: NoiseKind) -> Curved:
-    """The quantile of every cell.
+    """Returns the quantile of every cell.
 
     answers: shape (cells, 2 B - 1): rows below each inner edge, rows above each, and all rows, as tree_workload asks
     them, consistent with each other. variances: of their noise, the same shape. min and max have no standard error:
@@ -294,7 +298,7 @@ def chosen(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
 
 
 def bounds_of(buckets: Buckets) -> tuple[float, float]:
-    """The least and the largest value that a quantile may have."""
+    """Returns the least and the largest value that a quantile may have."""
     start, width = float(buckets.start), float(buckets.width)
     if buckets.whole:
         return start + width / 2, start + width * (buckets.count - 0.5)
@@ -302,7 +306,7 @@ def bounds_of(buckets: Buckets) -> tuple[float, float]:
 
 
 def _deviation(variances: FloatArray, fraction: float, inner: int) -> FloatArray:
-    """Standard errors of the excess: Cov(below, above) follows from the variances of both and of their sum."""
+    """Returns standard errors of the excess: Cov(below, above) follows from the variances of both and of their sum."""
     below, above, total = variances[:, :inner], variances[:, inner : 2 * inner], variances[:, 2 * inner :]
     twice = total - below - above
     squares = (1 - fraction) ** 2 * below + fraction**2 * above - fraction * (1 - fraction) * twice
@@ -328,7 +332,7 @@ def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: B
 
 
 def _increasing(excess: FloatArray) -> FloatArray:
-    """Half way between the least increasing function above and the largest one below, as ranks do increase."""
+    """Returns half way between the least increasing function above and the largest one below, as ranks do increase."""
     rising = np.maximum.accumulate(excess, axis=1)
     falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
     middle: FloatArray = (rising + falling) / 2
@@ -336,7 +340,7 @@ def _increasing(excess: FloatArray) -> FloatArray:
 
 
 def _possible(excess: FloatArray, wide: FloatArray, fraction: float) -> tuple[FloatArray, FloatArray]:
-    """The first and the last bucket that may hold the quantile, shape (levels, cells).
+    """Returns the first and the last bucket that may hold the quantile, shape (levels, cells).
 
     The bucket that does has no positive excess at its lower edge and no negative one at its upper edge: noise passes
     either margin with half of what the confidence leaves. Of a minimum nothing is known but that it is below its rows.

@@ -36,7 +36,7 @@ KeyProposal = OneAsk[KeyPlan, PublishedKeys]
 
 
 def propose_keys(request: Request) -> KeyProposal:
-    """The plan of a request that selects its keys."""
+    """Returns the plan of a request that selects its keys."""
     plan = planned_keys(request)
     return KeyProposal(request, plan, key_ask(request, plan))
 
@@ -56,12 +56,12 @@ def key_columns(proposal: KeyProposal) -> Columns:
 
 
 def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:
-    """Published groups with their answers; a table without rows where none is."""
+    """Returns published groups with their answers; a table without rows where none is."""
     return ReleasedTable(key_columns(proposal), _rows(proposal.request, proposal.plan, published))
 
 
 def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
-    """The plan of a request that selects its keys; noise: another than what is asked, at the same rho."""
+    """Returns the plan of a request that selects its keys; noise: another than what is asked, at the same rho."""
     selection, charge = _selection(request), request.price.charge
     kind = noise or (NoiseKind.LAPLACE if selection.laplace else NoiseKind.GAUSSIAN)
     epsilon = charge.epsilon if charge.epsilon is not None else Fraction(sqrt(2 * float(charge.rho)))
@@ -109,7 +109,9 @@ def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
 
 
 def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """How the noise of published groups is distributed before they are selected, and that of the row for the others."""
+    """Tells how the noise of published groups is distributed before they are selected, and that of the row for the
+    others.
+    """
     other = law_of(plan.answers)
     return tuple((law_of(plan.noise_of(number)), other) for number in range(plan.aggregates))
 
@@ -121,7 +123,7 @@ def _selection(request: Request) -> KeySelection:
 
 
 def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table:
-    """One row per published group, and the one for the others last."""
+    """Returns one row per published group, and the one for the others last."""
     ordered = [key for key in request.question.keys if not key.row_sql] + [
         key for key in request.question.keys if key.row_sql
     ]
@@ -157,7 +159,8 @@ SIZES = (1, 10, 50, 100, 500)
 
 
 def explained_keys(request: Request, proposal: KeyProposal) -> str:
-    """The plan and the one with the other noise at the same rho and delta, with the columns of every explanation.
+    """Returns the plan and the one with the other noise at the same rho and delta, with the columns of every
+    explanation.
 
     How many groups there are is private: total_variance and cells are NULL. worst_stderr: of a published group.
     """

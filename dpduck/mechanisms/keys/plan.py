@@ -46,22 +46,22 @@ class KeyPlan:
 
     @property
     def strategy(self) -> str:
-        """The name of the strategy."""
+        """Returns the name of the strategy."""
         return f"{self.selection.kind.name.lower()}_threshold"
 
     def noise_of(self, aggregate: int) -> Noise:
-        """The noise of an aggregate's answers, before it is known which groups are published."""
+        """Returns the noise of an aggregate's answers, before it is known which groups are published."""
         return self.selection if aggregate in self.reused else self.answers
 
     def published(self, units: int) -> float:
-        """The probability that a group of so many units, in as many rows, is published."""
+        """Returns the probability that a group of so many units, in as many rows, is published."""
         if units < self.least:
             return 0.0
         return float(survivals(self.selection, np.array([self.threshold - units + 1]))[0])
 
 
 def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:
-    """How many queries share the price: the selection, and the aggregates that it does not answer.
+    """Tells how many queries share the price: the selection, and the aggregates that it does not answer.
 
     The row for all others is answered at the price of its aggregate's published groups, or at one where those are
     reused: both are parts of one partition of the rows.
@@ -80,7 +80,9 @@ def plan_keys(
     reused: tuple[int, ...],
     other: bool,
 ) -> KeyPlan:
-    """The plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for new groups."""
+    """Returns the plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for new
+    groups.
+    """
     share = amount / queries(aggregates, reused, other)
     if kind is NoiseKind.LAPLACE:
         selection, answers = Noise(kind, bounds.l1 / share), Noise(kind, bounds.rows / share)
@@ -113,7 +115,7 @@ SMALLEST_SHARE = 1e-100
 
 
 def tail(noise: Noise, start: int) -> float:
-    """An upper bound of P(X >= start), start from 1, with a relative error of at most 1e-5.
+    """Returns an upper bound of P(X >= start), start from 1, with a relative error of at most 1e-5.
 
     Laplace of scale b, a = exp(-1/b): a^start / (1 + a). Gaussian: see gaussian_tails.
     """
@@ -124,7 +126,7 @@ def tail(noise: Noise, start: int) -> float:
 
 
 def gaussian_tails(variance: float, start: int) -> tuple[float, float]:
-    """A lower and an upper bound of P(X >= start) for P(x) proportional to exp(-x^2 / (2 variance)).
+    """Returns a lower and an upper bound of P(X >= start) for P(x) proportional to exp(-x^2 / (2 variance)).
 
     Large sigma: the sum of f(n) = exp(-n^2 / (2 variance)) from n = start on against the integral from start - 1/2 on.
     Each term differs from the integral over its cell by |f''|/24 <= f (z^2 + 1) / (24 variance) with z = n / sigma, and
@@ -145,7 +147,7 @@ def gaussian_tails(variance: float, start: int) -> tuple[float, float]:
 
 
 def normaliser(variance: float) -> float:
-    """The sum of exp(-n^2 / (2 variance)) over all integers; sqrt(2 pi variance) from Poisson's formula."""
+    """Returns the sum of exp(-n^2 / (2 variance)) over all integers; sqrt(2 pi variance) from Poisson's formula."""
     if variance >= 4:
         return sqrt(2 * pi * variance) * (1 + 2 * exp(-2 * pi * pi * variance))
     terms = np.arange(1, 82, dtype=np.float64)
@@ -153,7 +155,7 @@ def normaliser(variance: float) -> float:
 
 
 def each_of(groups: int, any_one: Fraction) -> float:
-    """The inverse, rounded down: what each group may have so that all together have any_one."""
+    """Returns the inverse, rounded down: what each group may have so that all together have any_one."""
     return -expm1(log1p(-float(any_one)) / groups) * (1 - 2 * MARGIN)
 
 

@@ -66,7 +66,8 @@ class _Sum:
 def answers_of(
     question: KnownQuestion, kept: Sequence[Kept], remembered: Remembered, moment: str, about: str = ""
 ) -> list[Answer | None]:
-    """The answer of each aggregate; None where no release determines it in all cells. moment: of the rows of now.
+    """Returns the answer of each aggregate; None where no release determines it in all cells. moment: of the rows of
+    now.
 
     about: a release; then only what may be combined with it answers, which is about the very rows that it counted.
     """
@@ -79,7 +80,7 @@ def answers_of(
 
 
 def _with_one(tables: dict[Same, list[Usable]], about: str) -> dict[Same, list[Usable]]:
-    """What may be combined with one release, itself first; everything where none is named."""
+    """Returns what may be combined with one release, itself first; everything where none is named."""
     if not about:
         return tables
     own = {same for same, uses in tables.items() if any(use.kept.name == about for use in uses)}
@@ -94,7 +95,7 @@ def _best(
     remembered: Remembered,
     moment: str,
 ) -> Answer | None:
-    """The answer of least error among those from tables that may be combined; of equal ones, that of most rows.
+    """Returns the answer of least error among those from tables that may be combined; of equal ones, that of most rows.
 
     Those about the rows of now come first, then those that MAX ROWS was applied to as the question has it: where a unit
     has more rows, the others are another quantity, whatever their error.
@@ -118,7 +119,7 @@ def _best(
 
 
 def _summed(question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered) -> _Sum | None:
-    """One sum over rows from tables that may be combined, in all cells; None where they do not determine it."""
+    """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it."""
     axes = _axes(question, how, uses)
     if max(axes.lengths, default=1) > LARGEST_JOINT and any(len(columns) > 1 for columns in axes.columns):
         return None
@@ -141,7 +142,7 @@ def _summed(question: KnownQuestion, how: Match, uses: Sequence[Usable], remembe
 
 
 def _axes(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
-    """An axis for each column that a table or the question tells apart."""
+    """Returns an axis for each column that a table or the question tells apart."""
     sources = question.analysis.request.question.sources
     sizes = {source.sql: source.domain.size for source in sources}
     together = [[sources[place].sql for place in key.sources] for key in question.analysis.request.question.keys]
@@ -156,7 +157,7 @@ def _axes(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
 
 
 def _affordable(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> Iterator[Sequence[Usable]]:
-    """All tables; where their blocks are too large, as many as fit from the oldest on, then each by itself."""
+    """Yields all tables; where their blocks are too large, as many as fit from the oldest on, then each by itself."""
     if _knowledge(axes, uses, remembered)[0].largest_block <= LARGEST_BLOCK:
         yield uses
         return
@@ -172,7 +173,7 @@ def _affordable(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> I
 
 
 def _knowledge(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> tuple[Knowledge, float]:
-    """Everything that these tables measured, and the least standard deviation of their noises."""
+    """Returns everything that these tables measured, and the least standard deviation of their noises."""
     names = tuple((use.kept.name, use.table, use.weights) for use in uses)
     known: tuple[Knowledge, float] | None = remembered.get((axes, names))
     if known is None:
@@ -224,7 +225,7 @@ def _ends(one: _Sum) -> tuple[FloatArray, FloatArray]:
 
 
 def _average(aggregate: Aggregate, sums: Sequence[_Sum]) -> Curved:
-    """The average from the two sums of distances from the bounds, which were measured alike."""
+    """Returns the average from the two sums of distances from the bounds, which were measured alike."""
     operand = aggregate.operand
     if operand is None:
         raise InternalError("an average of nothing")

@@ -32,15 +32,15 @@ class Axes:
 
     @property
     def lengths(self) -> list[int]:
-        """Codes of each axis."""
+        """Returns codes of each axis."""
         return [prod(sizes) for sizes in self.sizes]
 
     def of(self, column: str) -> int:
-        """The axis of a column."""
+        """Returns the axis of a column."""
         return next(number for number, columns in enumerate(self.columns) if column in columns)
 
     def spread(self, columns: Sequence[str], table: NDArray[np.int64] | NDArray[np.bool_]) -> NDArray[np.int64]:
-        """A table over some columns of one axis, repeated over the others, as one list over its codes."""
+        """Returns a table over some columns of one axis, repeated over the others, as one list over its codes."""
         axis = self.of(columns[0])
         order = [columns.index(column) for column in self.columns[axis] if column in columns]
         shape = [
@@ -50,7 +50,7 @@ class Axes:
 
 
 def axes_of(sizes: dict[str, int], together: Iterable[Sequence[str]]) -> Axes:
-    """One axis for each column, or for columns that something tells apart together."""
+    """Returns one axis for each column, or for columns that something tells apart together."""
     groups = [{column} for column in sizes]
     for columns in together:
         met = [group for group in groups if group & set(columns)]
@@ -68,7 +68,7 @@ class _Part:
 
     @property
     def rows(self) -> sparse.csr_array:
-        """Rows over the codes of the axis."""
+        """Returns rows over the codes of the axis."""
         held = np.flatnonzero(self.codes >= 0)
         labels = _matrix(self.factor)
         entries = (np.ones(len(held)), (self.codes[held], held))
@@ -76,7 +76,7 @@ class _Part:
 
     @property
     def whole(self) -> bool:
-        """Whether labels are the codes themselves."""
+        """Tells whether labels are the codes themselves."""
         return np.array_equal(self.codes, np.arange(len(self.codes)))
 
 
@@ -92,7 +92,7 @@ def _matrix(factor: Factor | sparse.csr_array) -> sparse.csr_array:
 
 
 def _along(parts: Sequence[_Part], kept: NDArray[np.bool_] | None) -> Along:
-    """All that is asked along one axis, of the codes that are seen."""
+    """Returns all that is asked along one axis, of the codes that are seen."""
     if len(parts) == 1 and parts[0].whole and not isinstance(parts[0].factor, (MatrixFactor, sparse.csr_array)):
         factor = parts[0].factor
         if kept is None or isinstance(factor, IdentityFactor):
@@ -112,7 +112,7 @@ def _along(parts: Sequence[_Part], kept: NDArray[np.bool_] | None) -> Along:
 
 
 def _seen(axes: Axes, conditions: Sequence[Condition]) -> dict[int, NDArray[np.bool_]]:
-    """The codes that meet all conditions, by axis."""
+    """Returns the codes that meet all conditions, by axis."""
     found: dict[int, NDArray[np.bool_]] = {}
     for one in conditions:
         axis, met = axes.of(one.columns[0]), axes.spread(one.columns, one.met).astype(np.bool_)
@@ -121,7 +121,7 @@ def _seen(axes: Axes, conditions: Sequence[Condition]) -> dict[int, NDArray[np.b
 
 
 def seen_by(axes: Axes, use: Usable) -> list[Seen]:
-    """What a release measured of one quantity, along the axes; factors that ask the same are one object."""
+    """Returns what a release measured of one quantity, along the axes; factors that ask the same are one object."""
     measured = use.kept.measured
     table, names = measured.tables[use.table], [column.sql for column in measured.columns]
     masks = _seen(axes, use.seen)
@@ -171,7 +171,7 @@ def seen_by(axes: Axes, use: Usable) -> list[Seen]:
 
 
 def weighted(weights: Sequence[float], parts: Sequence[IntegerArray]) -> FloatArray:
-    """The sum of a table's parts."""
+    """Returns the sum of a table's parts."""
     used = [weight * part for weight, part in zip(weights, parts, strict=True) if weight]
     return np.asarray(np.sum(used, axis=0), np.float64)
 
@@ -188,12 +188,12 @@ class Asked:
     order: tuple[int, ...]
 
     def cells(self, table: FloatArray) -> FloatArray:
-        """A table over the asked axes as one list of cells."""
+        """Returns a table over the asked axes as one list of cells."""
         return table.reshape(self.shape).transpose(self.order).ravel()
 
 
 def asked(axes: Axes, question: Question, grouping_set: Sequence[int], conditions: Sequence[Condition]) -> Asked:
-    """The cells of a grouping set, of the codes that meet the conditions."""
+    """Returns the cells of a grouping set, of the codes that meet the conditions."""
     masks, names = _seen(axes, conditions), [source.sql for source in question.sources]
     sizes = question.sources
     places = {number: axes.of(names[question.keys[number].sources[0]]) for number in range(len(question.keys))}
@@ -229,7 +229,7 @@ def _kept(one: Along) -> sparse.csr_array:
 
 
 def _labels(key: Key) -> Factor | sparse.csr_array:
-    """The released cells of a key: its labels, or intervals of them."""
+    """Returns the released cells of a key: its labels, or intervals of them."""
     size = len(key.labels)
     if not key.shape:
         return IdentityFactor(size)

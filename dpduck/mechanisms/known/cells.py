@@ -36,7 +36,7 @@ class Cells:
 
 
 def cells_of(measured: Measured, question: Question) -> list[Cells]:
-    """The cells of each aggregate of a release of grouping sets, from what it measured.
+    """Returns the cells of each aggregate of a release of grouping sets, from what it measured.
 
     Components that it did not measure are 0: the flattest table with these margins. Cells are multiples of a power of 2
     so small that sums of all of them are exact in any order.
@@ -59,13 +59,13 @@ def _cells(measured: Measured, question: Question, aggregate: Aggregate) -> Cell
 
 
 def _subsets(count: int) -> Iterator[list[bool]]:
-    """Every set of positions, as bits, the first position the lowest."""
+    """Yields every set of positions, as bits, the first position the lowest."""
     for number in range(1 << count):
         yield [bool(number >> place & 1) for place in range(count)]
 
 
 def _seen(measured: Measured, aggregate: Aggregate) -> Iterator[Seen]:
-    """What the release measured of an aggregate, along its keys."""
+    """Returns what the release measured of an aggregate, along its keys."""
     need = wanted(aggregate, ())
     for table, values in zip(measured.tables, measured.values, strict=True):
         for quantity, more, weights in quantities(table):

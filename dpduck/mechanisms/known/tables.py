@@ -56,14 +56,14 @@ class Usable:
 
     @property
     def columns(self) -> frozenset[str]:
-        """All that it tells apart."""
+        """Returns all that it tells apart."""
         measured = self.kept.measured
         keyed = (measured.columns[place].sql for key in measured.keys for place in key.columns)
         return frozenset((*keyed, *(column for one in self.seen for column in one.columns)))
 
 
 def usable(question: KnownQuestion, kept: Sequence[Kept]) -> dict[Same, list[Usable]]:
-    """Every quantity that was measured about the rows of a question, by what may be combined."""
+    """Returns every quantity that was measured about the rows of a question, by what may be combined."""
     found: dict[Same, list[Usable]] = {}
     rows = rows_digest(question.analysis.request.rows)
     for one in kept:
@@ -80,7 +80,7 @@ def usable(question: KnownQuestion, kept: Sequence[Kept]) -> dict[Same, list[Usa
 
 
 def _columns_are_known(question: KnownQuestion, one: Kept) -> bool:
-    """Whether the columns of a release have the domains that they had."""
+    """Tells whether the columns of a release have the domains that they had."""
     known = [question.column(column.sql) for column in one.measured.columns]
     pairs = zip(known, one.measured.columns, strict=True)
     return all(column is not None and domain_digest(column.domain) == then.domain for column, then in pairs)
@@ -126,13 +126,13 @@ def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[Co
 
 
 def _dropped(one: Kept, key: MeasuredKey) -> str:
-    """The codes that a key leaves out, which leaves their rows out of everything."""
+    """Returns the codes that a key leaves out, which leaves their rows out of everything."""
     without = [place for place, code in enumerate(key.codes) if code < 0]
     return f"{[one.measured.columns[place].sql for place in key.columns]} {without}" if without else ""
 
 
 def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...], tuple[float, ...]]]:
-    """What a table measures: the quantity, conditions that this adds, and weights of the table's parts."""
+    """Returns what a table measures: the quantity, conditions that this adds, and weights of the table's parts."""
     if table.form == "count":
         yield ("count",), (), (1.0,)
         return
@@ -169,7 +169,7 @@ class Wanted:
 
 
 def wanted(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
-    """What an aggregate needs; None for one that nothing is known of but its own release."""
+    """Returns what an aggregate needs; None for one that nothing is known of but its own release."""
     conditions = [part for text in (*filters, aggregate.condition) for part in conjuncts(text)]
     operand = aggregate.operand
     if operand is not None and operand.per_group:
@@ -200,7 +200,7 @@ class Match:
 
 
 def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Match | None:
-    """How a question over rows with these conditions is asked of such tables; None where it cannot be."""
+    """Tells how a question over rows with these conditions is asked of such tables; None where it cannot be."""
     asked = {column.sql for column in question.analysis.request.question.sources}
     if not same.filters | same.conditions <= set(conditions):
         return None
@@ -219,7 +219,7 @@ def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Mat
 
 
 def _holds(question: KnownQuestion, same: Same, text: str) -> bool:
-    """Whether every row that the tables kept meets a condition."""
+    """Tells whether every row that the tables kept meets a condition."""
     one = question.condition(text)
     if text in same.filters or one is None or one.outside or not one.met.all():
         return False
@@ -227,7 +227,7 @@ def _holds(question: KnownQuestion, same: Same, text: str) -> bool:
 
 
 def _bounded(question: KnownQuestion, same: Same) -> str:
-    """How MAX ROWS was applied to other rows than the question means; "" where it was not."""
+    """Tells how MAX ROWS was applied to other rows than the question means; "" where it was not."""
     rows = question.analysis.request.rows
     where = {part for text in rows.filters for part in conjuncts(text) if not _holds(question, same, part)}
     if rows.unit_sql is None or same.filters == where:

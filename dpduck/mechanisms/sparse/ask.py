@@ -75,7 +75,7 @@ class OpenSessions:
         self._open: dict[str, OpenSession] = {}
 
     def ask(self, named: Named, asked: Asked, analysed: Analysed) -> list[SessionAnswer]:
-        """The answer of each question; stored ones are returned, new ones stored before anything is said."""
+        """Returns the answer of each question; stored ones are returned, new ones stored before anything is said."""
         longest = max(asked.lengths)
         if longest > named.sparsity:
             raise Refusal(
@@ -98,7 +98,7 @@ class OpenSessions:
             return [session.answers[name] for name in names]
 
     def plan(self, named: Named) -> SessionPlan:
-        """The public plan of a session."""
+        """Returns the public plan of a session."""
         return plan_from_facts(self._store.facts(named))
 
     def _opened(self, named: Named) -> OpenSession:
@@ -181,7 +181,7 @@ class OpenSessions:
             turn.answers[name] = SessionAnswer(order, answer, source, session.updates)
 
     def _gate(self, named: Named, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
-        """Exact counts behind the session's thresholds; the same public facts as when it was made, or none.
+        """Returns exact counts behind the session's thresholds; the same public facts as when it was made, or none.
 
         recheck: looks at them again in the transaction that counts.
         """

@@ -22,7 +22,7 @@ SMALLEST = "smallest predicted error; "
 
 
 def explained(sparse: SparseRequest) -> str:
-    """SQL with one row for each way, the statement's own first, then by predicted error."""
+    """Returns SQL with one row for each way, the statement's own first, then by predicted error."""
     request, options = sparse.request, sparse.options
     declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, None)
     moment = guessed_second_moment(sparse.expect_rows, options.heaviest)
@@ -43,7 +43,9 @@ def explained(sparse: SparseRequest) -> str:
 
 
 def _session(sparse: SparseRequest) -> SessionPlan | None:
-    """The session that would answer; of other statements, the best one. None where its own alpha cannot be met."""
+    """Returns the session that would answer; of other statements, the best one. None where its own alpha cannot
+    be met.
+    """
     try:
         return session_plan(sparse)
     except Refusal:
@@ -80,7 +82,7 @@ def ways(
     projection: ProjectionPlan,
     session: SessionPlan | None,
 ) -> list[Way]:
-    """All ways, the smallest error first; without a session where none meets what is declared."""
+    """Returns all ways, the smallest error first; without a session where none meets what is declared."""
     found = [
         _histogram(charge, unit_bound, declared),
         _projection(declared, second_moment, projection),
@@ -125,7 +127,9 @@ def _direct(charge: Charge, unit_bound: int, declared: Declared) -> Way:
 
 
 def _independent(charge: Charge, unit_bound: int, declared: Declared, parts: int, terms: int) -> tuple[float, float]:
-    """Error and standard error of sums of `terms` noises, each bought with one of `parts` parts of the price."""
+    """Returns the error and standard error of sums of `terms` noises, each bought with one of `parts` parts of the
+    price.
+    """
     chances = log(2 * declared.queries / declared.beta)
     if charge.epsilon is None:
         stderr = unit_bound * sqrt(terms * parts / (2 * float(charge.rho)))

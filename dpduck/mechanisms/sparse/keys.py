@@ -48,7 +48,8 @@ def require_collation(name: str, collation: str) -> None:
 
 
 def canonical_sql(values: Sequence[str], parts: Sequence[KeyPart]) -> str:
-    """SQL of a key's canonical text, from SQL of its values in the columns' own types; NULL where a value is NULL.
+    """Returns SQL of a key's canonical text, from SQL of its values in the columns' own types; NULL where a value is
+    NULL.
 
     One column: its text. Several: netstrings, length in bytes, colon, text, joined by commas; so no two keys share one.
     """

@@ -52,15 +52,15 @@ class ProjectionPlan:
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the noise of one released row, from above."""
+        """Returns the variance of the noise of one released row, from above."""
         return float(self.parameter) if self.noise is NoiseKind.GAUSSIAN else 2.0 * float(self.parameter) ** 2
 
     def stderr(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
-        """Standard error of a query with this |q|^2 over data with this F and this answer."""
+        """Returns standard error of a query with this |q|^2 over data with this F and this answer."""
         return sqrt((weight_squared * (self.noise_variance + second_moment) + answer**2) / self.rows)
 
     def error(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
-        """The error that no declared query exceeds, at the plan's confidence."""
+        """Returns the error that no declared query exceeds, at the plan's confidence."""
         noise = sqrt(weight_squared * self.noise_variance / self.rows)
         distortion = sqrt((weight_squared * second_moment + answer**2) / self.rows)
         return self.noise_quantile * noise + self.distortion_quantile * distortion
@@ -69,7 +69,7 @@ class ProjectionPlan:
 def plan_projection(
     charge: Charge, unit_bound: int, sparsity: int, queries: int, beta: Fraction, second_moment: float, rows: int | None
 ) -> ProjectionPlan:
-    """The plan at a charge. second_moment: a public guess of F, used where `rows` is not given.
+    """Returns the plan at a charge. second_moment: a public guess of F, used where `rows` is not given.
 
     >>> plan_projection(Charge.pure(Fraction(1)), 1, 64, 1000, Fraction(1, 20), 1e6, None).rows
     1012
@@ -94,7 +94,7 @@ def plan_projection(
 
 
 def distortion_quantile(queries: int, beta: float, independence: int = INDEPENDENCE) -> float:
-    """The least of (mu_p 2 k / beta)^(1/p) over even p up to r/2.
+    """Returns the least of (mu_p 2 k / beta)^(1/p) over even p up to r/2.
 
     >>> round(distortion_quantile(10**6, 0.05), 2)
     7.4
@@ -114,7 +114,7 @@ COLUMNS = (("word", "INTEGER"), ("coefficients", "BIGINT[]"), ("released", "BIGI
 
 
 def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
-    """The plan of a request, from public facts alone."""
+    """Returns the plan of a request, from public facts alone."""
     options = sparse.options
     return plan_projection(
         sparse.request.price.charge,
@@ -128,7 +128,7 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
 
 
 def key_scan(sparse: SparseRequest) -> Scan:
-    """The rows by key, and what one unit adds to them."""
+    """Returns the rows by key, and what one unit adds to them."""
     return Scan(KeyJob(counting_job(sparse.request, ()), sparse.key_sql), sparse.request.rows.unit_bound)
 
 
@@ -137,7 +137,7 @@ ProjectionProposal = OneAsk[ProjectionPlan, Projected]
 
 
 def propose_projection(sparse: SparseRequest) -> ProjectionProposal:
-    """The plan of a projection."""
+    """Returns the plan of a projection."""
     plan = projection_plan(sparse)
     query = Projection(plan.rows, plan.words, INDEPENDENCE)
     return ProjectionProposal(sparse.request, plan, Ask(key_scan(sparse), query, Noise(plan.noise, plan.parameter)))
@@ -152,7 +152,7 @@ def projection_header(proposal: ProjectionProposal) -> ReleaseHeader:
 
 
 def projection_table(proposal: ProjectionProposal, projected: Projected, tools: Tools) -> ReleasedTable:
-    """The same in blocks."""
+    """Returns the same in blocks."""
     plan, (coefficients, values) = proposal.plan, projected
     blocks = [values[start : start + SIGNS].tolist() for start in range(0, plan.rows, SIGNS)]
     rows = {"word": range(plan.words), "coefficients": coefficients.tolist(), "released": blocks}
@@ -162,7 +162,7 @@ def projection_table(proposal: ProjectionProposal, projected: Projected, tools: 
 
 
 def value_select(table_sql: str) -> str:
-    """The projected rows as an analyst reads them."""
+    """Returns the projected rows as an analyst reads them."""
     unnested = f"SELECT word, unnest(released) AS value, generate_subscripts(released, 1) AS place FROM {table_sql}"
     return f'SELECT CAST(word * {SIGNS} + place - 1 AS BIGINT) AS "row", value FROM ({unnested}) ORDER BY "row"'
 

@@ -45,7 +45,7 @@ class Asked:
     lengths: tuple[int, ...]
 
     def names(self) -> list[str]:
-        """One name for each question: equal for the same keys with the same weights."""
+        """Returns one name for each question: equal for the same keys with the same weights."""
         names, start = [], 0
         for length in self.lengths:
             part = slice(start, start + length)
@@ -55,7 +55,7 @@ class Asked:
         return names
 
     def keys(self) -> list[int]:
-        """All keys as 128-bit integers."""
+        """Returns all keys as 128-bit integers."""
         halves = zip(self.digests.high.tolist(), self.digests.low.tolist(), strict=True)
         return [high << 64 | low for high, low in halves]
 
@@ -63,7 +63,7 @@ class Asked:
 def listed_questions(
     cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], keys: list[Any], weights: list[Any] | None
 ) -> Asked:
-    """One question from a list of keys and a list of their weights."""
+    """Returns one question from a list of keys and a list of their weights."""
     values = [_values(key, len(parts)) for key in keys]
     if not values or len(values) > MOST_KEYS:
         raise Refusal(f"a question of {len(values)} keys", accepted=f"1 to {MOST_KEYS} keys")
@@ -83,7 +83,9 @@ def listed_questions(
 def selected_questions(
     cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], text: str, catalog: Catalog
 ) -> Asked:
-    """Questions from a declared public table: a column key (or the key's columns), and perhaps weight and question."""
+    """Returns questions from a declared public table: a column key (or the key's columns), and perhaps weight and
+    question.
+    """
     chosen = read_selection(text, [part.name for part in parts], catalog)
     columns = {fold(name): sql for name, sql in chosen.columns}
     wanted = ["key"] if len(parts) == 1 and "key" in columns else [fold(part.name) for part in parts]
@@ -186,7 +188,7 @@ def read_argument(text: str) -> tuple[str, list[Any] | str, list[Any] | None]:
 
 
 def split_netstrings(text: str, parts: int) -> tuple[str, ...]:
-    """The values of a key of several columns from its canonical text.
+    """Returns the values of a key of several columns from its canonical text.
 
     >>> split_netstrings("5:E11.9,2:ab", 2)
     ('E11.9', 'ab')
@@ -288,7 +290,7 @@ def _selected(item: exp.Expr, scope: Scope) -> list[tuple[str, str]]:
 
 
 def _safe(expression: exp.Expr, scope: Scope) -> str:
-    """SQL that is NULL where it would have raised: what DuckDB says then is not for a question's answer."""
+    """Returns SQL that is NULL where it would have raised: what DuckDB says then is not for a question's answer."""
     resolved = resolve(expression, scope)
     check_row_local(resolved)
     return sql_of(resolved) if isinstance(resolved, exp.Column) else f"try({sql_of(resolved)})"

@@ -75,11 +75,13 @@ class SparseRequest:
 
     @property
     def key_sql(self) -> str:
-        """Canonical text of a row's key; NULL where a part is NULL, and then the row is dropped."""
+        """Returns canonical text of a row's key; NULL where a part is NULL, and then the row is dropped."""
         return canonical_sql([key.sql for key in self.keys], self.keys)
 
     def digest(self) -> str:
-        """Equal for statements that ask for the same; a session is its name's own, because questions change it."""
+        """Returns equal for statements that ask for the same; a session is its name's own, because questions
+        change it.
+        """
         own = self.name.lower() if self.kind == SESSION else ""
         fields = [self.kind, own, self.request.digest(), [[key.sql, key.type_name, key.collation] for key in self.keys]]
         canonical = json.dumps([*fields, str(self.options)], ensure_ascii=True)
@@ -87,7 +89,7 @@ class SparseRequest:
 
 
 def analyse_sparse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
-    """The request of a statement; every refusal comes from here, before anything is charged."""
+    """Returns the request of a statement; every refusal comes from here, before anything is charged."""
     try:
         return _analyse(statement, facts)
     except RecursionError:
@@ -128,7 +130,7 @@ def _part(column: exp.Expr, types: dict[str, str]) -> KeyPart:
 
 
 def _split(statement: CreateSparse) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
-    """The options of sparse queries, and those of every statement, which are read where all are."""
+    """Returns the options of sparse queries, and those of every statement, which are read where all are."""
     own = sorted((one for one in OPTIONS if one.name in OWN[statement.kind]), key=_place_in(statement.kind))
     given = read_given(statement.options, (*PRICE_OPTIONS, *own), f" for a {statement.kind}")
     numbers = {name: given.whole(name) for name in OWN[statement.kind] if name not in ("beta", "alpha")}

@@ -32,7 +32,7 @@ def secret_name(digest: str) -> str:
 
 
 def histogram_noise(sparse: SparseRequest) -> Noise:
-    """The noise that the price buys for every key at once; refused where it cannot be drawn."""
+    """Returns the noise that the price buys for every key at once; refused where it cannot be drawn."""
     charge, bound = sparse.request.price.charge, sparse.request.rows.unit_bound
     if charge.epsilon is None:
         return Noise(NoiseKind.GAUSSIAN, sigma2_of(charge.rho, Fraction(bound**2)))
@@ -40,7 +40,7 @@ def histogram_noise(sparse: SparseRequest) -> Noise:
 
 
 def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPlan:
-    """The plan of a session; before it is made, with the public guess of the number of rows."""
+    """Returns the plan of a session; before it is made, with the public guess of the number of rows."""
     options = sparse.options
     alpha = None if options.alpha is None else float(options.alpha)
     declared = Declared(options.sparsity, options.queries, float(options.beta), options.updates, alpha)
@@ -63,12 +63,12 @@ class HistogramProposal:
 
     @property
     def request(self) -> Request:
-        """The rows and the price."""
+        """Returns the rows and the price."""
         return self.sparse.request
 
 
 def propose_histogram(sparse: SparseRequest) -> HistogramProposal:
-    """The plan of a histogram."""
+    """Returns the plan of a histogram."""
     noise = histogram_noise(sparse)
     return HistogramProposal(sparse, noise, Ask(key_scan(sparse), EveryKey(), noise))
 
@@ -100,12 +100,12 @@ class SessionProposal:
 
     @property
     def request(self) -> Request:
-        """The rows and the price."""
+        """Returns the rows and the price."""
         return self.sparse.request
 
 
 def propose_session(sparse: SparseRequest) -> SessionProposal:
-    """The plan of a session, for the public guess of its number of rows."""
+    """Returns the plan of a session, for the public guess of its number of rows."""
     plan, scan = session_plan(sparse), key_scan(sparse)
     plan.law.gate_ask(scan)  # refused here where its noise cannot be drawn: after the total, that would tell of it
     total = plan.law.total_ask(scan)
@@ -119,7 +119,7 @@ def session_header(proposal: SessionProposal) -> ReleaseHeader:
 
 
 def open_session(proposal: SessionProposal, door: Door, tools: Tools) -> Opened:
-    """The noisy number of rows, the plan for it, the noise of all thresholds."""
+    """Returns the noisy number of rows, the plan for it, the noise of all thresholds."""
     request, beta = proposal.request, float(proposal.sparse.options.beta)
     noisy = door.answer(proposal.total)
     plan = session_plan(
@@ -138,7 +138,7 @@ def session_facts(proposal: SessionProposal, opened: Opened, tools: Tools) -> Re
 
 
 def gates_within(sparse: SparseRequest, total: Ask[int]) -> Ask[None]:
-    """A gate that costs what the noisy number of rows leaves of the price."""
+    """Returns a gate that costs what the noisy number of rows leaves of the price."""
     charge, paid = sparse.request.price.charge, total.cost
     if charge.epsilon is None or paid.epsilon is None:
         return Ask(total.scan, Within(charge.rho - paid.rho, pure=False, kinds=(SparseVector,)))
@@ -168,6 +168,6 @@ def plan_from_facts(text: str) -> SessionPlan:
 
 
 def histogram_from_facts(text: str) -> Noise:
-    """The noise of a released histogram."""
+    """Returns the noise of a released histogram."""
     facts = json.loads(text)
     return Noise(NoiseKind[facts["noise"]], Fraction(facts["spread"]))

@@ -42,7 +42,7 @@ class SessionPlan:
 
     @property
     def warning(self) -> str:
-        """One line where the answer "half of all rows" to every question would err no more; else empty."""
+        """Returns one line where the answer "half of all rows" to every question would err no more; else empty."""
         if self.alpha < self.total / 2:
             return ""
         return f"hopeless: alpha = {self.alpha:.6g} is no less than half of the {self.total:.6g} rows there may be"
@@ -60,7 +60,7 @@ class Declared:
 
 
 def total_parameter(charge: Charge, unit_bound: int) -> Fraction:
-    """Variance or scale of the noisy number of rows, the first thing that a session measures."""
+    """Returns the variance or scale of the noisy number of rows, the first thing that a session measures."""
     if charge.epsilon is None:
         return Fraction(unit_bound**2) / (2 * charge.rho * TOTAL_SHARE)
     return Fraction(unit_bound) / (charge.epsilon * TOTAL_SHARE)
@@ -73,7 +73,7 @@ def total_margin(charge: Charge, unit_bound: int, beta: float) -> float:
 
 
 def plan_session(charge: Charge, unit_bound: int, declared: Declared, total: float) -> SessionPlan:
-    """The plan with the smallest alpha, or with the most updates for a given one."""
+    """Returns the plan with the smallest alpha, or with the most updates for a given one."""
     total = max(total, 1.0)
     if declared.updates is not None:
         plan = _with_updates(charge, unit_bound, declared, total, declared.updates)
@@ -104,7 +104,7 @@ def _most_updates(charge: Charge, unit_bound: int, declared: Declared, total: fl
 
 
 def _widened(plan: SessionPlan, alpha: float) -> SessionPlan:
-    """The plan with its threshold raised to a given alpha."""
+    """Returns the plan with its threshold raised to a given alpha."""
     slack = alpha - plan.alpha
     if slack < 0:
         raise Refusal(
@@ -129,7 +129,7 @@ def _with_updates(
 def _shared(
     charge: Charge, unit_bound: int, declared: Declared, total: float, updates: int, share: float, lasting: bool
 ) -> SessionPlan:
-    """The plan in which this share of an update's price goes to the gate."""
+    """Returns the plan in which this share of an update's price goes to the gate."""
     step = unit_bound * UNITS
     near, far = log(8 * updates / declared.beta), log(8 * declared.queries / declared.beta)
     if charge.epsilon is None:
@@ -189,12 +189,13 @@ class Hypothesis:
         self._unassigned = total / (2 * slots)
 
     def answer(self, keys: Sequence[int], weights: Sequence[float]) -> float:
-        """The hypothesis's answer: assigned keys by their weight, others by that of an unused slot."""
+        """Returns the hypothesis's answer: assigned keys by their weight, others by that of an unused slot."""
         get, unused = self._weights.get, self._unassigned
         return self.scale * sum(weight * get(key, unused) for key, weight in zip(keys, weights, strict=True))
 
     def towards(self, keys: Sequence[int], weights: Sequence[float], measured: float) -> Change:
-        """The multiplicative update h_i exp(eta w_i) / Z with which the answer moves STEP of the way to `measured`.
+        """Returns the multiplicative update h_i exp(eta w_i) / Z with which the answer moves STEP of the way to
+        `measured`.
 
         eta solves one increasing equation, by bisection between bounds that hold it.
         """
@@ -226,6 +227,8 @@ def slots_for(total: float, updates: int, sparsity: int, alpha: float) -> int:
 
 
 def gap_for(total: float, updates: int, sparsity: int) -> float:
-    """A gap with which so many updates always suffice: twice the fixed point's step, as alpha is at least the gap."""
+    """Returns a gap with which so many updates always suffice: twice the fixed point's step, as alpha is at least the
+    gap.
+    """
     first = total * sqrt(0.9 * log(2 * updates * sparsity) / updates)
     return total * sqrt(0.9 * log(2 * slots_for(total, updates, sparsity, first)) / updates)

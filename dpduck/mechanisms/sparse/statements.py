@@ -64,7 +64,7 @@ MORE_THAN_DECLARED = "beyond the declared number of questions"
 
 
 def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequence[SessionAnswer]) -> str:
-    """One row for each question of a session."""
+    """Returns one row for each question of a session."""
     margins = {HYPOTHESIS: plan.alpha, MEASURED: plan.measured}
     rows: list[list[Value]] = []
     for label, one in zip(asked.labels, answers, strict=True):
@@ -77,7 +77,9 @@ def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequ
 
 
 def histogram_answers(named: Named, noise: Noise, asked: Asked, values: Sequence[int]) -> str:
-    """One row for each question of a histogram; margins hold for all declared questions but with chance beta."""
+    """Returns one row for each question of a histogram; margins hold for all declared questions but with chance
+    beta.
+    """
     shares = asked.weights / UNITS
     starts = np.concatenate([[0], np.cumsum(asked.lengths)[:-1]]).astype(np.intp)
     sums = np.add.reduceat(np.asarray(values, dtype=np.float64) * shares, starts)
@@ -183,13 +185,13 @@ class SparseQueries:
         return self._views.put_together(both, text, caller, release)
 
     def analysed(self, statement: CreateSparse, caller: Caller | None = None) -> SparseRequest:
-        """The request of a statement, from one snapshot of public facts."""
+        """Returns the request of a statement, from one snapshot of public facts."""
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies, None, caller)), cursor)
 
     def ask(self, argument: str, caller: Caller) -> str:
-        """SQL with the answers of a histogram or session; equal questions have equal answers for ever."""
+        """Returns SQL with the answers of a histogram or session; equal questions have equal answers for ever."""
         name, keys, weights = read_argument(argument)
         named = self._askable(name, caller)
         with self._open_cursor() as cursor:
@@ -203,13 +205,13 @@ class SparseQueries:
         return session_answers(named, self._sessions.plan(named), asked, answers)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
-        """SQL with the columns of an answer and no rows, for whom may ask."""
+        """Returns SQL with the columns of an answer and no rows, for whom may ask."""
         name, _, _ = read_argument(argument)
         self._askable(name, caller)
         return listings.rows_sql(COLUMNS, [])
 
     def list_sessions(self, caller: Caller) -> str:
-        """SQL that lists what an caller may ask."""
+        """Returns SQL that lists what an caller may ask."""
         rows: list[list[listings.Value]] = []
         for named in self._store.all():
             if not may_ask(named, caller) or not self._permitted(named, caller):
@@ -259,7 +261,9 @@ class SparseQueries:
         return named
 
     def _permitted(self, named: Named, caller: Caller) -> bool:
-        """Whether every private table behind a name is this caller's to ask about; none where that cannot be told."""
+        """Tells whether every private table behind a name is this caller's to ask about; none where that cannot be
+        told.
+        """
         if caller.tables is None:
             return True
         try:
@@ -331,7 +335,9 @@ def may_ask(named: Named, caller: Caller) -> bool:
 
 
 def with_collations(sparse: SparseRequest, cursor: duckdb.DuckDBPyConnection) -> SparseRequest:
-    """The request with its columns' collations; a projection, asked where the column is unknown, must have none."""
+    """Returns the request with its columns' collations; a projection, asked where the column is unknown, must have
+    none.
+    """
     keys = []
     for key in sparse.keys:
         collation = collation_of(cursor, sparse.table, key.name) if key.type_name == "VARCHAR" else ""
@@ -349,7 +355,7 @@ def with_collations(sparse: SparseRequest, cursor: duckdb.DuckDBPyConnection) ->
 
 
 def collation_of(cursor: duckdb.DuckDBPyConnection, table: TableName, column: str) -> str:
-    """The collation that a column was declared with, '' where it has none."""
+    """Returns the collation that a column was declared with, '' where it has none."""
     rows = cursor.execute(
         "SELECT sql, database_name, schema_name, table_name FROM duckdb_tables() WHERE lower(table_name) = lower($1)",
         [table.table],

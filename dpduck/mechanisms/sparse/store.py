@@ -64,7 +64,7 @@ class SparseStore:
         self._main = f"{quote_identifier(store)}.main"
 
     def create_tables(self) -> None:
-        """The tables, where they are not there yet."""
+        """Creates the tables, where they are not there yet."""
         with self._open_cursor() as cursor:
             for definition in (
                 "sparse_names (name VARCHAR, kind VARCHAR, digest VARCHAR, statement VARCHAR, principal VARCHAR, "
@@ -110,7 +110,7 @@ class SparseStore:
             cursor.execute(f"DELETE FROM {self._schema}.sparse_names WHERE lower(name) = lower(?)", [name])
 
     def paid_by(self, named: Named) -> int:
-        """The entry of the ledger that paid for it."""
+        """Returns the entry of the ledger that paid for it."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT ledger_id FROM {self._schema}.releases WHERE name = ? AND kind = 'answer'", [named.release]
@@ -120,13 +120,13 @@ class SparseStore:
         return int(row[0])
 
     def facts(self, named: Named) -> str:
-        """The public facts of a release."""
+        """Returns the public facts of a release."""
         with self._open_cursor() as cursor:
             row = cursor.execute(f"SELECT facts FROM {self._main}.{quote_identifier(named.release)}").fetchone()
         return "" if row is None else str(row[0])
 
     def updates_used(self, digest: str) -> tuple[int, int]:
-        """How many updates a session has used, and how many different questions it has answered."""
+        """Tells how many updates a session has used, and how many different questions it has answered."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT coalesce((SELECT updates FROM {self._schema}.session_states WHERE digest = $1), 0), "
@@ -136,7 +136,7 @@ class SparseStore:
         return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
     def believed(self, digest: str) -> Believed:
-        """A session's state, from one snapshot."""
+        """Returns a session's state, from one snapshot."""
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             state = cursor.execute(
@@ -195,7 +195,9 @@ class SparseStore:
             cursor.execute("COMMIT")
 
     def released(self, digest: str, keys: Sequence[int], values: Sequence[int]) -> list[int]:
-        """The first released values of these keys of a histogram; those that are new are stored with `values`."""
+        """Returns the first released values of these keys of a histogram; those that are new are stored with
+        `values`.
+        """
         once = dict(zip(keys, values, strict=True))
         wanted = _key_table(dict.fromkeys(once, 0.0)).set_column(2, "value", pa.array(list(once.values()), pa.int64()))
         with self._open_cursor() as cursor:
@@ -217,7 +219,7 @@ class SparseStore:
 
 
 def _signed(half: int) -> int:
-    """A half of a digest as BIGINT holds it: filters over Arrow tables fail on larger unsigned numbers."""
+    """Returns a half of a digest as BIGINT holds it: filters over Arrow tables fail on larger unsigned numbers."""
     return half - (1 << 64) if half >> 63 else half
 
 

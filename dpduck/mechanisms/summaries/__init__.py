@@ -35,7 +35,7 @@ DRAWS_PER_SECOND = 1_000_000
 
 
 def summary_listing(request: Request, proposal: object = None) -> str:
-    """One row for each method, the chosen one first.
+    """Returns one row for each method, the chosen one first.
 
     total_variance and worst_stderr: of a random cell, in all and in one. cells: predicted rows. error_10, error_1000,
     error_100000: predicted root mean squared errors of sums over so many random cells (at most the domain's).

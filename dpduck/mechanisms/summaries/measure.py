@@ -48,7 +48,7 @@ Drawn = tuple[int | None, SummaryDesign, NoisySummary]
 
 
 def asked_summary(request: Request) -> Summary:
-    """The summary of a request for one."""
+    """Returns the summary of a request for one."""
     if request.question.summary is None:
         raise InternalError("no summary is asked for")
     return request.question.summary
@@ -61,7 +61,7 @@ def axes_of(request: Request) -> Axes:
 
 
 def radix_of(request: Request, axes: Axes) -> MixedRadix:
-    """Positions over the keys, or over the nodes that take their place."""
+    """Returns positions over the keys, or over the nodes that take their place."""
     sizes = zip(request.question.sizes, axes, strict=True)
     return MixedRadix(tuple(size if axis is None else axis.nodes for size, axis in sizes))
 
@@ -75,7 +75,7 @@ def noise_scale(request: Request, axes: Axes) -> Fraction:
 
 
 def summary_candidates(request: Request, total: int | None = None) -> list[SummaryDesign]:
-    """Every method, the chosen one first. total: a noisy number of rows, in place of the public guess."""
+    """Returns every method, the chosen one first. total: a noisy number of rows, in place of the public guess."""
     axes, summary = axes_of(request), asked_summary(request)
     guess = summary.expect_rows if total is None else max(total, 0)
     if guess is not None:  # every row is in so many nodes
@@ -92,12 +92,12 @@ def total_scale(request: Request) -> Fraction | None:
 
 
 def has_parents(summary: Summary, axes: Axes) -> bool:
-    """Whether nodes without parents are dropped."""
+    """Tells whether nodes without parents are dropped."""
     return summary.consistent and any(axis is not None and axis.shape == "dyadic" for axis in axes)
 
 
 def sketch_design(request: Request) -> SketchDesign:
-    """The sketch that is asked for, or could be."""
+    """Returns the sketch that is asked for, or could be."""
     axes = axes_of(request)
     if request.price.charge.epsilon is None:
         once = Noise(NoiseKind.GAUSSIAN, sigma2_of(request.price.charge.rho, Fraction(request.rows.unit_bound**2)))
@@ -120,7 +120,7 @@ class SummaryProposal:
 
 
 def propose_summary(request: Request) -> SummaryProposal:
-    """The plan of a summary that is not a sketch."""
+    """Returns the plan of a summary that is not a sketch."""
     axes = axes_of(request)
     radix, design, share = radix_of(request, axes), summary_candidates(request)[0], total_scale(request)
     scan = Scan(
@@ -140,12 +140,12 @@ def summary_header(proposal: SummaryProposal) -> ReleaseHeader:
 
 
 def summary_asks(proposal: SummaryProposal) -> Sequence[Ask[Any]]:
-    """The noisy number of rows where it is asked for, and the layers."""
+    """Returns the noisy number of rows where it is asked for, and the layers."""
     return [proposal.layers] if proposal.total is None else [proposal.total, proposal.layers]
 
 
 def draw_layers(proposal: SummaryProposal, door: Door, tools: Tools) -> Drawn:
-    """The noisy total, the design for it, and the noisy summary of occupied cells."""
+    """Returns the noisy total, the design for it, and the noisy summary of occupied cells."""
     total, design = None, proposal.design
     if proposal.total is not None:
         total = door.answer(proposal.total)
@@ -180,7 +180,7 @@ def _with_loss(
 
 
 def _for_total(proposal: SummaryProposal, total: int) -> SummaryDesign:
-    """The design for a noisy total: the method and the noise, and so the price, are those that were checked."""
+    """Returns the design for a noisy total: the method and the noise, and so the price, are those that were checked."""
     design = summary_candidates(proposal.request, total)[0]
     if (design.method, design.plan.scale) != (proposal.design.method, proposal.design.plan.scale):
         raise InternalError("the noisy total changes the price")
@@ -194,7 +194,7 @@ def _estimated(design: SummaryDesign, drawn: NoisySummary) -> EstimatedSummary:
 
 
 def plain_keys(request: Request) -> Request:
-    """The request with its summary's keys counted label by label."""
+    """Returns the request with its summary's keys counted label by label."""
     return replace(
         request, question=replace(request.question, keys=tuple(replace(key, shape="") for key in request.question.keys))
     )

@@ -53,7 +53,7 @@ def empty_moments(scale: float, theta: int, tau: float, sides: int = 2) -> Momen
 
 
 def _tail(scale: float, least: int, power: int) -> float:
-    """The sum of k^power a^k over k >= least."""
+    """Returns the sum of k^power a^k over k >= least."""
     a, gap = exp(-1.0 / scale), -expm1(-1.0 / scale)
     weight = exp(-least / scale) / gap
     if power == 0:
@@ -120,7 +120,7 @@ class SummaryDesign:
 
     @property
     def scale(self) -> float:
-        """The scale of the noise."""
+        """Returns the scale of the noise."""
         return float(self.plan.scale)
 
 
@@ -135,7 +135,7 @@ class SketchDesign:
 
 
 def designed_sketch(summary: Summary, cells: int, once: Noise) -> SketchDesign:
-    """The noise grows with the rows. once: what a sketch of one row would have.
+    """Returns the noise grows with the rows. once: what a sketch of one row would have.
 
     A sum of c point queries, each the mean of its rows, has c times their variance: noise and, in each row, the squares
     of other cells' counts over the width.
@@ -149,7 +149,9 @@ def designed_sketch(summary: Summary, cells: int, once: Noise) -> SketchDesign:
 
 
 def designed(summary: Summary, cells: int, scale: Fraction, *, checked: bool = False) -> SummaryDesign:
-    """The design of one method. checked: nodes without parents are dropped, so that the whole filter is drawn."""
+    """Returns the design of one method. checked: nodes without parents are dropped, so that the whole filter is
+    drawn.
+    """
     makers: dict[str, Callable[[Summary, int, Fraction], SummaryDesign]] = {
         "geometric": _geometric,
         "filter": _filter,
@@ -170,7 +172,9 @@ def _geometric(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """The least theta that lets at most `size` empty cells pass, on average; layers below it where that is too few."""
+    """Returns the least theta that lets at most `size` empty cells pass, on average; layers below it where that is too
+    few.
+    """
     sides = 1 if summary.method == "filter_one_sided" else 2
     theta = summary.theta or filter_for(cells, scale, summary.size, sides)
     layers = [SummaryLaw(scale, theta, sides=sides)]
@@ -184,7 +188,7 @@ def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """A threshold for the expected number of rows: empty cells, and the guessed total over tau."""
+    """Returns a threshold for the expected number of rows: empty cells, and the guessed total over tau."""
     theta = _theta(summary, cells, scale)
     tau = summary.tau or _threshold_for(cells, scale, theta, summary.size, summary.expect_rows or 0)
     plan = SummaryPlan((SummaryLaw(scale, theta, tau),))
@@ -192,7 +196,7 @@ def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _priority(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Layers that halve the threshold until there are enough; the first is nearly always enough."""
+    """Returns layers that halve the threshold until there are enough; the first is nearly always enough."""
     theta = _theta(summary, cells, scale)
     tau = _threshold_for(cells, scale, theta, summary.size + 8 * sqrt(summary.size) + 8, 0)
     layers = [SummaryLaw(scale, theta, tau)]
@@ -204,7 +208,7 @@ def _priority(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _filtered_whole(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """A filter without threshold, of which priorities choose after the check of parents."""
+    """Returns a filter without threshold, of which priorities choose after the check of parents."""
     theta = _theta(summary, cells, scale)
     plan = SummaryPlan((SummaryLaw(scale, theta),), priorities=True)
     return _described(summary, cells, plan, theta, Fraction(0), summary.size)
@@ -217,7 +221,9 @@ def _theta(summary: Summary, cells: int, scale: Fraction) -> int:
 
 
 def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
-    """The least theta >= 1 at which on average at most `rows` empty cells pass: sides a^theta / (1 + a) m <= rows."""
+    """Returns the least theta >= 1 at which on average at most `rows` empty cells pass: sides a^theta / (1 + a) m <=
+    rows.
+    """
     start = float(scale) * log(sides * cells / rows / (1.0 + exp(-1.0 / float(scale))))
     theta = max(1, ceil(start) - 2)
     while cells * SummaryLaw(scale, theta, sides=sides).upgraded() > rows:
@@ -226,7 +232,9 @@ def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
 
 
 def _threshold_for(cells: int, scale: Fraction, theta: int, rows: float, total: float) -> Fraction:
-    """The threshold with `rows` expected, by bisection on its logarithm; theta where all that pass are fewer."""
+    """Returns the threshold with `rows` expected, by bisection on its logarithm; theta where all that pass are
+    fewer.
+    """
 
     def expected(tau: Fraction) -> float:
         return cells * SummaryLaw(scale, theta, tau).upgraded() + total / max(float(tau), theta)
@@ -249,7 +257,7 @@ def _rounded(value: Fraction) -> Fraction:
 def _described(
     summary: Summary, cells: int, plan: SummaryPlan, theta: int, tau: Fraction, keep: int | None, sides: int = 2
 ) -> SummaryDesign:
-    """The design with its predictions."""
+    """Returns the design with its predictions."""
     scale = float(plan.scale)
     table = guessed_table(summary.expect_rows, cells)
     vacant = cells - sum(stratum.cells for stratum in table)
@@ -287,7 +295,7 @@ def _error(
 
 
 def candidates(summary: Summary, cells: int, scale: Fraction, *, checked: bool) -> list[SummaryDesign]:
-    """Every method with this size, the chosen one first.
+    """Returns every method with this size, the chosen one first.
 
     That is the one asked for; for 'auto' the least predicted error of a sum over 1,000 cells among those that keep to
     the size, and filter_priority where nothing is guessed about the table.
@@ -331,7 +339,7 @@ class Stratum:
 
 
 def guessed_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
-    """The occupied cells: strata of equally many rows, as many of them as leave a whole cell in the last.
+    """Returns the occupied cells: strata of equally many rows, as many of them as leave a whole cell in the last.
 
     None without EXPECT ROWS. Where there are too few cells for so many small ones, each holds more.
 
@@ -349,6 +357,6 @@ def guessed_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
 
 
 def _smallest_cells(expect_rows: int, cells: int, strata: int) -> float:
-    """How many cells are in the first stratum of so many: one row in each, or all cells in all of them."""
+    """Tells how many cells are in the first stratum of so many: one row in each, or all cells in all of them."""
     of_first = (1 - STEP**-strata) / (1 - 1 / STEP)
     return float(min(expect_rows / strata, cells / of_first))

@@ -58,7 +58,9 @@ class EstimatedSummary:
 
 
 def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tuple[NoisySummary, float]:
-    """The `keep` cells of highest priority, and as threshold the priority that comes next; all where they are fewer."""
+    """Returns the `keep` cells of highest priority, and as threshold the priority that comes next; all where they are
+    fewer.
+    """
     if keep is None or len(summary.counts) <= keep:
         return summary, tau
     order = np.argpartition(-summary.priorities, keep)
@@ -78,7 +80,7 @@ def subset(summary: NoisySummary, chosen: NDArray[np.intp] | NDArray[np.bool_]) 
 def estimated(
     summary: NoisySummary, scale: float, theta: int, tau: float, *, sides: int = 2, whole: bool = False
 ) -> EstimatedSummary:
-    """Weights and variances. whole: every cell of the domain is there, with the noise's own variance."""
+    """Returns weights and variances. whole: every cell of the domain is there, with the noise's own variance."""
     magnitudes = np.abs(summary.counts).astype(np.float64)
     weights = np.sign(summary.counts) * np.maximum(magnitudes, tau)
     chances = np.ones_like(magnitudes)
@@ -93,7 +95,7 @@ def estimated(
 
 
 def chance_of_nothing(magnitudes: FloatArray, scale: float, theta: int, tau: float) -> FloatArray:
-    """The chance that a cell without rows that is kept has a count as far from 0: S(|v|) / S(theta).
+    """Returns the chance that a cell without rows that is kept has a count as far from 0: S(|v|) / S(theta).
 
     S(v) is the sum of a^k min(k, tau) over k >= v, and of a^k without tau. Kept rows of empty cells are noise that has
     passed the filter, so that an interval about their counts alone leaves out 0 much too often.
@@ -102,7 +104,7 @@ def chance_of_nothing(magnitudes: FloatArray, scale: float, theta: int, tau: flo
     last = max(floor(tau), theta - 1)
 
     def beyond(least: FloatArray) -> FloatArray:
-        """The sum of k a^(k - theta) over k >= least."""
+        """Returns the sum of k a^(k - theta) over k >= least."""
         found: FloatArray = np.exp(-(least - theta) / scale) * (least + a / gap) / gap
         return found
 
@@ -115,7 +117,8 @@ def chance_of_nothing(magnitudes: FloatArray, scale: float, theta: int, tau: flo
 
 
 def with_loss(summary: EstimatedSummary, rows: float | None, spread: float, gained: float) -> EstimatedSummary:
-    """The summary whose sums say what the filter has lost: L rows, all that are known of less all that are estimated.
+    """Returns the summary whose sums say what the filter has lost: L rows, all that are known of less all that are
+    estimated.
 
     Each row carries L^2 of the variance by its part of all estimates. The sum of everything is then said to be off by
     L, and a sum of a part s by sqrt(s) L, which is at least its share s L.
@@ -153,7 +156,7 @@ def noise_of_kept(magnitudes: FloatArray, scale: float, theta: int, sides: int) 
 
 
 def with_parents(summary: NoisySummary, radix: MixedRadix, axes: Sequence[Axis | None]) -> NoisySummary:
-    """The summary without nodes that lack an ancestor: checked from the root down, a level at a time."""
+    """Returns the summary without nodes that lack an ancestor: checked from the root down, a level at a time."""
     codes = radix.unpack(summary.positions)
     depth = np.zeros(len(summary.counts), dtype=np.int64)
     for axis, code in zip(axes, codes, strict=True):
@@ -177,7 +180,7 @@ def _parent_kept(
     number: int,
     axis: Axis,
 ) -> NDArray[np.bool_]:
-    """Whether the parent along one axis is in the summary and was itself kept; true of roots."""
+    """Tells whether the parent along one axis is in the summary and was itself kept; true of roots."""
     parents = parents_of(axis, codes[number][places])
     chosen = [code[places] for code in codes]
     chosen[number] = np.maximum(parents, 0)
@@ -200,14 +203,14 @@ def places_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, I
 
 
 def parents_of(axis: Axis, numbers: IntegerArray) -> IntegerArray:
-    """The number of each dyadic node's parent, -1 for the root."""
+    """Returns the number of each dyadic node's parent, -1 for the root."""
     levels, intervals = places_of(axis, numbers)
     starts = np.array([*axis.offsets[1:-1], 0], dtype=np.int64)
     return np.where(levels == axis.height, -1, starts[levels] + (intervals >> 1))
 
 
 def ends_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
-    """First and last code of each node."""
+    """Returns first and last code of each node."""
     levels, intervals = places_of(axis, numbers)
     width = np.where(levels < axis.first_level, axis.height, levels)
     first = intervals << width
@@ -234,7 +237,7 @@ def summary_columns(request: Request) -> tuple[tuple[str, str], ...]:
 def summary_rows(
     request: Request, summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[Axis | None]
 ) -> pa.Table:
-    """The rows of a release, in the order of the columns above."""
+    """Returns the rows of a release, in the order of the columns above."""
     codes = radix.unpack(summary.positions)
     firsts: dict[str, pa.Array] = {}
     ends: dict[str, pa.Array] = {}

@@ -32,7 +32,7 @@ SketchProposal = OneAsk[SketchDesign, Sketched]
 
 
 def propose_sketch(request: Request) -> SketchProposal:
-    """The plan of a sketch."""
+    """Returns the plan of a sketch."""
     design = sketch_design(request)
     if any(key.shape for key in request.question.keys):
         raise Refusal("a sketch has no ranges", accepted="columns, or another summary")
@@ -47,7 +47,7 @@ def sketch_header(proposal: SketchProposal) -> ReleaseHeader:
 
 
 def sketch_table(proposal: SketchProposal, sketched: Sketched, tools: Tools) -> ReleasedTable:
-    """The buckets with their hashes."""
+    """Returns the buckets with their hashes."""
     hashes, table = sketched
     return ReleasedTable(SKETCH_COLUMNS, _rows(table, hashes))
 
@@ -60,7 +60,9 @@ def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:
 
 
 def label_numbers(request: Request) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """A number below P for each label, as the macro dp_label_number has it: 0 for NULL, else from MD5 of its text."""
+    """Returns a number below P for each label, as the macro dp_label_number has it: 0 for NULL, else from MD5 of its
+    text.
+    """
     numbers = []
     with sandbox() as connection:
         for key in request.question.keys:

@@ -44,22 +44,24 @@ class Distribution:
 
     @cached_property
     def tree(self) -> JunctionTree:
-        """How the components hang together."""
+        """Tells how the components hang together."""
         return junction_tree(tuple(component.members for component in self.components))
 
     def holding(self, attributes: Iterable[int]) -> list[int]:
-        """Positions of the components that hold some of these attributes, or hang together with one that does."""
+        """Returns positions of the components that hold some of these attributes, or hang together with one
+        that does.
+        """
         wanted, roots = set(attributes), self.tree.roots
         held = {roots[place] for place, component in enumerate(self.components) if wanted & set(component.members)}
         return [place for place, root in enumerate(roots) if root in held]
 
     def joined_cells(self, attributes: Iterable[int]) -> int:
-        """Cells of one table over these attributes and all that hang together with them."""
+        """Returns cells of one table over these attributes and all that hang together with them."""
         members = {member for place in self.holding(attributes) for member in self.components[place].members}
         return prod(self.sizes[member] for member in members)
 
     def join(self, attributes: Iterable[int]) -> tuple[Distribution, int]:
-        """The same distribution with these attributes in one component, and that component's position."""
+        """Returns the same distribution with these attributes in one component, and that component's position."""
         places = self.holding(attributes)
         if len(places) == 1:
             return self, places[0]
@@ -73,12 +75,12 @@ class Distribution:
         return Distribution(self.sizes, (*kept, Component(members, table))), len(kept)
 
     def replaced(self, place: int, table: FloatArray) -> Distribution:
-        """The distribution with another table in one component."""
+        """Returns the distribution with another table in one component."""
         component = Component(self.components[place].members, table)
         return Distribution(self.sizes, (*self.components[:place], component, *self.components[place + 1 :]))
 
     def marginals(self, wanted: Sequence[Members]) -> dict[Members, FloatArray]:
-        """Marginals: those of connected components, multiplied where a marginal spans several parts."""
+        """Returns marginals: those of connected components, multiplied where a marginal spans several parts."""
         roots, homes = self.tree.roots, self.tree.homes
         pieces: dict[Members, list[Members]] = {}
         for attributes in wanted:
@@ -100,7 +102,7 @@ class Distribution:
         return found
 
     def flat_marginals(self, wanted: Sequence[Members]) -> FloatArray:
-        """The cells of marginals, all of them different, one marginal after the other."""
+        """Returns the cells of marginals, all of them different, one marginal after the other."""
         if len(self.components) == 1 and all(wanted):
             only = self.components[0]
             return margin_tree(only.members, only.table.shape, wanted).flat(only.table)
@@ -109,14 +111,14 @@ class Distribution:
 
 
 def conditional(component: Component, given: Members) -> FloatArray:
-    """A component's probabilities given some of its members; 0 where these have none."""
+    """Returns a component's probabilities given some of its members; 0 where these have none."""
     inside = sum_away(component.table, tree_axes(component.members, given))
     inside = inside.reshape(spread(component.members, given, component.table.shape))
     return np.divide(component.table, inside, out=np.zeros_like(component.table), where=inside > 0)
 
 
 def uniform(sizes: Sequence[int], *, dense: bool) -> Distribution:
-    """The uniform distribution, as one dense table or as a component for each attribute."""
+    """Returns the uniform distribution, as one dense table or as a component for each attribute."""
     if dense:
         members = tuple(range(len(sizes)))
         return Distribution(tuple(sizes), (Component(members, np.full(tuple(sizes), 1 / prod(sizes))),))
@@ -154,7 +156,7 @@ GOLDEN = (5**0.5 - 1) / 2
 
 
 def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[IntegerArray]:
-    """The code of every row for each attribute, in a random order. words: so many uniform 64-bit integers."""
+    """Returns the code of every row for each attribute, in a random order. words: so many uniform 64-bit integers."""
     codes: dict[int, IntegerArray] = {}
     tree, history = distribution.tree, np.zeros(rows, np.int64)
     for place in tree.order:
@@ -200,7 +202,7 @@ TOLERANCE = 1e-3
 
 
 def needed_cells(sizes: Sequence[int], marginals: Sequence[Members]) -> int:
-    """Cells of the tables that a fit of these marginals needs."""
+    """Returns cells of the tables that a fit of these marginals needs."""
     return cells_of(sizes, cliques_of(sizes, marginals))
 
 
@@ -217,7 +219,9 @@ def connected(attributes: int, marginals: Sequence[tuple[int, ...]]) -> list[set
 def fit_tables(
     sizes: Sequence[int], observations: Sequence[Observation], steps: int = STEPS
 ) -> tuple[Distribution, float]:
-    """The distribution, and the number of records that the tables speak of. The prior: the 1-way marginals' product."""
+    """Returns the distribution, and the number of records that the tables speak of. The prior: the 1-way marginals'
+    product.
+    """
     cliques = cliques_of(sizes, [observation.attributes for observation in observations])
     if cells_of(sizes, cliques) > LARGEST_TABLE:
         raise ValueError("these marginals connect more attributes than tables can hold")
@@ -239,7 +243,9 @@ def fit_tables(
 
 
 def singles(sizes: Sequence[int], observations: Sequence[Observation], records: float) -> list[FloatArray]:
-    """The 1-way marginal of each attribute, averaged over the tables that have it, no cell below a ten-thousandth."""
+    """Returns the 1-way marginal of each attribute, averaged over the tables that have it, no cell below a
+    ten-thousandth.
+    """
     found = []
     for attribute, size in enumerate(sizes):
         total, weight = np.zeros(size), 0.0

@@ -71,7 +71,7 @@ class FitProblem:
 
     @cached_property
     def places(self) -> dict[Members, slice]:
-        """Where each set lies in a flat array."""
+        """Tells where each set lies in a flat array."""
         ends = np.cumsum([0, *(prod(self.sizes[member] for member in one) for one in self.sets)]).tolist()
         return {one: slice(ends[number], ends[number + 1]) for number, one in enumerate(self.sets)}
 
@@ -88,7 +88,7 @@ class FitProblem:
 
     @cached_property
     def base(self) -> tuple[list[FloatArray], float]:
-        """The logarithm of the prior over cliques, and that of its total."""
+        """Returns the logarithm of the prior over cliques, and that of its total."""
         tables = [np.zeros(shape) for shape in self.shapes]
         for one, logarithm in self.prior.items():
             place = next(place for place, clique in enumerate(self.tree.cliques) if set(one) <= set(clique))
@@ -97,7 +97,7 @@ class FitProblem:
         return tables, calibrated(self.tree, tables)[1]
 
     def lifted(self, flat: FloatArray) -> list[FloatArray]:
-        """A table over each clique: together the sum of those over sets."""
+        """Returns a table over each clique: together the sum of those over sets."""
         found = []
         for tree, shape in zip(self.margin_trees, self.shapes, strict=True):
             sets = () if tree is None else tree.wanted
@@ -106,7 +106,7 @@ class FitProblem:
         return found
 
     def point(self, parameters: FloatArray) -> Point:
-        """The value of F at a distribution."""
+        """Returns the value of F at a distribution."""
         logarithms, (base, total) = self.lifted(parameters), self.base
         for place, logarithm in enumerate(logarithms):
             logarithms[place] = logarithm + base[place] if self.prior else logarithm
@@ -125,7 +125,7 @@ class FitProblem:
         return Point(parameters, found, tables, misfit + self.strength * divergence, misfit, tuple(residuals))
 
     def gradient(self, point: Point) -> FloatArray:
-        """The gradient of F over the sets, its mean under the distribution taken away."""
+        """Returns the gradient of F over the sets, its mean under the distribution taken away."""
         slope = self.strength * point.parameters
         for observation, residual in zip(self.observations, point.residuals, strict=True):
             part = self.records * observation.parameter(residual)
@@ -155,7 +155,8 @@ def fit(
     strength: float,
     tolerance: float = TOLERANCE,
 ) -> Fitted:
-    """The fitted distribution. start: parameters that are known; their sets lie in cliques. prior: see FitProblem.
+    """Returns the fitted distribution. start: parameters that are known; their sets lie in cliques. prior: see
+    FitProblem.
 
     Steps may raise F for a while: what counts, for the end and for the answer, is the lowest F so far.
     """
@@ -192,7 +193,7 @@ def fit(
 def _line_search(
     problem: FitProblem, point: Point, slope: FloatArray, step: float, reference: float
 ) -> tuple[Point, float] | None:
-    """The first of step, step/2, step/4, .. that lowers F enough, None where none does."""
+    """Returns the first of step, step/2, step/4, .. that lowers F enough, None where none does."""
     for _ in range(60):
         after = problem.point(point.parameters - step * slope)
         promised = -float(np.vdot(after.margins, slope))  # <slope, old margins> is 0
@@ -226,29 +227,29 @@ class Observation:
         return self.value.shape if self.coefficients is None else self.coefficients.shape
 
     def predicted(self, marginal: FloatArray) -> FloatArray:
-        """What the distribution says, given its marginal."""
+        """Returns what the distribution says, given its marginal."""
         if self.coefficients is None:
             return marginal
         return np.asarray((self.coefficients * marginal).sum())
 
     def parameter(self, weights: FloatArray) -> FloatArray:
-        """The adjoint: weights of the values as a table over the marginal."""
+        """Returns the adjoint: weights of the values as a table over the marginal."""
         return weights if self.coefficients is None else weights * self.coefficients
 
 
 def observed_query(family: Family, row: int, value: float, variance: float) -> Observation:
-    """One query of a family with its noisy answer."""
+    """Returns one query of a family with its noisy answer."""
     coefficients = coefficients_of(family, row).astype(np.float64)
     return Observation(family.attributes, np.array(value), variance, coefficients)
 
 
 def observed_marginal(family: Family, values: NDArray[np.int64], variance: float) -> Observation:
-    """A whole marginal with noise on each cell."""
+    """Returns a whole marginal with noise on each cell."""
     return Observation(family.attributes, values.reshape(family.shape).astype(np.float64), variance)
 
 
 def total_of(observations: list[Observation], first: float, variance: float, expected: int | None) -> float:
-    """The number of records: a noisy total and the sums of noisy marginals, weighted by variance; at least 1.
+    """Returns the number of records: a noisy total and the sums of noisy marginals, weighted by variance; at least 1.
 
     expected: a public guess, which the estimate stays within a factor of 2 of.
     """
@@ -263,7 +264,7 @@ def total_of(observations: list[Observation], first: float, variance: float, exp
 
 
 def coefficients_of(family: Family, row: int) -> IntegerArray:
-    """One query's coefficients over its family's marginal."""
+    """Returns one query's coefficients over its family's marginal."""
     if family.masks is not None:
         chosen_mask: IntegerArray = family.masks[row]
         return chosen_mask

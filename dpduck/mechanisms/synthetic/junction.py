@@ -29,7 +29,7 @@ class Elimination:
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """When each attribute is eliminated."""
+        """Tells when each attribute is eliminated."""
         return {attribute: place for place, attribute in enumerate(self.order)}
 
     @cached_property
@@ -38,7 +38,7 @@ class Elimination:
         return sum(map(self._cells, self.fronts))
 
     def cells_with(self, attributes: Members) -> int:
-        """The cells of all fronts if these attributes are in one of them too."""
+        """Counts the cells of all fronts if these attributes are in one of them too."""
         added, total = sum(1 << self.places[attribute] for attribute in attributes), self.cells
         while added:
             place = (added & -added).bit_length() - 1
@@ -68,7 +68,9 @@ def _bits(number: int) -> list[int]:
 
 
 def eliminated(sizes: Sequence[int], sets: Iterable[Members]) -> Elimination:
-    """An order in which the cells of fronts are few: the better of two greedy ones, by cells and by new connections."""
+    """Returns an order in which the cells of fronts are few: the better of two greedy ones, by cells and by new
+    connections.
+    """
     graph = [1 << place for place in range(len(sizes))]
     for attributes in sets:
         front = sum(1 << attribute for attribute in attributes)
@@ -126,7 +128,7 @@ class JunctionTree:
 
     @cached_property
     def separators(self) -> tuple[Members, ...]:
-        """What each clique shares with the one before it."""
+        """Returns what each clique shares with the one before it."""
         return tuple(
             tuple(one for one in clique if parent >= 0 and one in self.cliques[parent])
             for clique, parent in zip(self.cliques, self.parents, strict=True)
@@ -156,7 +158,9 @@ class JunctionTree:
 
 @lru_cache(maxsize=256)
 def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
-    """Largest separators first: a tree of the greatest weight has the intersection property wherever one has."""
+    """Returns largest separators first: a tree of the greatest weight has the intersection property wherever
+    one has.
+    """
     bits = [sum(1 << attribute for attribute in clique) for clique in cliques]
     order, parents, left = [], [-1] * len(cliques), set(range(len(cliques)))
     shared = dict.fromkeys(left, (0, -1))
@@ -173,7 +177,7 @@ def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
 
 
 def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
-    """The margin on each clique of the distribution whose logarithm is the sum of these, and that of its total.
+    """Returns the margin on each clique of the distribution whose logarithm is the sum of these, and that of its total.
 
     One pass to the roots in logarithms, which leaves conditional probabilities in their place, and one back.
     """
@@ -211,12 +215,12 @@ def _summed(table: FloatArray, absent: tuple[int, ...]) -> FloatArray:
 
 
 def tree_axes(members: Members, kept: Members) -> tuple[int, ...]:
-    """The axes of what is not kept."""
+    """Returns the axes of what is not kept."""
     return tuple(axis for axis, member in enumerate(members) if member not in kept)
 
 
 def spread(members: Members, kept: Members, shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a table over `kept` beside one over `members`."""
+    """Returns the shape of a table over `kept` beside one over `members`."""
     return tuple(size if member in kept else 1 for member, size in zip(members, shape, strict=True))
 
 
@@ -250,7 +254,7 @@ class Beliefs:
         return self._below(shared[-1], attributes, ())
 
     def _under(self, number: int, attributes: Members) -> FloatArray:
-        """The probability of attributes beneath a clique, given its separator, whose axes come first."""
+        """Returns the probability of attributes beneath a clique, given its separator, whose axes come first."""
         known = self.known.get((number, attributes))
         if known is None:
             known = self._below(number, attributes, self.tree.separators[number])
@@ -261,7 +265,7 @@ class Beliefs:
         return known
 
     def _below(self, number: int, attributes: Members, first: Members) -> FloatArray:
-        """The margin of attributes at or beneath a clique and of some of the clique's own, which come first."""
+        """Returns the margin of attributes at or beneath a clique and of some of the clique's own, which come first."""
         branches: dict[int, list[int]] = {}
         own = [attribute for attribute in attributes if attribute in self.tree.cliques[number]]
         for attribute in attributes:
@@ -282,7 +286,7 @@ class Beliefs:
         return table.transpose([labels.index(one) for one in target])
 
     def _margin(self, number: int, attributes: Members) -> FloatArray:
-        """A margin of a clique, in the clique's order."""
+        """Returns a margin of a clique, in the clique's order."""
         clique = self.tree.cliques[number]
         if attributes == clique:
             return self.tables[number]
@@ -294,7 +298,7 @@ class Beliefs:
 
 
 def _contracted(left: FloatArray, axes: Members, right: FloatArray, others: Members, kept: Members) -> FloatArray:
-    """The product of two tables, summed over all attributes that are not kept."""
+    """Returns the product of two tables, summed over all attributes that are not kept."""
     letters = {attribute: chr(ord("A") + number) for number, attribute in enumerate(dict.fromkeys((*axes, *others)))}
     first, second, third = ("".join(letters[one] for one in labels) for labels in (axes, others, kept))
     return np.asarray(np.einsum(f"{first},{second}->{third}", left, right))

@@ -57,12 +57,12 @@ class SyntheticProposal:
 
     @property
     def request(self) -> Request:
-        """The rows, the columns and the price."""
+        """Returns the rows, the columns and the price."""
         return self.question.base
 
 
 def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
-    """The plan of a synthetic table."""
+    """Returns the plan of a synthetic table."""
     fits = fits_of(question)
     chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(""),)), question.base.rows.unit_bound)
     if chosen.pool is not None and chosen.schedule is not None:
@@ -77,7 +77,7 @@ def synthetic_asks(proposal: SyntheticProposal) -> Sequence[Ask[Any]]:
 
 
 def synthetic_header(proposal: SyntheticProposal) -> ReleaseHeader:
-    """What is public before the count."""
+    """Returns what is public before the count."""
     noise = "discrete Gaussian" if proposal.request.price.charge.epsilon is None else "discrete Laplace"
     choices, name = "" if proposal.mwem_asks is None else "exact exponential mechanism and ", proposal.fits[0].name
     rows = proposal.question.options.rows or 0
@@ -85,7 +85,7 @@ def synthetic_header(proposal: SyntheticProposal) -> ReleaseHeader:
 
 
 def fitted(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
-    """Questions about the counts, and the fit, by which MWEM chooses what it asks next."""
+    """Returns questions about the counts, and the fit, by which MWEM chooses what it asks next."""
     chosen = proposal.fits[0]
     if proposal.mwem_asks is None:
         return _measured(chosen, door.tables(proposal.tables))
@@ -108,12 +108,12 @@ def _measured(chosen: Fit, noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
 
 
 def model_table(proposal: SyntheticProposal, model: Model, tools: Tools) -> ReleasedTable:
-    """The distribution, component by component."""
+    """Returns the distribution, component by component."""
     return ReleasedTable(COLUMNS, model_rows(model), model_text(model))
 
 
 def model_rows(model: Model) -> pa.Table:
-    """Every cell of every component with its probability within that component."""
+    """Returns every cell of every component with its probability within that component."""
     tables = [component.table.reshape(-1) for component in model.distribution.components]
     return pa.table(
         {
@@ -125,13 +125,13 @@ def model_rows(model: Model) -> pa.Table:
 
 
 def model_text(model: Model) -> str:
-    """What else is needed to read the rows, kept beside the release."""
+    """Returns what else is needed to read the rows, kept beside the release."""
     components = [component.members for component in model.distribution.components]
     return json.dumps({"sizes": model.distribution.sizes, "components": components, "records": model.records})
 
 
 def model_of(text: str, rows: pa.Table) -> Model:
-    """What model_text and model_rows wrote."""
+    """Returns what model_text and model_rows wrote."""
     known = json.loads(text)
     sizes: Sequence[int] = known["sizes"]
     order = np.lexsort((rows["cell"].to_numpy(), rows["component"].to_numpy()))
@@ -177,16 +177,16 @@ class MwemAsks:
 
     @property
     def asks(self) -> Sequence[Ask[Any]]:
-        """Everything that is declared."""
+        """Returns everything that is declared."""
         rounds = (self.rounds, self.choice, self.candidate)
         return [*self.marginals.values(), *(ask for ask in rounds if ask is not None)]
 
     def noise(self, parameter: Fraction) -> Noise:
-        """Noise of an answer, with the scale or the variance that the schedule says."""
+        """Returns the noise of an answer, with the scale or the variance that the schedule says."""
         return Noise(NoiseKind.LAPLACE if self._schedule.pure else NoiseKind.GAUSSIAN, parameter)
 
     def round_asks(self, rate: Fraction, parameter: Fraction, times: int) -> tuple[Ask[int], Ask[IntegerArray]]:
-        """A choice and the answer of what it chose."""
+        """Returns a choice and the answer of what it chose."""
         choice = Ask(self._scan, Choice(self.families, rate, self._schedule.pure), times=times)
         return choice, Ask(self._scan, Candidate(self.families), self.noise(parameter), times)
 
@@ -203,12 +203,12 @@ class DoorOracle:
 
     @property
     def left(self) -> Fraction:
-        """What adaptive rounds may still spend; rounds that were declared one by one are counted by MWEM."""
+        """Returns what adaptive rounds may still spend; rounds that were declared one by one are counted by MWEM."""
         rounds = self._asks.rounds
         return Fraction(0) if rounds is None else self._door.left(rounds)
 
     def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
-        """A candidate that is answered badly."""
+        """Returns a candidate that is answered badly."""
         ask = self._asks.choice
         if ask is None or not isinstance(ask.query, Choice) or ask.query.rate != rate:
             ask = Ask(self._scan, Choice(self._asks.families, rate, self._schedule.pure))
@@ -216,7 +216,7 @@ class DoorOracle:
         return self._door.answer(ask, Guess(estimates, penalties, allowed))
 
     def answer(self, candidate: int, parameter: Fraction) -> IntegerArray:
-        """Its noisy answer."""
+        """Returns its noisy answer."""
         ask, noise = self._asks.candidate, self._asks.noise(parameter)
         if ask is None or ask.noise != noise:
             ask = Ask(self._scan, Candidate(self._asks.families), noise)
@@ -224,7 +224,7 @@ class DoorOracle:
         return self._door.answer(ask, candidate)
 
     def marginal(self, family: int, parameter: Fraction) -> IntegerArray:
-        """A whole noisy marginal."""
+        """Returns a whole noisy marginal."""
         ask, noise = self._asks.marginals[family], self._asks.noise(parameter)
         return self._door.answer(ask if ask.noise == noise else Ask(ask.scan, ask.query, noise))
 

@@ -73,7 +73,7 @@ def replayed(
     records: float,
     passes: int,
 ) -> FloatArray:
-    """The table after `passes` rounds of updates with every observation; sums to 1.
+    """Returns the table after `passes` rounds of updates with every observation; sums to 1.
 
     In `replay_order`, every second time the blocks from the last to the first: so the block at the turn needs the table
     once for both.
@@ -99,7 +99,9 @@ def replayed(
 
 
 def _turns(steps: Sequence[Block | Cell], passes: int) -> list[tuple[Block | Cell, int]]:
-    """The steps forth and back, as often as there are passes; a step that follows itself is one, with two times."""
+    """Returns the steps forth and back, as often as there are passes; a step that follows itself is one, with two
+    times.
+    """
     turns: list[tuple[Block | Cell, int]] = []
     for number in range(passes):
         for step in reversed(steps) if number % 2 else steps:
@@ -137,7 +139,7 @@ def _update_inside(weights: FloatArray, total: float, block: Block, times: int) 
 
 
 def _updated(before: FloatArray, total: float, updates: Sequence[Update]) -> tuple[FloatArray, float]:
-    """The marginal over a block's attributes after its updates, and its sum."""
+    """Returns the marginal over a block's attributes after its updates, and its sum."""
     weights = before.copy()
     for update in updates:
         marginal = np.bincount(update.codes, weights, update.cells)
@@ -172,7 +174,7 @@ def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...])
 
 
 def replay_order(members: Members, shape: tuple[int, ...], observations: Sequence[Observation]) -> list[list[int]]:
-    """Numbers of the observations, block by block; cells in a large table come last, each a block.
+    """Returns numbers of the observations, block by block; cells in a large table come last, each a block.
 
     To the first that is left, those are added that need the fewest further cells, for as long as LARGEST_BITS allows.
     """
@@ -238,7 +240,7 @@ def _codes(sizes: tuple[int, ...], kept: tuple[int, ...]) -> Codes:
 
 @lru_cache(maxsize=24)
 def _moves(shape: tuple[int, ...], arranged: tuple[int, ...], wanted: tuple[int, ...]) -> Codes:
-    """Where each cell comes from when a table that has some axes last is to have others last."""
+    """Tells where each cell comes from when a table that has some axes last is to have others last."""
     before, after = ([*(axis for axis in range(len(shape)) if axis not in last), *last] for last in (arranged, wanted))
     steps = dict(zip(before, np.cumprod([1, *(shape[axis] for axis in before[:0:-1])])[::-1], strict=True))
     places = np.zeros(1, np.intp)
@@ -248,7 +250,7 @@ def _moves(shape: tuple[int, ...], arranged: tuple[int, ...], wanted: tuple[int,
 
 
 def _cell(observation: Observation, members: Members) -> Slice | None:
-    """Where in the table the query's cell lies; None where the query is no single cell."""
+    """Tells where in the table the query's cell lies; None where the query is no single cell."""
     if observation.coefficients is None or np.count_nonzero(observation.coefficients) != 1:
         return None
     place = np.unravel_index(int(np.argmax(observation.coefficients)), observation.coefficients.shape)

@@ -60,16 +60,16 @@ class NoisyOracle(Protocol):
 
     @property
     def left(self) -> Fraction:
-        """What may still be spent."""
+        """Returns what may still be spent."""
 
     def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
-        """A candidate that is answered badly."""
+        """Returns a candidate that is answered badly."""
 
     def answer(self, candidate: int, parameter: Fraction) -> NDArray[np.int64]:
-        """Its noisy answer."""
+        """Returns its noisy answer."""
 
     def marginal(self, family: int, parameter: Fraction) -> NDArray[np.int64]:
-        """A whole noisy marginal."""
+        """Returns a whole noisy marginal."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Pool:
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
-        """All of them, in the order of their numbers."""
+        """Returns all of them, in the order of their numbers."""
         return (*self.workload, *self.first, Family((), ()))
 
     @property
@@ -98,22 +98,22 @@ class Pool:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """The first query of each family, and the number of queries."""
+        """Returns the first query of each family, and the number of queries."""
         return np.cumsum([0, *(family.rows for family in self.families)])
 
     @cached_property
     def asked(self) -> tuple[tuple[int, ...], ...]:
-        """The marginals that the workload's families speak of."""
+        """Returns the marginals that the workload's families speak of."""
         return tuple(dict.fromkeys(family.attributes for family in self.workload))
 
     @cached_property
     def plain(self) -> bool:
-        """Whether the workload's queries are the cells of different marginals, one marginal after the other."""
+        """Tells whether the workload's queries are the cells of different marginals, one marginal after the other."""
         return len(self.asked) == len(self.workload) and all(family.is_marginal for family in self.workload)
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """The family of each candidate; of those that are not of the workload too."""
+        """Returns the family of each candidate; of those that are not of the workload too."""
         numbers = np.arange(len(self.families))
         return numbers if self.whole else np.repeat(numbers, np.diff(self.starts))
 
@@ -155,7 +155,7 @@ class State:
 
 
 def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOracle) -> Synthesis:
-    """The whole algorithm; the price is what the schedule says."""
+    """Returns the whole algorithm; the price is what the schedule says."""
     parameter = schedule.parameter(schedule.total_price)
     first_total = float(oracle.marginal(len(pool.families) - 1, parameter)[0])
     total = first_total, schedule.variance(parameter), method.expected
@@ -187,7 +187,7 @@ def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOrac
 
 
 def _moved(before: State, after: State, newest: Observation, records: float) -> float:
-    """How far the last fit moved a cell of what was asked, in the mean."""
+    """Tells how far the last fit moved a cell of what was asked, in the mean."""
     old, new = (state.distribution.marginals([newest.attributes])[newest.attributes] for state in (before, after))
     return float(np.abs(new - old).mean()) * records
 
@@ -223,7 +223,7 @@ def _begin(
 
 
 def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray:
-    """Cells whose noisy count stands out of the noise start there; the others share what remains evenly."""
+    """Returns cells whose noisy count stands out of the noise start there; the others share what remains evenly."""
     cells = noisy.value.size
     scale = mean_absolute(pure, noisy.variance)
     outstanding = noisy.value > scale * np.log(2 * cells)
@@ -243,7 +243,7 @@ def _ask(
     records: float,
     price: Fraction,
 ) -> tuple[int, float, Fraction]:
-    """One choice and its noisy answer, noted; the candidate, the mean gap that was found, and the parameter."""
+    """Returns one choice and its noisy answer, noted; the candidate, the mean gap that was found, and the parameter."""
     rate, parameter = schedule.of_round(price)
     used = 1 - float((oracle.left - price) / schedule.amount) if method.anneals else 1.0
     allowed = _allowed(pool, method, [one.attributes for one in observations], used)
@@ -268,7 +268,7 @@ def _ask(
 def estimated(
     pool: Pool, distribution: Distribution, records: float, allowed: NDArray[np.bool_] | None = None
 ) -> FloatArray:
-    """What the distribution says of every query that may be asked; nothing of the others."""
+    """Returns what the distribution says of every query that may be asked; nothing of the others."""
     numbers = range(len(pool.workload)) if allowed is None else np.flatnonzero(allowed).tolist()
     found = np.zeros(int(pool.starts[-1]))
     if pool.plain and len(numbers) == len(pool.workload):
@@ -307,7 +307,7 @@ def _allowed(pool: Pool, method: Method, asked: Sequence[Members], used: float) 
 
 
 def _hangs(attributes: Members, near: Sequence[int]) -> bool:
-    """Whether attributes are connected among themselves. near: for each attribute its neighbours' bits."""
+    """Tells whether attributes are connected among themselves. near: for each attribute its neighbours' bits."""
     wanted = sum(1 << attribute for attribute in attributes)
     reached, grown = 0, 1 << attributes[0]
     while grown != reached:
@@ -327,7 +327,7 @@ def _updated(
     *,
     everywhere: bool = False,
 ) -> State:
-    """The distribution after one more observation.
+    """Returns the distribution after one more observation.
 
     The paper's update replays all observations over one table for all that they connect; a fit is done already in every
     part but the one that changes. everywhere: fit them all once more.

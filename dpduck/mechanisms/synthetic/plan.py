@@ -100,7 +100,7 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
 
 
 def _of_mwem(options: SyntheticOptions) -> list[str]:
-    """The options that are MWEM's alone, as far as they are given."""
+    """Returns the options that are MWEM's alone, as far as they are given."""
     plain = SyntheticOptions(options.mechanism, options.rows, options.weights)
     return [field.name for field in fields(options) if getattr(options, field.name) != getattr(plain, field.name)]
 
@@ -121,7 +121,7 @@ def _records(request: SyntheticRequest) -> int:
 
 
 def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
-    """The cube and Barak et al., where one table holds what the marginals connect."""
+    """Returns the cube and Barak et al., where one table holds what the marginals connect."""
     base = request.base
     cells = needed_cells(base.question.sizes, base.question.grouping_sets)
     if cells > LARGEST_TABLE:
@@ -155,7 +155,7 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
 
 
 def tables_error(plan: Plan, records: int) -> float:
-    """A guess of the mean total variation over the marginals of a fitted cube, from public facts alone."""
+    """Guesses the mean total variation over the marginals of a fitted cube, from public facts alone."""
     sizes, pure = plan.workload.sizes, plan.noise is NoiseKind.LAPLACE
     marginals = plan.workload.marginals
     noise = [
@@ -329,7 +329,7 @@ MOST_QUERIES = 20_000_000
 
 
 def pool_of(request: SyntheticRequest) -> Pool:
-    """The workload's families, and those asked before the rounds."""
+    """Returns the workload's families, and those asked before the rounds."""
     sizes, kind, sets = request.base.question.sizes, request.kind, request.base.question.grouping_sets
     shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in sets]
     marginal = kind in ("marginals", "sets")
@@ -366,7 +366,7 @@ def _require_few(kind: str, shapes: list[tuple[int, ...]]) -> None:
 
 
 def _condition(request: SyntheticRequest, key: Key) -> Family:
-    """One condition: the cells of the marginal on its columns for which it is true."""
+    """Returns one condition: the cells of the marginal on its columns for which it is true."""
     places = {column.sources[0]: place for place, column in enumerate(request.base.question.keys)}
     order = np.argsort([places[source] for source in key.sources])
     attributes = tuple(places[key.sources[axis]] for axis in order)
@@ -383,7 +383,7 @@ def parities(attributes: tuple[int, ...], shape: tuple[int, ...]) -> Family:
 
 
 def interval_products(attributes: tuple[int, ...], shape: tuple[int, ...]) -> Family:
-    """Products of one interval per attribute."""
+    """Returns products of one interval per attribute."""
     return Family(attributes, shape, tuple(_intervals(size) for size in shape))
 
 

@@ -37,7 +37,7 @@ class SyntheticTables:
         self._releases, self._views, self._entropy = releases, views, entropy
 
     def is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
-        """Whether this very statement made its tables already; Refusal where a name is not free for them.
+        """Tells whether this very statement made its tables already; Refusal where a name is not free for them.
 
         Asked before the charge, so that a table of weights that cannot be made is refused here.
         """
@@ -59,7 +59,7 @@ class SyntheticTables:
         request: SyntheticRequest,
         release: StoredRelease,
     ) -> str:
-        """Rows, and the table of weights where it is wanted, of a distribution that was released for them."""
+        """Returns rows, and the table of weights where it is wanted, of a distribution that was released for them."""
         kept = self._releases.covariances(release.digest)
         if kept is None:
             raise InternalError("a distribution without its description")
@@ -83,7 +83,7 @@ class SyntheticTables:
         return self._views.ready(statement.name)
 
     def sample(self, statement: SampleRelease, text: str, caller: Caller) -> str:
-        """Rows drawn from a distribution that is fitted to a released cube, or from a released distribution."""
+        """Returns rows drawn from a distribution that is fitted to a released cube, or from a released distribution."""
         name = statement.source.table
         base = base_release(self._releases, name, caller)
         if self._views.is_made(statement.name, statement.replace, text, caller, base.digest):
@@ -122,7 +122,7 @@ def _require_room(caller: Caller, rows: int, columns: Columns) -> None:
 
 
 def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
-    """Labels in place of codes."""
+    """Returns labels in place of codes."""
     return [
         (name, type_name, labels.take(pa.array(of)))
         for (name, type_name, labels), of in zip(columns, codes, strict=True)
@@ -130,7 +130,7 @@ def _taken(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
 
 
 def _weights(columns: Columns, model: Model) -> Columns:
-    """One row per cell of the whole table."""
+    """Returns one row per cell of the whole table."""
     joined, place = model.distribution.join(range(len(columns)))
     table = joined.components[place].table
     cells = _taken(columns, np.unravel_index(np.arange(table.size), table.shape))
@@ -143,7 +143,7 @@ def _free_name(wanted: str, taken: Sequence[str]) -> str:
 
 
 def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> tuple[Columns, Model]:
-    """The released marginals of the first aggregate as a distribution over the cube's columns."""
+    """Returns the released marginals of the first aggregate as a distribution over the cube's columns."""
     if GROUPING_ID not in rows.column_names:
         raise Refusal(f"{name!r} is no cube", accepted="a release of counts by grouping sets")
     keys = rows.column_names[: rows.column_names.index(GROUPING_ID)]
@@ -176,7 +176,7 @@ def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> tuple[Columns
 
 
 def _type_of(rows: pa.Table, key: str) -> str:
-    """The DuckDB type of a released column."""
+    """Returns the DuckDB type of a released column."""
     with sandbox() as connection:
         connection.register("released_rows", rows.select([key]).slice(0, 0))
         described = connection.execute(f"DESCRIBE SELECT {quote_identifier(key)} FROM released_rows").fetchone()

@@ -37,7 +37,9 @@ class SyntheticRequest:
     expect_rows: int | None
 
     def digest(self) -> str:
-        """A name for the distribution that is released; rows are drawn from it free of charge, any number of them."""
+        """Returns a name for the distribution that is released; rows are drawn from it free of charge, any number of
+        them.
+        """
         names = {"": "nothing", "nothing": "nothing at all"}  # what the rule asks first has no say in the name
         first = names.get(self.options.first, self.options.first)
         drawn = replace(self.options, rows=None, weights=False, first=first)
@@ -46,7 +48,7 @@ class SyntheticRequest:
 
 
 def analyse_synthetic(statement: CreateSynthetic, facts: PublicFacts) -> SyntheticRequest:
-    """The request; every refusal comes from here or from planning, before anything is charged."""
+    """Returns the request; every refusal comes from here or from planning, before anything is charged."""
     options, shared = split_options(statement.options)
     select = statement.query
     if not isinstance(select, exp.Select):
@@ -92,7 +94,7 @@ def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
 
 
 def _split(request: Request, workload: WorkloadClause, columns: list[exp.Column]) -> tuple[Request, tuple[Key, ...]]:
-    """The request over its columns alone, in the order of the SELECT, and the keys of conditions."""
+    """Returns the request over its columns alone, in the order of the SELECT, and the keys of conditions."""
     known = {fold(key.name): place for place, key in enumerate(request.question.keys)}
     order = [known.get(fold(column.name), -1) for column in columns]
     keys = tuple(request.question.keys[place] for place in order if place >= 0)

@@ -71,13 +71,13 @@ class Schedule:
         return (self.amount * (1 - TOTAL_SHARE[self.pure]) - self.first_price * self.first) / self.rounds
 
     def rate(self, price: Fraction) -> Fraction:
-        """The rate of a choice that costs at most this."""
+        """Returns the rate of a choice that costs at most this."""
         if self.pure:
             return price / (2 * self.unit_bound)
         return root_below(2 * price) / self.unit_bound
 
     def parameter(self, price: Fraction) -> Fraction:
-        """The scale or variance of an answer that costs exactly this."""
+        """Returns the scale or variance of an answer that costs exactly this."""
         return self.unit_bound / price if self.pure else self.unit_bound**2 / (2 * price)
 
     def of_round(self, price: Fraction) -> tuple[Fraction, Fraction]:
@@ -90,7 +90,7 @@ class Schedule:
         return 2 * float(parameter) ** 2 if self.pure else float(parameter)
 
     def questions(self) -> Iterator[ScheduledAsk]:
-        """Everything that will be asked; of adaptive rounds, as many as there would be without doubling."""
+        """Yields everything that will be asked; of adaptive rounds, as many as there would be without doubling."""
         yield ScheduledAsk(False, self.parameter(self.total_price))
         for _ in range(self.first):
             yield ScheduledAsk(False, self.parameter(self.first_price))
@@ -106,7 +106,7 @@ def mean_absolute(pure: bool, variance: float) -> float:
 
 
 def predicted_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
-    """A guess of the mean total variation over marginals after the rounds, from public facts alone.
+    """Guesses the mean total variation over marginals after the rounds, from public facts alone.
 
     What was not asked stays UNSEEN * wanted / rounds off; of the noise of what was asked, `surviving` remains.
     """
@@ -118,7 +118,8 @@ def predicted_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attri
 
 
 def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], records: int) -> float:
-    """The same for rounds that anneal: a power of the noise in a pair of columns, had each column three pairs measured.
+    """Returns the same for rounds that anneal: a power of the noise in a pair of columns, had each column three pairs
+    measured.
 
     Fitted to errors over made tables of 7 to 14 columns, from 0.005 to 0.26; they were 0.6 to 1.6 times this.
     """
@@ -128,13 +129,15 @@ def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes:
 
 
 def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
-    """Total variation of the noise in a pair of columns, had each column three pairs measured at the whole price."""
+    """Returns the total variation of the noise in a pair of columns, had each column three pairs measured at the whole
+    price.
+    """
     parameter, mean = schedule.parameter(schedule.amount / (3 * len(sizes))), sum(sizes) / len(sizes)
     return mean_absolute(schedule.pure, schedule.variance(parameter)) * mean * mean / (2 * records)
 
 
 def drawn_error(shapes: Sequence[tuple[int, ...]], rows: int) -> float:
-    """How far rows are from the distribution that they are drawn from, in the mean over marginals."""
+    """Tells how far rows are from the distribution that they are drawn from, in the mean over marginals."""
     return sum(min(0.5, DRAWN * sqrt(prod(shape) / rows)) for shape in shapes) / len(shapes)
 
 
@@ -144,7 +147,7 @@ def mean_cells(shapes: Sequence[tuple[int, ...]]) -> float:
 
 
 def surviving(variation: float) -> float:
-    """What remains of noise of this total variation in a distribution that is fitted to it.
+    """Returns what remains of noise of this total variation in a distribution that is fitted to it.
 
     Little noise remains as it is; of more, what makes cells negative is seen to be noise. Measured over tables that no
     gate looks at: actual errors are 0.6 to 1.7 times this, in the middle 1.0.
@@ -153,13 +156,13 @@ def surviving(variation: float) -> float:
 
 
 def wanted_rounds(shapes: Sequence[tuple[int, ...]], attributes: int) -> int:
-    """One round for each attribute, or three of pairs, as many pairs as one round of three columns tells of."""
+    """Returns one round for each attribute, or three of pairs, as many pairs as one round of three columns tells of."""
     pairs = max(len(shape) for shape in shapes) == 2
     return max(1, min(3 * attributes, len(shapes)) if pairs else attributes)
 
 
 def rounds_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> int:
-    """The number of rounds for whole marginals: those that are wanted, fewer where noise would drown an answer.
+    """Returns the number of rounds for whole marginals: those that are wanted, fewer where noise would drown an answer.
 
     The noise of an average marginal stays below LOUDEST in total variation.
     """
@@ -173,7 +176,8 @@ def rounds_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes:
 
 
 def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int, most: int) -> int:
-    """The number of rounds for single queries: the minimum of the paper's bound on the largest error (Theorem 2.2),
+    """Returns the number of rounds for single queries: the minimum of the paper's bound on the largest error (Theorem
+    2.2),
 
     2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon.
     """

@@ -38,7 +38,7 @@ def plan_clustering(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def _plan(problem: PlanningProblem, unions: tuple[tuple[int, ...], ...], parameters: Parameters) -> Plan:
-    """The plan that measures these unions."""
+    """Returns the plan that measures these unions."""
     measurements = problem.tables(unions, parameters)
     if problem.consistency == "l2":
         variances = workload_variances(problem.lattice, measurements, problem.noise)
@@ -95,7 +95,9 @@ def cluster(
 
 
 def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple[list[tuple[int, int]], FloatArray]:
-    """Every greedy merge in order (kept, gone), and the sum of (sum of w) n_A before each of them and at the end."""
+    """Returns every greedy merge in order (kept, gone), and the sum of (sum of w) n_A before each of them and at the
+    end.
+    """
     held, weights = held.copy(), weights.copy()
     log_cells = held @ logs
     raised = np.full((len(weights), len(weights)), np.inf)

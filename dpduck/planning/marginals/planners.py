@@ -60,7 +60,7 @@ def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def parameters_of(problem: PlanningProblem, weights: FloatArray | None, tables: int) -> Parameters:
-    """The noise of so many tables: optimal for these recovery weights, or the same for all."""
+    """Returns the noise of so many tables: optimal for these recovery weights, or the same for all."""
     norms = [1] * tables
     if weights is None:
         return uniform_parameters(problem.noise, norms, problem.amount, problem.unit_bound)
@@ -96,7 +96,8 @@ def plan_residual(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 def closure_measurements(
     problem: PlanningProblem, factors: Sequence[Factor], weights: FloatArray
 ) -> FamilyMeasurements:
-    """One measurement for every set that has rows, with budgets that are optimal for these weights (DESIGN 4.2).
+    """Returns one measurement for every set that has rows, with budgets that are optimal for these weights (DESIGN
+    4.2).
 
     factors: by domain position. weights: s of every set's block, summed over its rows. A set with an attribute of
     one value has no contrasts: nothing is measured there.
@@ -112,7 +113,7 @@ def closure_measurements(
 
 
 def norm_of(factor: Factor, noise: NoiseKind) -> int:
-    """The column norm that this noise pays for: L1, or squared L2; norms of Kronecker products multiply."""
+    """Returns the column norm that this noise pays for: L1, or squared L2; norms of Kronecker products multiply."""
     return factor.norms[0 if noise is NoiseKind.LAPLACE else 1]
 
 
@@ -141,7 +142,8 @@ def plan_fourier(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def _plain_variances(lattice: Lattice, measurements: FamilyMeasurements, noise: NoiseKind) -> tuple[float, ...]:
-    """Variance of a cell of B by the inverse transform: sum over T in B of v_T prod_{i in T} (m_i - 1) / m_B^2.
+    """Returns the variance of a cell of B by the inverse transform: sum over T in B of v_T prod_{i in T} (m_i - 1) /
+    m_B^2.
 
     That is the ANOVA formula over the padded sizes m_i, with component variance v_T.
     """
@@ -158,7 +160,7 @@ def coefficient_variances(lattice: Lattice, measurements: Sequence[Measurement],
 
 
 def padded_lattice(lattice: Lattice) -> Lattice:
-    """The same sets over the padded sizes m_i."""
+    """Returns the same sets over the padded sizes m_i."""
     return replace(lattice, sizes=tuple(padded(size) for size in lattice.sizes))
 
 
@@ -169,7 +171,7 @@ DISTINCT = "distinct"
 
 
 def plan_distinct(workload: MarginalWorkload, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plan:
-    """A row adds at most one value to one cell of every grouping set, as it adds one to a count."""
+    """Returns a row adds at most one value to one cell of every grouping set, as it adds one to a count."""
     parameter = uniform_parameter(noise, len(workload.marginals), amount, unit_bound)
     return Plan(
         strategy=DISTINCT,

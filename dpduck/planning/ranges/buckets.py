@@ -30,12 +30,12 @@ class Buckets:
 
     @property
     def edges(self) -> tuple[Fraction, ...]:
-        """The lower edges, and the end of the last bucket."""
+        """Returns the lower edges, and the end of the last bucket."""
         return tuple(self.start + self.width * number for number in range(self.count + 1))
 
 
 def buckets_for(low: Fraction, high: Fraction, step: Fraction, cells: int, most: int = MOST_BUCKETS) -> Buckets:
-    """One bucket for each step where those are few, else at most so many ranges, fewer for many cells.
+    """Returns one bucket for each step where those are few, else at most so many ranges, fewer for many cells.
 
     >>> buckets_for(Fraction(0), Fraction(2), Fraction(1), 1)
     Buckets(start=Fraction(-1, 2), width=Fraction(1, 1), count=3, whole=True)
@@ -52,7 +52,8 @@ def buckets_for(low: Fraction, high: Fraction, step: Fraction, cells: int, most:
 
 
 def tree_workload(count: int) -> RangeWorkload:
-    """Rows below every edge, rows above every edge, and all rows: what ranks and their errors are computed from.
+    """Returns rows below every edge, rows above every edge, and all rows: what ranks and their errors are computed
+    from.
 
     >>> tree_workload(2).matrix().tolist()
     [[1, 0], [0, 1], [1, 1]]
@@ -93,7 +94,8 @@ PARTS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
 def bucket_choices(
     fraction: Fraction, buckets: int, noise: NoiseKind, amount: Fraction, unit_bound: int, sets: int
 ) -> tuple[BucketChoice, BucketChoice, BucketChoice]:
-    """The choices of a value, of a lower and of an upper end, in each of so many grouping sets, for an epsilon or rho.
+    """Returns the choices of a value, of a lower and of an upper end, in each of so many grouping sets, for an epsilon
+    or rho.
 
     Each costs epsilon = 2 rate max(below, above) unit_bound, or an eighth of its square of rho.
     """

@@ -54,7 +54,7 @@ def quantise_l1(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
 
 
 def quantise_l2(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
-    """The same under L2: every column's squared norm is at most 4^bits, short of it by less than 2^(bits + 1).
+    """Returns the same under L2: every column's squared norm is at most 4^bits, short of it by less than 2^(bits + 1).
 
     >>> quantise_l2(np.array([[0.6, 1.0], [0.8, 0.0]]), 4).tolist()
     [[10, 16], [12, 0]]
@@ -102,18 +102,18 @@ class RangeProblem:
 
     @property
     def search_seconds(self) -> float:
-        """The seconds that an optimised strategy may take from now."""
+        """Returns the seconds that an optimised strategy may take from now."""
         left = self.begin + self.seconds - monotonic()
         return max(SEARCH_PART * left, LEAST_PART * self.seconds)
 
     @property
     def dense(self) -> bool:
-        """Whether strategies of real numbers, over all pairs of buckets, can serve and be rounded well."""
+        """Tells whether strategies of real numbers, over all pairs of buckets, can serve and be rounded well."""
         return self.reduction[0].size <= LARGEST_DENSE and self.bits >= LEAST_BITS
 
 
 def identity_strategy(problem: RangeProblem) -> RangeStrategy:
-    """Every bucket counted: a tree of its leaves alone."""
+    """Returns every bucket counted: a tree of its leaves alone."""
     buckets, boundaries = problem.reduction
     factor = identity_over(problem.workload.size, boundaries)
     leaves = Hierarchy(buckets.size, (np.arange(buckets.size + 1),))
@@ -121,7 +121,7 @@ def identity_strategy(problem: RangeProblem) -> RangeStrategy:
 
 
 def haar_strategy(problem: RangeProblem) -> RangeStrategy:
-    """The wavelet with optimal budgets per level."""
+    """Returns the wavelet with optimal budgets per level."""
     buckets, boundaries = problem.reduction
     haar = haar_wavelet(buckets.size)
     shares = haar_shares(haar, buckets, problem.norm)
@@ -133,7 +133,7 @@ def haar_strategy(problem: RangeProblem) -> RangeStrategy:
 
 
 def hierarchy_strategy(problem: RangeProblem, branchings: tuple[int, ...] = BRANCHINGS) -> RangeStrategy:
-    """The best tree of one of these branchings, with optimal budgets per level; levels may be dropped."""
+    """Returns the best tree of one of these branchings, with optimal budgets per level; levels may be dropped."""
     buckets, boundaries = problem.reduction
     trees = [balanced_hierarchy(buckets.size, branching) for branching in branchings]
     planned = [level_shares(tree, buckets, problem.norm) for tree in trees]
@@ -164,7 +164,7 @@ def p_identity_strategy(problem: RangeProblem) -> RangeStrategy:
 
 
 def gaussian_strategy(problem: RangeProblem) -> RangeStrategy:
-    """The convex optimum, quantised."""
+    """Returns the convex optimum, quantised."""
     buckets, boundaries = problem.reduction
     optimum = optimise_gaussian(buckets.gram, problem.search_seconds)
     factor = factor_over(problem.workload.size, boundaries, quantise_l2(optimum.matrix, problem.bits))
@@ -184,13 +184,15 @@ CANDIDATES: dict[str, Callable[[RangeProblem], RangeStrategy]] = {
 
 
 def applies(name: str, problem: RangeProblem) -> bool:
-    """Whether a candidate can serve the problem."""
+    """Tells whether a candidate can serve the problem."""
     optimised = {"p_identity": 1, "gaussian_optimum": 2}
     return name not in optimised or (optimised[name] == problem.norm and problem.dense)
 
 
 def build_strategies(problem: RangeProblem, strategy: str) -> Iterator[RangeStrategy]:
-    """All candidates that apply for 'auto', one by one, else the one named; 'hierarchy_4' is a tree of branching 4."""
+    """Yields all candidates that apply for 'auto', one by one, else the one named; 'hierarchy_4' is a tree of branching
+    4.
+    """
     if strategy == "auto":
         yield from (build(problem) for name, build in CANDIDATES.items() if applies(name, problem))
         return
@@ -246,7 +248,7 @@ class GaussianOptimum:
 
 
 def optimise_gaussian(gram: FloatArray, seconds: float) -> GaussianOptimum:
-    """The optimum for the Gram matrix V, shape (n, n), within GAP unless the time runs out first."""
+    """Returns the optimum for the Gram matrix V, shape (n, n), within GAP unless the time runs out first."""
     deadline = monotonic() + seconds
     size = len(gram)
     raised = gram + RIDGE * np.trace(gram) / size * np.eye(size)
@@ -256,7 +258,7 @@ def optimise_gaussian(gram: FloatArray, seconds: float) -> GaussianOptimum:
 
 
 def _multipliers(gram: FloatArray, deadline: float) -> FloatArray:
-    """A starting point for m: that of the workload over intervals of values, spread out, for large sizes."""
+    """Returns a starting point for m: that of the workload over intervals of values, spread out, for large sizes."""
     size = len(gram)
     if size <= COARSEST:
         return np.ones(size)
@@ -353,7 +355,7 @@ def _search(energies: FloatArray, lengths: FloatArray, norm: int) -> tuple[Float
 
 
 def _starts(levels: int, norm: int) -> Iterator[FloatArray]:
-    """Equal shares on every k-th level counted from the last one."""
+    """Yields equal shares on every k-th level counted from the last one."""
     for step in range(1, levels if norm == 1 else 2):
         kept = np.zeros(levels)
         kept[::-1][::step] = 1.0

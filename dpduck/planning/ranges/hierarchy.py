@@ -45,7 +45,7 @@ class Hierarchy:
         return tuple(np.repeat(np.arange(len(b)), np.diff(b, append=self.size + 1)) for b in self.boundaries)
 
     def level_entries(self, level: int) -> sparse.csr_array:
-        """The integer 0/1 matrix of one level, shape (nodes, n)."""
+        """Returns the integer 0/1 matrix of one level, shape (nodes, n)."""
         bounds = self.boundaries[level]
         ones = np.ones(self.size, dtype=np.int64)
         return sparse.csr_array((ones, np.arange(self.size), bounds), shape=(len(bounds) - 1, self.size))
@@ -89,7 +89,7 @@ def subtree_variances(tree: Hierarchy, precisions: FloatArray) -> SubtreeVarianc
 
 
 def hierarchy_variances(tree: Hierarchy, precisions: FloatArray, workload: RangeWorkload) -> FloatArray:
-    """Variance of every query after least squares, in O(n + queries) per level; shape (queries,).
+    """Returns the variance of every query after least squares, in O(n + queries) per level; shape (queries,).
 
     Given its node's total, a node's children have covariance diag(a_c) - a a'/s_v. Let g_v spread a unit of node v over
     its values in proportion to a_c/s_v at every step down; then Var(q) = sum_v (a_v - s_v) (g_v . q)^2. Nodes inside
@@ -113,7 +113,7 @@ def hierarchy_variances(tree: Hierarchy, precisions: FloatArray, workload: Range
 
 
 def _cut_and_inside(node: IndexArray, before: FloatArray, change: FloatArray, workload: RangeWorkload) -> FloatArray:
-    """Sum over one level's nodes of change_v (g_v . q)^2."""
+    """Returns the sum over one level's nodes of change_v (g_v . q)^2."""
     starts, stops = workload.starts, workload.stops
     first, last = node[starts], node[stops]
     earlier = np.concatenate([[0.0], np.cumsum(change)])
@@ -193,7 +193,7 @@ class Haar:
         return tuple(np.flatnonzero(np.diff(first) == 2) for first in self.tree.first_child)
 
     def group_entries(self, group: int) -> sparse.csr_array:
-        """The integer matrix of one group, shape (rows, n)."""
+        """Returns the integer matrix of one group, shape (rows, n)."""
         if group == 0:
             return self.tree.level_entries(0)
         below = self.tree.level_entries(group)
@@ -202,7 +202,7 @@ class Haar:
 
 
 def haar_wavelet(size: int) -> Haar:
-    """The wavelet over n values.
+    """Returns the wavelet over n values.
 
     >>> haar_wavelet(3).group_entries(2).toarray().tolist()
     [[0, 1, -1]]
@@ -211,7 +211,7 @@ def haar_wavelet(size: int) -> Haar:
 
 
 def haar_recovery_weights(haar: Haar, workload: RangeWorkload) -> FloatArray:
-    """Summed recovery weights s_r per group (DESIGN 4.2): total variance is sum_r s_r v_r."""
+    """Returns summed recovery weights s_r per group (DESIGN 4.2): total variance is sum_r s_r v_r."""
     weights = [float(workload.weights @ squares) for squares in _squares(haar, workload)]
     return np.array(weights)
 
@@ -229,7 +229,9 @@ def haar_shares(haar: Haar, workload: RangeWorkload, norm: int) -> FloatArray:
 
 
 def haar_variances(haar: Haar, variances: FloatArray, workload: RangeWorkload) -> FloatArray:
-    """Variance of every query, shape (queries,), from one noise variance per group; O(n + queries) per group."""
+    """Returns the variance of every query, shape (queries,), from one noise variance per group; O(n + queries) per
+    group.
+    """
     found = np.zeros(workload.queries)
     for variance, squares in zip(variances, _squares(haar, workload), strict=True):
         found += np.where(squares > NOTHING, variance, 0.0) * squares

@@ -46,7 +46,7 @@ def p_identity_total(theta: FloatArray, workload: RangeWorkload) -> float:
 
 
 def p_identity_gradient(theta: FloatArray, workload: RangeWorkload) -> tuple[float, FloatArray]:
-    """The total and its gradient in Theta, in O(p^2 n) where V times a vector is linear.
+    """Returns the total and its gradient in Theta, in O(p^2 n) where V times a vector is linear.
 
     With M = I + Theta Theta', G = D V D and f = trace(G) - trace(M^-1 Theta G Theta') (Woodbury):
     gradient = 2 M^-1 Theta G Theta' M^-1 Theta - 2 M^-1 Theta G, plus in every row 2 diag(V D (I - Theta' M^-1 Theta)).
@@ -59,7 +59,7 @@ def p_identity_gradient(theta: FloatArray, workload: RangeWorkload) -> tuple[flo
 
 
 def _terms(theta: FloatArray, workload: RangeWorkload) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Total, diagonal of D, M^-1 (its eigenvalues are at least 1), Theta G, M^-1 Theta G Theta'."""
+    """Returns the total, diagonal of D, M^-1 (its eigenvalues are at least 1), Theta G, M^-1 Theta G Theta'."""
     scale = 1 + theta.sum(axis=0)
     unit = np.eye(len(theta))
     inverse = cho_solve(cho_factor(unit + theta @ theta.T), unit)
@@ -70,14 +70,14 @@ def _terms(theta: FloatArray, workload: RangeWorkload) -> tuple[float, FloatArra
 
 
 def p_identity_matrix(theta: FloatArray) -> FloatArray:
-    """A = [I; Theta] D^-1, shape (n + p, n): every column has L1 norm 1."""
+    """Returns a = [I; Theta] D^-1, shape (n + p, n): every column has L1 norm 1."""
     scale = 1 + theta.sum(axis=0)
     stacked: FloatArray = np.vstack([np.eye(theta.shape[1]), theta]) / scale
     return stacked
 
 
 def optimise_p_identity(workload: RangeWorkload, seconds: float) -> FloatArray:
-    """The best Theta found within about `seconds`, shape (p, n); p = 0 where nothing beats the identity."""
+    """Returns the best Theta found within about `seconds`, shape (p, n); p = 0 where nothing beats the identity."""
     with one_thread():
         return _optimise(workload, seconds)
 
@@ -145,7 +145,8 @@ def hats(size: int, layers: Layers) -> FloatArray:
 
 
 def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[FloatArray]:
-    """The best hats of one layer, two, for many values three; a short list's own intervals; then wider, narrower hats.
+    """Yields the best hats of one layer, two, for many values three; a short list's own intervals; then wider, narrower
+    hats.
 
     The descent prefers other numbers of hats than the pattern search, by up to 1 % of error.
     """

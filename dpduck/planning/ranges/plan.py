@@ -35,7 +35,7 @@ MOST_GROUPS = 64
 
 
 def matrix_strategy(workload: RangeWorkload, entries: IntegerArray, norm: int) -> RangeStrategy:
-    """Least squares from the rows of `entries`, shape (rows, n), with the better of equal and grouped budgets.
+    """Returns least squares from the rows of `entries`, shape (rows, n), with the better of equal and grouped budgets.
 
     norm: 1 for Laplace, 2 for Gaussian noise. Refuses a matrix that leaves queries undetermined, and names them.
     """
@@ -63,7 +63,7 @@ def matrix_strategy(workload: RangeWorkload, entries: IntegerArray, norm: int) -
 
 
 def unanswerable(workload: RangeWorkload, entries: IntegerArray) -> NDArray[np.intp]:
-    """The queries outside the row space of the matrix."""
+    """Returns the queries outside the row space of the matrix."""
     _, singular, rows = np.linalg.svd(entries.astype(np.float64), full_matrices=True)
     rank = int((singular > NULL * singular.max()).sum())
     outside = workload.answers(rows[rank:].T)
@@ -109,7 +109,7 @@ class Group:
 
 
 def greedy_groups(matrix: IntegerArray) -> tuple[Group, ...]:
-    """Each row joins the first group of its absolute value whose rows' supports it does not meet.
+    """Returns each row joins the first group of its absolute value whose rows' supports it does not meet.
 
     With all groups exact the closed-form budgets are optimal; else they are safe (the norm of every group is paid in
     full in every column) and the convex program may do better. Rows of zeros ask nothing and join no group.
@@ -174,36 +174,38 @@ class RangePlan:
 
     @property
     def noise_variances(self) -> tuple[float, ...]:
-        """One per measurement, in the integer units of its query."""
+        """Returns one per measurement, in the integer units of its query."""
         return tuple(noise_variance(self.noise, measurement.parameter) for measurement in self.measurements)
 
     @property
     def total_variance(self) -> float:
-        """Sum over all queries, by weight."""
+        """Returns the sum over all queries, by weight."""
         return float(self.workload.weights @ self.variances)
 
     @property
     def worst_stderr(self) -> float:
-        """Largest predicted standard error of a query."""
+        """Returns largest predicted standard error of a query."""
         return float(self.variances.max() ** 0.5)
 
 
 def plan_matrix(
     workload: RangeWorkload, entries: NDArray[np.int64], noise: NoiseKind, amount: Fraction, unit_bound: int
 ) -> RangePlan:
-    """The plan for a user's own integer strategy, shape (rows, n); refuses one that cannot answer the workload."""
+    """Returns the plan for a user's own integer strategy, shape (rows, n); refuses one that cannot answer the
+    workload.
+    """
     with one_thread():
         strategy = matrix_strategy(workload, entries, norm_of(noise))
         return plan_strategy(strategy, noise, Fraction(amount), unit_bound)
 
 
 def norm_of(noise: NoiseKind) -> int:
-    """The norm that the noise is calibrated to."""
+    """Returns the norm that the noise is calibrated to."""
     return 1 if noise is NoiseKind.LAPLACE else 2
 
 
 def plan_strategy(groups: RangeStrategy, noise: NoiseKind, amount: Fraction, unit_bound: int) -> RangePlan:
-    """Exact parameters that cost at most `amount`, and the errors that they lead to."""
+    """Returns exact parameters that cost at most `amount`, and the errors that they lead to."""
     norm = norm_of(noise)
     wanted = groups.unit_parameters(norm) / float(amount if norm == 1 else 2 * amount)
     parameters = safe_parameters(noise, wanted, groups.norms(norm), amount, unit_bound)
@@ -247,7 +249,7 @@ class ProductPlan:
 
     @property
     def choices(self) -> tuple[tuple[int, ...], ...]:
-        """Every combination of groups, one index per attribute."""
+        """Returns every combination of groups, one index per attribute."""
         return tuple(product(*(range(len(strategy.factors)) for strategy in self.strategies)))
 
     @property
@@ -267,18 +269,18 @@ class ProductPlan:
 
     @property
     def total_variance(self) -> float:
-        """Sum over all answers, by the product of the weights."""
+        """Returns the sum over all answers, by the product of the weights."""
         pairs = zip(self.strategies, self.attribute_variances, strict=True)
         return self.scale * prod(float(strategy.workload.weights @ variances) for strategy, variances in pairs)
 
     @property
     def worst_stderr(self) -> float:
-        """Largest predicted standard error of an answer."""
+        """Returns largest predicted standard error of an answer."""
         return float((self.scale * prod(float(variances.max()) for variances in self.attribute_variances)) ** 0.5)
 
 
 def combine(strategies: Sequence[RangeStrategy], noise: NoiseKind, amount: Fraction, unit_bound: int) -> ProductPlan:
-    """The Kronecker product of these strategies within the budget."""
+    """Returns the Kronecker product of these strategies within the budget."""
     norm = norm_of(noise)
     attributes = tuple(strategy.workload.attribute for strategy in strategies)
     units = reduce(np.multiply.outer, [strategy.unit_parameters(norm) for strategy in strategies], np.ones(())).ravel()

@@ -77,23 +77,23 @@ class RangeSetsPlan:
 
     @cached_property
     def variances(self) -> tuple[FloatArray, ...]:
-        """The variance of every released cell, one array per grouping set, one axis per attribute."""
+        """Returns the variance of every released cell, one array per grouping set, one axis per attribute."""
         return tuple(part.variances if isinstance(part, RangePlan) else part.variances() for part in self.parts)
 
     @property
     def cells(self) -> int:
-        """Number of released cells."""
+        """Returns the number of released cells."""
         return sum(variances.size for variances in self.variances)
 
     @property
     def total_variance(self) -> float:
-        """Sum over all released cells, by the weights of the sets."""
+        """Returns the sum over all released cells, by the weights of the sets."""
         pairs = zip(self.measured.workload.weights, self.variances, strict=True)
         return float(sum(weight * float(variances.sum()) for weight, variances in pairs))
 
     @property
     def worst_stderr(self) -> float:
-        """Largest predicted standard error of a released cell."""
+        """Returns largest predicted standard error of a released cell."""
         return float(max(float(variances.max()) for variances in self.variances) ** 0.5)
 
 
@@ -108,7 +108,7 @@ def plan_range_sets(
     planning_seconds: float = 2.0,
     row_bound: int = 1,
 ) -> tuple[RangeSetsPlan, ...]:
-    """Every candidate's plan, the chosen one first, then by predicted total variance.
+    """Returns every candidate's plan, the chosen one first, then by predicted total variance.
 
     attributes: what is asked of every attribute, identity for a plain key. strategy: that of every attribute with
     ranges. budgets: how sets share the price, 'optimal' or 'uniform'. row_bound: the most that one row adds to
@@ -149,7 +149,7 @@ def plan_own_matrix(
     amount: Fraction,
     unit_bound: int,
 ) -> tuple[RangeSetsPlan, ...]:
-    """The only plan for an analyst's own strategy, shape (rows, n), for one grouping set of one attribute."""
+    """Returns the only plan for an analyst's own strategy, shape (rows, n), for one grouping set of one attribute."""
     begin = perf_counter()
     part = plan_matrix(asked, entries, noise, amount, unit_bound)
     measured = Plan(
@@ -165,7 +165,7 @@ def plan_own_matrix(
 
 
 def _built(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrategy, float]]:
-    """Strategies by name, and how long each took."""
+    """Returns strategies by name, and how long each took."""
     built, begin = {}, perf_counter()
     for candidate in build_strategies(problem, strategy):
         built[candidate.name] = (candidate, perf_counter() - begin)
@@ -176,7 +176,9 @@ def _built(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrateg
 def _choices(
     found: Mapping[int, Mapping[str, tuple[RangeStrategy, float]]], norm: int
 ) -> list[tuple[dict[int, RangeStrategy], float]]:
-    """One name for all attributes, for every name that can; and the best of each attribute, where names differ."""
+    """Returns one name for all attributes, for every name that can; and the best of each attribute, where names
+    differ.
+    """
     if not found:
         return [({}, 0.0)]
     first = next(iter(found.values()))
@@ -232,7 +234,7 @@ def _plan(
 
 
 def _shares(choice: Choice, workload: MarginalWorkload, noise: NoiseKind, budgets: str) -> list[Fraction]:
-    """Parts of the budget that add up to at most 1."""
+    """Returns parts of the budget that add up to at most 1."""
     count = len(workload.marginals)
     if count == 1 or budgets == "uniform":
         return [Fraction(1, count)] * count

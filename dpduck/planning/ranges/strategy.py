@@ -50,13 +50,15 @@ class RangeStrategy:
 
     @cached_property
     def bucket_matrices(self) -> tuple[FloatArray | sparse.csr_array, ...]:
-        """Each group over buckets, shape (rows, buckets), sparse where its factor is."""
+        """Returns each group over buckets, shape (rows, buckets), sparse where its factor is."""
         first = self.boundaries[:-1]
         held = (factor.entries if isinstance(factor, MatrixFactor) else matrix_of(factor) for factor in self.factors)
         return tuple(entries[:, first].astype(np.float64) for entries in held)
 
     def variances(self, noise: Sequence[float] | FloatArray) -> FloatArray:
-        """Variance of every query after least squares, shape (queries,), from one noise variance per group."""
+        """Returns the variance of every query after least squares, shape (queries,), from one noise variance
+        per group.
+        """
         if isinstance(self.structure, Hierarchy):
             precisions = np.zeros(self.structure.levels)
             precisions[list(self.groups)] = 1 / np.asarray(noise)
@@ -72,18 +74,20 @@ class RangeStrategy:
         return self.buckets.variances(covariance_of(normal))
 
     def unit_total(self, norm: int) -> float:
-        """Total weighted variance, to compare: a parameter is a variance (norm 2) or a standard deviation (norm 1)."""
+        """Returns the total weighted variance, to compare: a parameter is a variance (norm 2) or a standard deviation
+        (norm 1).
+        """
         parameters = self.unit_parameters(norm)
         return float(self.workload.weights @ self.variances(parameters**2 if norm == 1 else parameters))
 
 
 def matrix_of(factor: Factor) -> IntegerArray:
-    """The dense matrix of a factor, shape (rows, size): for small sizes."""
+    """Returns the dense matrix of a factor, shape (rows, size): for small sizes."""
     return factor.apply(np.eye(factor.size, dtype=np.int64), 0)
 
 
 def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | sparse.csr_array) -> Factor:
-    """The factor over n values of integer rows over buckets; values outside the buckets get zeros."""
+    """Returns the factor over n values of integer rows over buckets; values outside the buckets get zeros."""
     rows = entries.shape[0]
     buckets = len(boundaries) - 1
     inside = boundaries[-1] - boundaries[0]
@@ -100,7 +104,7 @@ def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | spars
 
 
 def identity_over(size: int, boundaries: IndexArray) -> Factor:
-    """One count per bucket."""
+    """Counts each bucket by itself."""
     if len(boundaries) == size + 1:
         return IdentityFactor(size)
     return factor_over(size, boundaries, sparse.eye_array(len(boundaries) - 1, dtype=np.int64, format="csr"))
@@ -114,7 +118,7 @@ SINGULAR = 1e-6
 
 
 def cholesky_factor(normal: FloatArray) -> tuple[FloatArray, bool] | None:
-    """A factor for scipy's cho_solve, or None where the matrix is singular to working precision."""
+    """Returns a factor for scipy's cho_solve, or None where the matrix is singular to working precision."""
     try:
         factor: tuple[FloatArray, bool] = cho_factor(normal)
     except LinAlgError:
@@ -124,7 +128,7 @@ def cholesky_factor(normal: FloatArray) -> tuple[FloatArray, bool] | None:
 
 
 def covariance_of(normal: FloatArray) -> FloatArray:
-    """The covariance of the least-squares estimate of least norm."""
+    """Returns the covariance of the least-squares estimate of least norm."""
     factor = cholesky_factor(normal)
     inverse: FloatArray = pinvh(normal, rtol=SINGULAR**2) if factor is None else cho_solve(factor, np.eye(len(normal)))
     return inverse

@@ -30,7 +30,7 @@ Scalar = TypeVar("Scalar", np.int64, np.float64)
 def recover_least_squares(
     workload: MarginalWorkload, measurements: Sequence[Measurement], noise: NoiseKind, noisy: Sequence[IntegerArray]
 ) -> tuple[FloatArray, ...]:
-    """The least squares answer of every workload marginal, shape (n_i for i in it), weights 1/variance."""
+    """Returns the least squares answer of every workload marginal, shape (n_i for i in it), weights 1/variance."""
     if len(measurements) == 1:
         query = measurements[0].query
         plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
@@ -47,7 +47,7 @@ def recover_least_squares(
 
 
 def sums_of_one(workload: MarginalWorkload, members: Members, table: IntegerArray) -> tuple[FloatArray, ...]:
-    """Marginals of one noisy table: integers, exact."""
+    """Returns marginals of one noisy table: integers, exact."""
     sums = margins(table, members, set(workload.marginals))
     return tuple(np.array(sums[marginal], dtype=np.float64) for marginal in workload.marginals)
 
@@ -128,7 +128,7 @@ def spread_evenly(lattice: Lattice, components: list[FloatArray], *, averaged: b
 
 
 def in_order(lattice: Lattice, tables: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
-    """The tables of the closed family in its order, each an array of its own."""
+    """Returns the tables of the closed family in its order, each an array of its own."""
     seen: set[int] = set()
     answers = []
     for number in lattice.family.tolist():

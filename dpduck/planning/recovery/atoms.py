@@ -34,14 +34,14 @@ class Along:
 
     @cached_property
     def signature(self) -> tuple[object, ...]:
-        """Equal for factors that ask the same."""
+        """Returns equal for factors that ask the same."""
         if self.plain is not None:
             return type(self.plain).__name__, None if self.kept is None else self.kept.tobytes()
         rows = cast(sparse.csr_array, self.rows)
         return rows.shape, rows.indptr.tobytes(), rows.indices.tobytes(), rows.data.tobytes()
 
     def back(self, answers: FloatArray, axis: int) -> FloatArray:
-        """The transpose times answers, along an axis of theirs."""
+        """Returns the transpose times answers, along an axis of theirs."""
         if isinstance(self.plain, IdentityFactor) and self.kept is None:
             return answers
         if self.plain is None:
@@ -80,7 +80,7 @@ class Axis:
         return roots
 
     def codes(self, atom: int) -> NDArray[np.intp]:
-        """The codes of an atom."""
+        """Returns the codes of an atom."""
         return np.flatnonzero(self.atom == atom)
 
     def lumped(self, table: FloatArray, axis: int) -> FloatArray:
@@ -109,11 +109,13 @@ class Axis:
         return sparse.csr_array((np.ones(len(self.atom)), places), shape=(len(self.atom), len(self.sizes)))
 
     def atoms_of(self, weights: sparse.csr_array) -> FloatArray:
-        """Rows of weights times U."""
+        """Returns rows of weights times U."""
         return np.asarray((weights @ self._indicators).todense(), np.float64) / self.ones
 
     def contrast_norms(self, weights: sparse.csr_array) -> FloatArray:
-        """The squared length of the contrasts that rows of weights have inside of each atom, shape (rows, atoms)."""
+        """Returns the squared length of the contrasts that rows of weights have inside of each atom, shape (rows,
+        atoms).
+        """
         whole = np.asarray((weights.multiply(weights) @ self._indicators).todense(), np.float64)
         parts = whole - self.atoms_of(weights) ** 2
         parts[parts <= NOTHING * whole] = 0.0
@@ -173,7 +175,7 @@ class Kinds:
 
 
 def atoms_of_axis(size: int, along: Sequence[Along]) -> Axis:
-    """The codes of an axis that no factor but the identity and its kin tells apart, together."""
+    """Returns the codes of an axis that no factor but the identity and its kin tells apart, together."""
     atom, known = np.zeros(size, np.intp), set[object]()
     for one in along:
         if one.signature in known:

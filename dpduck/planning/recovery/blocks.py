@@ -38,7 +38,7 @@ AT_ONCE = 1 << 22
 
 
 def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
-    """Measurements of like precision together, the most precise first."""
+    """Returns measurements of like precision together, the most precise first."""
     order, found = np.argsort(-precisions, kind="stable"), list[list[int]]()
     for place in order.tolist():
         if not found or precisions[found[-1][0]] > WIDTH * precisions[place]:
@@ -65,7 +65,7 @@ class Block:
 
     @classmethod
     def of(cls, matrices: Sequence[FloatArray]) -> Block:
-        """The block whose matrix is the sum of those of the levels, the most precise first."""
+        """Returns the block whose matrix is the sum of those of the levels, the most precise first."""
         held = [number for number, matrix in enumerate(matrices) if np.diag(matrix).any()]
         if len(held) > 1:
             return _of_several(matrices)
@@ -80,7 +80,7 @@ class Block:
         return float(self.inverse[0, 0] if self.inverse is not None else np.square(self.root).sum())
 
     def solve(self, data: Sequence[FloatArray], leading: int) -> FloatArray:
-        """The inverse along all but the leading axes of each level's data."""
+        """Returns the inverse along all but the leading axes of each level's data."""
         shape = data[0].shape
         flat = (
             one.reshape(prod(shape[:leading]), -1) @ solver.T for one, solver in zip(data, self.solvers, strict=True)
@@ -147,7 +147,7 @@ def _of_several(matrices: Sequence[FloatArray]) -> Block:
 
 
 def _new_rows(below: FloatArray, longest: float) -> tuple[int, NDArray[np.intp]]:
-    """How many rows a level adds to more precise ones, and an order of columns of which the first show them."""
+    """Tells how many rows a level adds to more precise ones, and an order of columns of which the first show them."""
     if not below.size:
         return 0, np.arange(below.shape[1])
     found, order = qr(below, mode="r", pivoting=True, check_finite=False)
@@ -166,7 +166,7 @@ def _reflected(columns: FloatArray, table: FloatArray) -> FloatArray:
 
 
 def _solved(triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArray[np.intp]) -> Block:
-    """The generalised inverse from R of all rows, whose first columns are triangular."""
+    """Returns the generalised inverse from R of all rows, whose first columns are triangular."""
     rank, size = triangle.shape
     square, rest = triangle[:, :rank], triangle[:, rank:]
     root = np.zeros((rank, size))

@@ -55,7 +55,7 @@ class TableCovariances:
     sources: dict[Members, tuple[Members, float]]
 
     def between(self, first: Members, second: Members) -> FloatArray:
-        """The same: the noise of the table's cells that lie in both, when the cells agree everywhere."""
+        """Returns the same: the noise of the table's cells that lie in both, when the cells agree everywhere."""
         common = set(first) & set(second)
         table = np.zeros((2,) * len(common))
         (measured, variance), (other, _) = self.sources[first], self.sources[second]
@@ -66,7 +66,7 @@ class TableCovariances:
 
 
 def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
-    """The covariance of any two released cells of a plan over marginals; build once, ask often.
+    """Returns the covariance of any two released cells of a plan over marginals; build once, ask often.
 
     With consistency 'l1' or 'linf' there is no closed form: the covariances are those before the linear program, and
     are not kept with a release.
@@ -91,7 +91,9 @@ Covariances = ComponentCovariances | TableCovariances
 
 
 def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Variance of the sum of weight times cell. weights: a table of weights for each marginal that is used."""
+    """Returns the variance of the sum of weight times cell. weights: a table of weights for each marginal that
+    is used.
+    """
     if isinstance(covariances, TableCovariances):
         return _from_tables(covariances, weights)
     return _from_components(covariances, weights)
@@ -100,7 +102,9 @@ def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArr
 def ratio_weights(
     numerator: Mapping[Members, FloatArray], denominator: Mapping[Members, FloatArray], ratio: float, divisor: float
 ) -> dict[Members, FloatArray]:
-    """The delta method: N/D deviates like the sum with weights (w_N - R w_D) / D, to first order in the noise."""
+    """Returns the delta method: N/D deviates like the sum with weights (w_N - R w_D) / D, to first order in the
+    noise.
+    """
     return {
         marginal: (numerator[marginal] - ratio * denominator[marginal]) / divisor
         for marginal in numerator.keys() | denominator.keys()
@@ -155,7 +159,7 @@ def _root(outside: Callable[[float], float], inside: float, beyond: float) -> fl
 
 
 def _from_tables(covariances: TableCovariances, weights: Mapping[Members, FloatArray]) -> float:
-    """A cell sums cells of one noisy table; tables are independent."""
+    """Returns a cell sums cells of one noisy table; tables are independent."""
     lifted: dict[Members, FloatArray] = {}
     variances: dict[Members, float] = {}
     for marginal, table in weights.items():
@@ -168,7 +172,9 @@ def _from_tables(covariances: TableCovariances, weights: Mapping[Members, FloatA
 
 
 def _from_components(covariances: ComponentCovariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Sum over U of c_U s_U' kron_{i in U} (n_i I - J) s_U, with s_U the weights over n_A summed outside U."""
+    """Returns the sum over U of c_U s_U' kron_{i in U} (n_i I - J) s_U, with s_U the weights over n_A summed
+    outside U.
+    """
     lattice = covariances.lattice
     sizes = dict(zip(lattice.attributes, lattice.sizes, strict=True))
     total = 0.0
@@ -195,7 +201,7 @@ def _summed(members: Members, weights: Mapping[Members, FloatArray], sizes: Mapp
 
 
 def covariances_to_text(covariances: Covariances) -> str:
-    """Public covariances as JSON, for a store."""
+    """Returns public covariances as JSON, for a store."""
     if isinstance(covariances, TableCovariances):
         sources = [[list(asked), list(table), variance] for asked, (table, variance) in covariances.sources.items()]
         return json.dumps({"sizes": list(covariances.sizes), "sources": sources})

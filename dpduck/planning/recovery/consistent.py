@@ -57,7 +57,9 @@ def nearest_consistent(
 
 
 def coordinates(lattice: Lattice) -> sparse.csr_array:
-    """The matrix from ANOVA coordinates to the cells of the family's marginals, one below another, row-major."""
+    """Returns the matrix from ANOVA coordinates to the cells of the family's marginals, one below another,
+    row-major.
+    """
     lengths = np.rint(lattice.products(np.asarray(lattice.sizes) - 1.0)).astype(np.intp)
     offsets = np.cumsum(lengths) - lengths
     blocks = [_block(lattice, number, offsets, int(lengths.sum())) for number in lattice.family.tolist()]
@@ -65,7 +67,7 @@ def coordinates(lattice: Lattice) -> sparse.csr_array:
 
 
 def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int) -> sparse.csr_array:
-    """One marginal's rows: the Kronecker product of corner matrices, its columns sent to their coordinates."""
+    """Returns one marginal's rows: the Kronecker product of corner matrices, its columns sent to their coordinates."""
     names = lattice.sets[number]
     sizes = [lattice.sizes[lattice.attributes.index(attribute)] for attribute in names]
     columns = np.empty(tuple(sizes), dtype=np.intp)
@@ -120,7 +122,8 @@ def _least_maximum(design: sparse.csr_array, residual: FloatArray, weights: Floa
 def _nearest_to_start(
     design: sparse.csr_array, residual: FloatArray, weights: FloatArray, optimum: FloatArray
 ) -> FloatArray:
-    """The theta of least weighted squares among all that reach the least maximum, or that optimum where none is found.
+    """Returns the theta of least weighted squares among all that reach the least maximum, or that optimum where none is
+    found.
 
     The bounds on weights (residual - design theta) that theta = 0 violates are few, in the worst tables alone. They
     are met by the least move, and then so are those that this move violates.
@@ -155,7 +158,7 @@ def _multipliers(products: FloatArray, bounds: FloatArray) -> FloatArray:
 
 
 def _solution(solved: object, rank: int) -> FloatArray:
-    """The coordinates of a solved program; both programs are feasible and bounded, so they always solve."""
+    """Returns the coordinates of a solved program; both programs are feasible and bounded, so they always solve."""
     values: FloatArray | None = getattr(solved, "x", None)
     if values is None:
         raise ArithmeticError("the linear program of the consistency step was not solved")
@@ -185,7 +188,7 @@ CLOSE = 1e-9
 
 
 def nonnegative_table(table: FloatArray) -> FloatArray:
-    """The non-negative table with the sum max(sum, 0) that is nearest in squares: the simplex projection.
+    """Returns the non-negative table with the sum max(sum, 0) that is nearest in squares: the simplex projection.
 
     >>> nonnegative_table(np.array([3.0, 1.0, -2.0]))
     array([2., 0., 0.])
@@ -203,7 +206,7 @@ def nonnegative_table(table: FloatArray) -> FloatArray:
 
 
 def integer_table(table: FloatArray) -> FloatArray:
-    """Every cell rounded down or up, largest remainders up, so that the sum is the rounded sum.
+    """Returns every cell rounded down or up, largest remainders up, so that the sum is the rounded sum.
 
     >>> integer_table(np.array([0.4, 0.4, 0.4, 0.8]))
     array([1., 0., 0., 1.])
@@ -243,13 +246,15 @@ def nonnegative_consistent(
 
 
 def nonnegative_table_of(table: FloatArray, total: float) -> FloatArray:
-    """The nearest non-negative table with a given positive sum."""
+    """Returns the nearest non-negative table with a given positive sum."""
     shift = (total - float(table.sum())) / table.size
     return nonnegative_table(table + shift)
 
 
 def _lift(tables: Sequence[FloatArray], total: float) -> tuple[FloatArray, ...]:
-    """The least step towards the even table of this total that leaves no cell negative; it keeps all margins."""
+    """Returns the least step towards the even table of this total that leaves no cell negative; it keeps all
+    margins.
+    """
     share = 0.0
     for table in tables:
         even, least = total / table.size, float(table.min())
@@ -270,7 +275,7 @@ class _Projection:
         self.precisions = lattice.sum_over_supersets(lattice.family_totals(self.scales), np.ones(len(sizes)))
 
     def consistent(self, tables: Sequence[FloatArray]) -> list[FloatArray]:
-        """The consistent tables nearest to these."""
+        """Returns the consistent tables nearest to these."""
         lattice = self.lattice
         sums = [np.zeros([lattice.sizes[lattice.attributes.index(i)] for i in members]) for members in lattice.sets]
         for number, scale, table in zip(lattice.family.tolist(), self.scales.tolist(), tables, strict=True):

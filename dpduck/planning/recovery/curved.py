@@ -45,7 +45,7 @@ def margins(noise: NoiseKind, stderrs: FloatArray, step: float | FloatArray) -> 
 
 
 def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float) -> Curved:
-    """The average of t with Fieller's interval, cut at 0 and 1.
+    """Returns the average of t with Fieller's interval, cut at 0 and 1.
 
     variance: v of every cell. step: what one integer of noise is worth in units of a row.
     """
@@ -109,7 +109,7 @@ def _of_each_row(
 
 
 def of_rounded(found: Curved, step: float, *, sample: bool) -> Curved:
-    """A variance of values that were rounded to steps, as one of the values themselves.
+    """Returns a variance of values that were rounded to steps, as one of the values themselves.
 
     A standard deviation is a norm of the values about their mean: those of the values and of the rounded ones differ
     by at most that of the rounding, which is half a step, and of a sample at most sqrt(2) times that.
@@ -123,7 +123,7 @@ def of_rounded(found: Curved, step: float, *, sample: bool) -> Curved:
 
 
 def deviation_of(found: Curved) -> Curved:
-    """The square root of a variance; its error is s / (2 deviation), at most the root of s."""
+    """Returns the square root of a variance; its error is s / (2 deviation), at most the root of s."""
     root = np.sqrt(found.estimates)
     with np.errstate(divide="ignore", invalid="ignore"):
         stderr = np.minimum(found.stderrs / (2 * root), np.sqrt(found.stderrs))

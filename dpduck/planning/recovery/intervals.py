@@ -30,12 +30,12 @@ class ErrorLaw:
 
     @property
     def stderr(self) -> float:
-        """Standard error of a cell."""
+        """Returns standard error of a cell."""
         return sqrt(self.variance)
 
 
 def law_of(noise: Noise) -> ErrorLaw:
-    """The law of a cell that is one integer measurement."""
+    """Returns the law of a cell that is one integer measurement."""
     return ErrorLaw(noise.kind, noise.parameter, noise.variance)
 
 
@@ -71,7 +71,7 @@ def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
 
 
 def margin(law: ErrorLaw, confidence: Fraction) -> float:
-    """Half the width of an interval that covers a cell's exact value with at least this probability."""
+    """Returns half the width of an interval that covers a cell's exact value with at least this probability."""
     if law.parameter is not None:
         quantile = discrete_laplace_quantile if law.noise is NoiseKind.LAPLACE else discrete_gaussian_quantile
         return law.step * float(quantile(law.parameter, float(confidence)))
@@ -79,7 +79,7 @@ def margin(law: ErrorLaw, confidence: Fraction) -> float:
 
 
 def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:
-    """The margin of an answer that was rounded to a whole number."""
+    """Returns the margin of an answer that was rounded to a whole number."""
     return float(ceil(margin(law, confidence) + 0.5))
 
 
@@ -140,12 +140,14 @@ SUMMED_VARIANCE = 1 << 14  # below: tails by direct summation; above: by the con
 
 
 def discrete_laplace_tail(scale: Fraction, bound: int) -> float:
-    """An upper bound on P(|noise| > bound) = 2 alpha^(bound + 1) / (1 + alpha), within a factor of 1 + 2^-35."""
+    """Returns an upper bound on P(|noise| > bound) = 2 alpha^(bound + 1) / (1 + alpha), within a factor of 1 +
+    2^-35.
+    """
     return SAFETY * 2 * exp(-_rate(scale / (bound + 1))) / (1 + exp(-_rate(scale))) + SMALLEST
 
 
 def discrete_gaussian_tail(variance: Fraction, bound: int) -> float:
-    """An upper bound on P(|noise| > bound).
+    """Returns an upper bound on P(|noise| > bound).
 
     Large variances: g(x) = exp(-x^2/(2 sigma^2)) is convex beyond sigma, so g(k) is at most its integral over
     k - 1/2 .. k + 1/2 (Hermite and Hadamard); it decreases everywhere, so g(k) is at most its integral over k - 1 .. k;
@@ -160,7 +162,8 @@ def discrete_gaussian_tail(variance: Fraction, bound: int) -> float:
 
 
 def discrete_laplace_quantile(scale: Fraction, confidence: float) -> int:
-    """The smallest integer t with P(|noise| <= t) >= confidence, or one slightly above: t/scale is within 1e-9 of it.
+    """Returns the smallest integer t with P(|noise| <= t) >= confidence, or one slightly above: t/scale is within 1e-9
+    of it.
 
     >>> discrete_laplace_quantile(Fraction(1), 0.95)
     3
@@ -169,7 +172,8 @@ def discrete_laplace_quantile(scale: Fraction, confidence: float) -> int:
 
 
 def discrete_gaussian_quantile(variance: Fraction, confidence: float) -> int:
-    """The smallest integer t with P(|noise| <= t) >= confidence, or slightly above: by at most 1, and 1e-9 sigma.
+    """Returns the smallest integer t with P(|noise| <= t) >= confidence, or slightly above: by at most 1, and 1e-9
+    sigma.
 
     >>> discrete_gaussian_quantile(Fraction(100), 0.95)
     20
@@ -194,7 +198,7 @@ def _rate(scale: Fraction) -> float:
 
 
 def _summed_tails(variance: Fraction) -> NDArray[np.float64]:
-    """Upper bounds on P(|noise| > t) for t = 0 .. 40 sigma; what lies beyond is below 1e-300."""
+    """Returns upper bounds on P(|noise| > t) for t = 0 .. 40 sigma; what lies beyond is below 1e-300."""
     sigma_squared = _positive(variance)
     magnitudes = np.arange(0.0, 40 * sqrt(sigma_squared) + 3)
     weights = np.exp(-(magnitudes**2) / (2 * sigma_squared))
@@ -211,7 +215,7 @@ def _allowed(confidence: float) -> float:
 
 
 def _smallest(tail: Callable[[int], float], confidence: float) -> int:
-    """The smallest t >= 0 with tail(t) <= 1 - confidence, by doubling and bisection."""
+    """Returns the smallest t >= 0 with tail(t) <= 1 - confidence, by doubling and bisection."""
     allowed = _allowed(confidence)
     if tail(0) <= allowed:
         return 0

@@ -64,11 +64,11 @@ class Knowledge:
 
     @property
     def largest_block(self) -> int:
-        """How many atoms the largest block has, over all axes."""
+        """Tells how many atoms the largest block has, over all axes."""
         return prod(len(axis.sizes) for axis in self._axes)
 
     def answer(self, asked: Mapping[int, sparse.csr_array]) -> Found:
-        """The best estimates of weighted sums: along each asked axis rows of weights, ones along the others."""
+        """Returns the best estimates of weighted sums: along each asked axis rows of weights, ones along the others."""
         members = tuple(sorted(asked))
         rows = {i: axis.atoms_of(asked[i]) if i in asked else axis.ones[None, :] for i, axis in enumerate(self._axes)}
         parts = {i: self._axes[i].contrast_norms(asked[i]) for i in members}
@@ -135,7 +135,9 @@ class Knowledge:
     def _part(
         self, inside: tuple[int, ...], members: tuple[int, ...], sums: Mapping[tuple[int, ...], FloatArray]
     ) -> FloatArray:
-        """The part of S'V^-1 z in one set of axes: contrasts of codes along these, then atoms along the others."""
+        """Returns the part of S'V^-1 z in one set of axes: contrasts of codes along these, then atoms along the
+        others.
+        """
         outside = [i for i in range(len(self._axes)) if i not in inside]
         shape = [*(len(self._axes[i].atom) for i in inside), *(len(self._axes[i].sizes) for i in outside)]
         total = np.zeros(shape)
@@ -171,7 +173,7 @@ class Knowledge:
         return self._solved[inside, chosen]
 
     def _placed(self, table: NDArray[Scalar], inside: tuple[int, ...], members: tuple[int, ...]) -> NDArray[Scalar]:
-        """A table over the axes inside, then over all others, as one over the asked axes alone."""
+        """Returns a table over the axes inside, then over all others, as one over the asked axes alone."""
         names = [*inside, *(i for i in range(len(self._axes)) if i not in inside)]
         kept = [i for i in names if i in members]
         summed = table.reshape([length for i, length in zip(names, table.shape, strict=True) if i in members])
@@ -179,7 +181,7 @@ class Knowledge:
 
 
 def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp]) -> FloatArray:
-    """The sum over some measurements of their weight times the product of their blocks."""
+    """Returns the sum over some measurements of their weight times the product of their blocks."""
     which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
     alike, groups = np.unique(which, axis=1, return_inverse=True)
     totals = np.bincount(groups.ravel(), weights[used], alike.shape[1])
@@ -194,7 +196,7 @@ def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp
 
 
 def _outer(parts: Sequence[FloatArray]) -> FloatArray:
-    """The product of one number from each list."""
+    """Returns the product of one number from each list."""
     found: FloatArray = np.ones(())
     for part in parts:
         found = np.multiply.outer(found, part)
@@ -202,7 +204,7 @@ def _outer(parts: Sequence[FloatArray]) -> FloatArray:
 
 
 def _contracted(rows: FloatArray | sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:
-    """Rows times a table along one of its axes."""
+    """Returns rows times a table along one of its axes."""
     moved = np.moveaxis(table, axis, 0)
     summed = np.asarray(rows @ moved.reshape(len(moved), -1))
     return np.moveaxis(summed.reshape(rows.shape[0], *moved.shape[1:]), 0, axis)

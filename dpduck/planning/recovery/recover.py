@@ -34,7 +34,9 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 
 
 def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Marginals: sums of one noisy table. Fourier: the plain inverse transform. Residuals: their only recovery."""
+    """Returns marginals: sums of one noisy table. Fourier: the plain inverse transform. Residuals: their only
+    recovery.
+    """
     factors = measured_kinds(plan)
     if factors <= {IdentityFactor}:
         return _from_tables(plan, noisy)
@@ -44,7 +46,7 @@ def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatAr
 
 
 def _from_tables(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Every answer summed from the one table that predicts it best."""
+    """Returns every answer summed from the one table that predicts it best."""
     sources, _ = direct_sources(plan.workload, plan.measurements, plan.noise)
     wanted: dict[int, set[tuple[int, ...]]] = {}
     for source, marginal in zip(sources, plan.workload.marginals, strict=True):
@@ -84,7 +86,9 @@ Recovery = Callable[[Plan, Sequence[IntegerArray]], tuple[FloatArray, ...]]
 
 
 def recover(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """One array per workload marginal, shape (n_i for i in it), from one array per measurement, shape query.shape."""
+    """Returns one array per workload marginal, shape (n_i for i in it), from one array per measurement, shape
+    query.shape.
+    """
     for accepts, answer in RECOVERIES:
         if accepts(plan):
             return answer(plan, noisy)
@@ -92,22 +96,22 @@ def recover(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]
 
 
 def recover_linearly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """The same, and by least squares where the plan asks for a linear program, whose errors have no formula."""
+    """Returns the same, and by least squares where the plan asks for a linear program, whose errors have no formula."""
     return _least_squares(plan, noisy) if solves_program(plan) else recover(plan, noisy)
 
 
 def _balanced(plan: Plan) -> bool:
-    """Whether every factor's Gram matrix is alpha I + beta J."""
+    """Tells whether every factor's Gram matrix is alpha I + beta J."""
     return measured_kinds(plan) <= BALANCED
 
 
 def _direct(plan: Plan) -> bool:
-    """Whether each answer comes from a measurement of its own, without least squares."""
+    """Tells whether each answer comes from a measurement of its own, without least squares."""
     return plan.consistency == "none" and _balanced(plan)
 
 
 def solves_program(plan: Plan) -> bool:
-    """Whether answers of their own tables are to be made consistent by a linear program."""
+    """Tells whether answers of their own tables are to be made consistent by a linear program."""
     several = len(plan.measurements) > 1
     return plan.consistency in {"l1", "linf"} and several and measured_kinds(plan) <= {IdentityFactor}
 
@@ -151,7 +155,7 @@ def treated(plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, int
 
 
 def recover_ranges(plan: RangePlan, noisy: Sequence[IntegerArray]) -> FloatArray:
-    """One answer per query, consistent with each other, from one array per measurement."""
+    """Returns one answer per query, consistent with each other, from one array per measurement."""
     return plan.groups.buckets.answers(recover_buckets(plan.groups, plan.noise_variances, noisy))
 
 
@@ -230,7 +234,7 @@ def recover_hierarchy(tree: Hierarchy, precisions: FloatArray, noisy: Noisy) -> 
 
 
 def recover_haar(haar: Haar, noisy: Noisy) -> FloatArray:
-    """The inverse transform: at every split left = (total + difference)/2, right = (total - difference)/2.
+    """Returns the inverse transform: at every split left = (total + difference)/2, right = (total - difference)/2.
 
     noisy: group to its answers, rows first; a group that was not measured counts as 0 and no query needs it.
     """
@@ -290,7 +294,7 @@ def _solve_by_cholesky(
 def solve_sparse(
     matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
 ) -> FloatArray:
-    """The same by LSMR (Fong, Saunders 2011) on the whitened matrix; rank-deficient strategies included."""
+    """Returns the same by LSMR (Fong, Saunders 2011) on the whitened matrix; rank-deficient strategies included."""
     whitened = sparse.vstack(_whitened(matrices, variances), format="csr")
     rows, size = whitened.shape
     answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
@@ -303,7 +307,7 @@ def solve_sparse(
 
 
 def _whitened(matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray) -> list[sparse.csr_array]:
-    """Each matrix divided by its noise's standard deviation."""
+    """Returns each matrix divided by its noise's standard deviation."""
     return [
         sparse.csr_array(matrix).astype(np.float64) / variance**0.5
         for matrix, variance in zip(matrices, variances, strict=True)

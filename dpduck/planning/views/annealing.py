@@ -56,7 +56,7 @@ def anneal_views(
     source: HashCounter,
     clock: SearchClock,
 ) -> tuple[CodeArray, FloatArray]:
-    """The best views met, as bits, and their budgets; the number of views does not change."""
+    """Returns the best views met, as bits, and their budgets; the number of views does not change."""
     state = _State(objective, codes.copy(), budgets / budgets.sum())
     state.refresh(20)
     best = (state.logarithm, state.codes.copy(), state.budgets)
@@ -89,7 +89,7 @@ def anneal_views(
 
 
 def _move(codes: CodeArray, attributes: int, source: HashCounter) -> tuple[int, int]:
-    """A view and what it becomes."""
+    """Returns a view and what it becomes."""
     view, kind = source.below(len(codes)), source.uniform()
     code = int(codes[view])
     if kind < 0.3:
@@ -139,7 +139,7 @@ def evaluate(
 
 
 def start_design(objective: ViewObjective, family: DesignFamily, largest_view: float) -> DesignStart | None:
-    """The design with its attributes spread evenly, or None where a view would be too large."""
+    """Returns the design with its attributes spread evenly, or None where a view would be too large."""
     blocks = with_common_point(family.build())
     assignment = balanced_assignment(objective.log_sizes, family.points)
     if (blocks[:, assignment] @ objective.log_sizes).max() > log(largest_view):
@@ -156,7 +156,7 @@ def anneal_assignment(
     source: HashCounter,
     clock: SearchClock,
 ) -> DesignStart:
-    """The best assignment met in some steps; the error is the objective after a few rounds of budgets."""
+    """Returns the best assignment met in some steps; the error is the objective after a few rounds of budgets."""
     current, best = start, start
     attributes, points = len(start.assignment), start.blocks.shape[1]
     most = log(largest_view)

@@ -59,7 +59,7 @@ class DesignFamily:
 
 
 def families(strength: int, attributes: int, most_blocks: int) -> tuple[DesignFamily, ...]:
-    """Every known family of at least this strength that may serve so many attributes, in a fixed order.
+    """Returns every known family of at least this strength that may serve so many attributes, in a fixed order.
 
     Points may outnumber the attributes fourfold: what is left of a design without its other points can be good.
 
@@ -74,7 +74,7 @@ def families(strength: int, attributes: int, most_blocks: int) -> tuple[DesignFa
 
 
 def _subset_families(strength: int, most_points: int) -> Iterator[DesignFamily]:
-    """All r-subsets of g points, strength r, for r little above the strength or little below g."""
+    """Yields all r-subsets of g points, strength r, for r little above the strength or little below g."""
     for points in range(1, most_points + 1):
         for size in {*range(1, min(strength + 2, points) + 1), max(1, points - 1), points}:
             yield DesignFamily("subsets", (size, points), points, comb(points, size), size, size)
@@ -82,7 +82,7 @@ def _subset_families(strength: int, most_points: int) -> Iterator[DesignFamily]:
 
 @lru_cache(maxsize=1)
 def _stored() -> dict[DesignFamily, NDArray[np.uint8]]:
-    """The families of FILE, packed eight points a byte."""
+    """Returns the families of FILE, packed eight points a byte."""
     with np.load(FILE) as arrays:
         named = [
             DesignFamily(str(kind), tuple(row[: 1 if kind == "circles" else 3]), *row[3:])
@@ -93,7 +93,7 @@ def _stored() -> dict[DesignFamily, NDArray[np.uint8]]:
 
 @lru_cache(maxsize=256)
 def _build(family: DesignFamily) -> BoolArray:
-    """The incidence matrix of a family, read-only."""
+    """Returns the incidence matrix of a family, read-only."""
     shape = (family.blocks, family.points)
     if family.kind == "subsets":
         blocks = np.zeros(shape, dtype=np.bool_)
@@ -126,7 +126,7 @@ def views_of(lattice: Lattice, sets: Sequence[tuple[int, ...]]) -> BoolArray:
 
 
 def sets_of(lattice: Lattice, views: BoolArray) -> tuple[tuple[int, ...], ...]:
-    """The domain positions of each view, increasing."""
+    """Returns the domain positions of each view, increasing."""
     names = np.asarray(lattice.attributes, dtype=np.intp)
     return tuple(tuple(names[view].tolist()) for view in views)
 
@@ -151,7 +151,7 @@ def workload_starts(workload: MarginalWorkload, lattice: Lattice) -> Iterator[tu
 
 
 def balanced_assignment(log_sizes: FloatArray, points: int) -> IndexArray:
-    """A point for each attribute: the largest attributes first, each to the emptiest point so far.
+    """Returns a point for each attribute: the largest attributes first, each to the emptiest point so far.
 
     >>> balanced_assignment(np.log([4.0, 2.0, 9.0]), 2).tolist()
     [1, 1, 0]
@@ -166,11 +166,11 @@ def balanced_assignment(log_sizes: FloatArray, points: int) -> IndexArray:
 
 
 def with_common_point(blocks: BoolArray) -> BoolArray:
-    """The blocks with one more point that lies in all of them: an attribute there is in every view."""
+    """Returns the blocks with one more point that lies in all of them: an attribute there is in every view."""
     return np.concatenate([blocks, np.ones((len(blocks), 1), dtype=np.bool_)], axis=1)
 
 
 def design_views(blocks: BoolArray, assignment: IndexArray) -> BoolArray:
-    """The view of each block: the attributes whose point lies in it."""
+    """Returns the view of each block: the attributes whose point lies in it."""
     views: BoolArray = blocks[:, assignment]
     return views

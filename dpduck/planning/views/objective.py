@@ -54,7 +54,7 @@ class ViewObjective:
 
     @classmethod
     def of(cls, workload: MarginalWorkload, lattice: Lattice) -> ViewObjective:
-        """The objective of a workload; components of attributes of one value are empty and left to 0."""
+        """Returns the objective of a workload; components of attributes of one value are empty and left to 0."""
         weights = np.asarray(workload.weights, dtype=np.float64)
         weights = np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0)) if weights.any() else weights + 1
         sizes = np.asarray(lattice.sizes, dtype=np.float64)
@@ -69,7 +69,7 @@ class ViewObjective:
 
     @cached_property
     def kept(self) -> NDArray[np.intp]:
-        """Numbers of the components that are not empty."""
+        """Returns numbers of the components that are not empty."""
         return np.flatnonzero(self.coefficients > 0)
 
     @cached_property
@@ -79,17 +79,17 @@ class ViewObjective:
 
     @cached_property
     def component_codes(self) -> NDArray[np.int64]:
-        """A bit per attribute of each component kept; only for domains that fit a word."""
+        """Returns a bit per attribute of each component kept; only for domains that fit a word."""
         return self.lattice.membership[self.kept] @ self.bits
 
     @cached_property
     def bits(self) -> NDArray[np.int64]:
-        """The bit of each attribute."""
+        """Returns the bit of each attribute."""
         return np.left_shift(np.int64(1), np.arange(len(self.lattice.attributes), dtype=np.int64))
 
     @property
     def fits_a_word(self) -> bool:
-        """Whether views can be coded as the bits of an int64."""
+        """Tells whether views can be coded as the bits of an int64."""
         return len(self.lattice.attributes) <= WORD
 
     def cells(self, views: BoolArray) -> FloatArray:
@@ -103,7 +103,7 @@ class ViewObjective:
         return contained.astype(np.float64)
 
     def incidence(self, views: BoolArray) -> Any:
-        """The same from Boolean views: dense, or by transforms, or sparse."""
+        """Returns the same from Boolean views: dense, or by transforms, or sparse."""
         if self.fits_a_word and len(views) * len(self.kept) <= DENSE:
             return self.coded_incidence(views @ self.bits)
         return lattice_incidence(self.lattice, self.kept, views) or sparse_incidence(self.lattice, self.kept, views)
@@ -149,7 +149,8 @@ class ViewObjective:
     def converge(
         self, views: BoolArray, budgets: FloatArray, tolerance: float, clock: SearchClock
     ) -> tuple[BoolArray, FloatArray, float]:
-        """The local optimum reached from these budgets, views of no use taken away; f is infinite where B is missed.
+        """Returns the local optimum reached from these budgets, views of no use taken away; f is infinite where B is
+        missed.
 
         Stops when a chunk of rounds gains less than `tolerance` of f, or when the clock has passed.
         """
@@ -178,7 +179,8 @@ def _above_nothing(measured: FloatArray) -> FloatArray:
 
 
 def find_sets(lattice: Lattice, subsets: IndexArray) -> IndexArray:
-    """Numbers in the lattice of sets of one order, one a row of increasing attribute indices; -1 where it has none.
+    """Returns numbers in the lattice of sets of one order, one a row of increasing attribute indices; -1 where it has
+    none.
 
     >>> from dpduck.algebra.lattice import close_downward
     >>> find_sets(close_downward([(0, 1), (2,)], (2, 2, 2)), np.array([[0, 1], [1, 2]])).tolist()
@@ -228,7 +230,7 @@ class LatticeIncidence:
 
     @property
     def T(self) -> LatticeIncidence:  # noqa: N802 - as on arrays
-        """The transposed operator."""
+        """Returns the transposed operator."""
         return LatticeIncidence(self.lattice, self.kept, self.views, not self.transposed)
 
     def __getitem__(self, rows: BoolArray) -> LatticeIncidence:
@@ -244,7 +246,7 @@ class LatticeIncidence:
 
 
 def lattice_incidence(lattice: Lattice, kept: IndexArray, views: BoolArray) -> LatticeIncidence | None:
-    """The operator where every view is a set of the lattice, each once; else None."""
+    """Returns the operator where every view is a set of the lattice, each once; else None."""
     orders = views.sum(axis=1)
     numbers = np.full(len(views), -1, dtype=np.intp)
     for size in np.unique(orders).tolist():
@@ -267,12 +269,12 @@ class SearchClock:
 
     @property
     def passed(self) -> bool:
-        """Whether the time is over."""
+        """Tells whether the time is over."""
         return monotonic() >= self._end
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """Returns seconds that are left."""
         return max(0.0, self._end - monotonic())
 
 
@@ -297,13 +299,13 @@ class HashCounter:
         self._numbers: list[float] = []
 
     def uniform(self) -> float:
-        """The next number."""
+        """Returns the next number."""
         if not self._numbers:
             self._numbers = self._next_block().tolist()
         return self._numbers.pop()
 
     def below(self, limit: int) -> int:
-        """The next number as an integer from 0 to limit - 1."""
+        """Returns the next number as an integer from 0 to limit - 1."""
         return int(self.uniform() * limit)
 
     def _next_block(self) -> NDArray[np.float64]:

@@ -83,7 +83,7 @@ class ViewSearch:
 
     @property
     def small(self) -> bool:
-        """Whether step-by-step searches are cheap enough."""
+        """Tells whether step-by-step searches are cheap enough."""
         return self.objective.fits_a_word and len(self.objective.kept) <= MOST_COMPONENTS
 
     @property
@@ -92,7 +92,7 @@ class ViewSearch:
         return min(400, MOST_PAIRS // max(1, len(self.objective.kept))) if self.small else 0
 
     def run(self) -> FoundViews:
-        """The best views found; at least the asked marginals with better budgets."""
+        """Returns the best views found; at least the asked marginals with better budgets."""
         starts = self._starts()
         found = [next(starts)]
         if self.small:
@@ -134,7 +134,7 @@ class ViewSearch:
         yield from self._subset_starts()
 
     def _subset_starts(self) -> Iterator[FoundViews]:
-        """Every subset of what is asked, several times with other uneven budgets: most views fade away."""
+        """Yields every subset of what is asked, several times with other uneven budgets: most views fade away."""
         subsets = self.objective.lattice.membership[self.objective.kept]
         entries = self._entries(subsets) if len(subsets) <= 2000 else MOST_ENTRIES
         for number in range(8 if entries <= 20_000 else 1 if entries <= MOST_ENTRIES // 8 and self.small else 0):
@@ -145,7 +145,7 @@ class ViewSearch:
                 yield start
 
     def _entries(self, views: BoolArray) -> int:
-        """How many components these views contain, at most."""
+        """Tells how many components these views contain, at most."""
         highest = len(self.objective.lattice.members) - 1
         sizes, counts = np.unique(views.sum(axis=1), return_counts=True)
         each = [sum(comb(size, order) for order in range(min(size, highest) + 1)) for size in sizes.tolist()]
@@ -159,7 +159,7 @@ class ViewSearch:
         return families(highest if complete else min(2, highest), attributes, most_blocks)
 
     def _designs(self) -> list[DesignStart]:
-        """The designs that fit, their points given out evenly."""
+        """Returns the designs that fit, their points given out evenly."""
         designs: list[DesignStart] = []
         for family in self._families(self.most_blocks):
             if self.clock.passed:
@@ -198,7 +198,7 @@ class ViewSearch:
         return FoundViews(*self.objective.converge(views, budgets, ROUGH, self.clock), str(design.family))
 
     def _annealed(self, starts: list[FoundViews]) -> Iterator[FoundViews]:
-        """Each start with its views annealed, gently."""
+        """Yields each start with its views annealed, gently."""
         objective = self.objective
         for start in starts:
             step = 15e-6 + 10e-9 * len(objective.kept) + 1e-9 * len(start.views) * len(objective.kept)
@@ -223,7 +223,7 @@ class ViewSearch:
                 yield settled
 
     def _large_designs(self) -> Iterator[FoundViews]:
-        """The designs too large to search: those that look best by count and size of blocks, spread evenly."""
+        """Yields the designs too large to search: those that look best by count and size of blocks, spread evenly."""
         lattice = self.objective.lattice
         highest = len(lattice.members) - 1
         scale = float(self.objective.log_sizes.mean())
@@ -254,7 +254,7 @@ def _step_seconds(pairs: int) -> float:
 
 
 def _equal(one: float, other: float) -> bool:
-    """Whether two errors are most likely those of the same views."""
+    """Tells whether two errors are most likely those of the same views."""
     return abs(log(one / other)) < 1e-6
 
 
@@ -273,7 +273,7 @@ def search_views(
     planning_seconds: float = 2.0,
     largest_view: float = LARGEST_VIEW,
 ) -> FoundViews:
-    """The best views found for a workload in about `planning_seconds` at most."""
+    """Returns the best views found for a workload in about `planning_seconds` at most."""
     return ViewSearch(objective, workload, SearchClock(planning_seconds), largest_view).run()
 
 

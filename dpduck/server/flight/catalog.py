@@ -137,7 +137,7 @@ def _tables(command: Message, public: PublicDatabase) -> pa.Table:
 
 
 def _table_schema(cursor: duckdb.DuckDBPyConnection, name: str) -> bytes:
-    """The Arrow schema of a private view, in the form of an IPC message."""
+    """Returns the Arrow schema of a private view, in the form of an IPC message."""
     schema = cursor.sql(f"FROM memory.main.{quote_identifier(name)} LIMIT 0").to_arrow_table().schema
     return bytes(schema.serialize())
 
@@ -159,7 +159,7 @@ _FULL: Mapping[str, Callable[[Message, PublicDatabase], pa.Table]] = {
 
 
 def catalog_table(command: Message, public: PublicDatabase) -> pa.Table | None:
-    """The answer to a question about the catalog; None where the command is something else."""
+    """Returns the answer to a question about the catalog; None where the command is something else."""
     if command.name in _EMPTY:
         return _EMPTY[command.name].empty_table()
     return _FULL[command.name](command, public) if command.name in _FULL else None

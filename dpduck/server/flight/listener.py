@@ -114,7 +114,7 @@ def _credentials(header: str) -> tuple[str, str]:
 
 
 def _flight_errors(method: Method) -> Method:
-    """Errors as Flight errors of one line: pyarrow would send anything else with its traceback."""
+    """Returns errors as Flight errors of one line: pyarrow would send anything else with its traceback."""
 
     @functools.wraps(method)
     def wrapped(*arguments: Any) -> Any:
@@ -129,7 +129,7 @@ def _flight_errors(method: Method) -> Method:
 
 
 def as_flight_error(error: DpduckError) -> Exception:
-    """The same line, as the client will see it."""
+    """Returns the same line, as the client will see it."""
     kind = flight.FlightUnauthorizedError if isinstance(error, PermissionRefusal) else flight.FlightServerError
     made: Exception = kind(str(error))
     return made
@@ -234,7 +234,7 @@ def _principal(context: Any) -> Principal:
 
 
 def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows; errors on the way in one line."""
+    """Yields the same rows; errors on the way in one line."""
     try:
         yield from batches
     except DpduckError as error:

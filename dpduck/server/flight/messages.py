@@ -27,7 +27,7 @@ class Message:
     fields: Mapping[int, Sequence[Value]] = field(default_factory=dict)
 
     def text(self, number: int) -> str | None:
-        """The last text of a field, None where it is absent."""
+        """Returns the last text of a field, None where it is absent."""
         value = self.raw(number)
         if value is None:
             return None
@@ -37,7 +37,7 @@ class Message:
             raise _malformed() from None
 
     def raw(self, number: int) -> bytes | None:
-        """The last bytes of a field."""
+        """Returns the last bytes of a field."""
         values = self.fields.get(number, ())
         if not values:
             return None
@@ -46,11 +46,11 @@ class Message:
         return values[-1]
 
     def texts(self, number: int) -> tuple[str, ...]:
-        """Every text of a repeated field."""
+        """Returns every text of a repeated field."""
         return tuple(Message("", {1: [value]}).text(1) or "" for value in self.fields.get(number, ()))
 
     def numbers(self, number: int) -> tuple[int, ...]:
-        """Every number of a repeated field, packed or not."""
+        """Returns every number of a repeated field, packed or not."""
         found: list[int] = []
         for value in self.fields.get(number, ()):
             if isinstance(value, int):
@@ -63,12 +63,12 @@ class Message:
         return tuple(found)
 
     def flag(self, number: int) -> bool:
-        """A boolean, false where it is absent."""
+        """Returns a boolean, false where it is absent."""
         return any(self.numbers(number)[-1:])
 
 
 def read_any(body: bytes) -> Message:
-    """The message in a google.protobuf.Any; Refusal where it is none of Flight SQL's.
+    """Returns the message in a google.protobuf.Any; Refusal where it is none of Flight SQL's.
 
     >>> read_any(write_any("CommandGetTables", {3: b"by_%", 5: 1})).text(3)
     'by_%'
@@ -81,12 +81,12 @@ def read_any(body: bytes) -> Message:
 
 
 def write_any(name: str, fields: Mapping[int, Value]) -> bytes:
-    """A message in a google.protobuf.Any."""
+    """Returns a message in a google.protobuf.Any."""
     return write({1: (PREFIX + name).encode(), 2: write(fields)})
 
 
 def write(fields: Mapping[int, Value]) -> bytes:
-    """A message's bytes; empty bytes and 0 are left out, as proto3 does."""
+    """Returns a message's bytes; empty bytes and 0 are left out, as proto3 does."""
     written = bytearray()
     for number, value in fields.items():
         if not value:
@@ -124,7 +124,7 @@ def _fields(body: bytes) -> dict[int, list[Value]]:
 
 
 def _varint(body: bytes, position: int) -> tuple[int, int]:
-    """An unsigned number of up to 64 bits, seven of them a byte, the lowest first; and where it ends."""
+    """Returns an unsigned number of up to 64 bits, seven of them a byte, the lowest first; and where it ends."""
     value = 0
     for place in range(10):
         if position + place >= len(body):

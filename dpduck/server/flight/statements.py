@@ -48,13 +48,15 @@ class Statements:
         self._most, self._each = limits.running, limits.running_each
 
     def text_of(self, command: Message) -> str | None:
-        """The statement of a command; None where it is about the catalog. A prepared statement's handle is its text."""
+        """Returns the statement of a command; None where it is about the catalog. A prepared statement's handle is its
+        text.
+        """
         if command.name in ("CommandStatementQuery", "CommandPreparedStatementQuery"):
             return command.text(1) or ""
         return None
 
     def columns(self, principal: Principal, text: str) -> pa.Schema:
-        """The columns that a statement would have; it is not run and charges nothing."""
+        """Returns the columns that a statement would have; it is not run and charges nothing."""
         return self._schema(self._service.gate.probe(principal, text))
 
     def run(self, principal: Principal, text: str, given_up: GivenUp = never) -> tuple[bytes, pa.Schema]:
@@ -71,7 +73,7 @@ class Statements:
     def stream(
         self, principal: Principal, handle: bytes, given_up: GivenUp = never
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """The rows, once a handle; only for whom passed the gate with it, others pass it themselves."""
+        """Returns the rows, once a handle; only for whom passed the gate with it, others pass it themselves."""
         with self._lock:
             found = self._admitted.get(handle[:_HANDLE])
             mine = found is not None and (found.principal, found.token_hash) == (principal.name, principal.token_hash)
@@ -106,7 +108,7 @@ class Statements:
                 raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None
 
     def _begin(self, name: str) -> None:
-        """A place among those who read, of which each principal has so many."""
+        """Takes a place among those who read, of which each principal has so many."""
         with self._lock:
             most = self._each if self._reading[name] >= self._each else self._most
             if self._reading[name] >= self._each or self._reading.total() >= self._most:
@@ -114,7 +116,7 @@ class Statements:
             self._reading[name] += 1
 
     def ended(self, name: str) -> None:
-        """One reader less."""
+        """Ends one reader."""
         with self._lock:
             self._reading[name] -= 1
 

@@ -71,7 +71,7 @@ def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charg
 
 
 def share_of(budget: Budget | None, allotment: Fraction) -> Budget | None:
-    """The part of a budget that one principal may spend."""
+    """Returns the part of a budget that one principal may spend."""
     if not isinstance(allotment, Fraction) or not 0 < allotment <= 1:
         raise InternalError("an allotment must be an exact share above 0 and up to 1")
     if budget is None:
@@ -101,7 +101,7 @@ def require_change(unit_key: str, new: Budget, spent: Charge) -> None:
 
 
 def name_of_change(old: Budget | None, new: Budget) -> str:
-    """The ledger's word for the declaration of a budget."""
+    """Returns the ledger's word for the declaration of a budget."""
     if old is None:
         return "budget declared"
     if old == new:
@@ -119,7 +119,7 @@ def name_of_change(old: Budget | None, new: Budget) -> str:
 
 
 def shown(amount: Fraction, *, up: bool) -> str:
-    """An amount for people, in six digits and never on the wrong side.
+    """Returns an amount for people, in six digits and never on the wrong side.
 
     >>> shown(Fraction(1, 3), up=False), shown(Fraction(1, 3), up=True), shown(Fraction(10), up=True)
     ('0.333333', '0.333334', '10')

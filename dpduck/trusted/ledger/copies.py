@@ -57,12 +57,12 @@ class Found:
 
 
 def position_of(state: LedgerState, begun: Begun) -> ChainEnd:
-    """The position of a ledger in this state."""
+    """Returns the position of a ledger in this state."""
     return ChainEnd(state.last_id, state.hash_at(state.last_id), dict(state.spent), begun)
 
 
 def encoded(position: ChainEnd) -> bytes:
-    """A position as one line of JSON with exact texts."""
+    """Returns a position as one line of JSON with exact texts."""
     spent = {unit: amounts_text(charge) for unit, charge in sorted(position.spent.items())}
     begun = {str(entry): times for entry, times in sorted(position.begun.items())[-MOST_BEGUN:]}
     fields = {"counter": position.counter, "head": position.head, "spent": spent, "begun": begun}
@@ -70,7 +70,7 @@ def encoded(position: ChainEnd) -> bytes:
 
 
 def decoded(text: bytes | None, where: str) -> ChainEnd:
-    """The position that was encoded; of nothing, the beginning."""
+    """Returns the position that was encoded; of nothing, the beginning."""
     if text is None:
         return ChainEnd(0, GENESIS, {})
     try:
@@ -111,7 +111,9 @@ class OutsideCounters:
         return [amounts for place in places for amounts in place.spent.items()]
 
     def begun(self, found: Found, state: LedgerState) -> Begun:
-        """The charges that neither place has struck off; the last entry may be one that a place has not seen yet."""
+        """Returns the charges that neither place has struck off; the last entry may be one that a place has not seen
+        yet.
+        """
         places = [decoded(found.secrets, "secrets file")]
         if self._witness is not None:
             places.append(decoded(found.witness, "witness"))

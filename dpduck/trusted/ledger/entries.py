@@ -57,7 +57,7 @@ def _marked(field: str | int | None) -> bytes:
 
 
 def sealed(chain_key: bytes, store_id: str, row: LedgerRow) -> LedgerRow:
-    """The row with its own hash."""
+    """Returns the row with its own hash."""
     return row._replace(hash=row_hash(chain_key, store_id, row))
 
 
@@ -86,7 +86,7 @@ def _changed(row: LedgerRow) -> StoreError:
 
 
 def rational_text(amount: Fraction) -> str:
-    """An exact rational as "numerator/denominator".
+    """Returns an exact rational as "numerator/denominator".
 
     >>> rational_text(Fraction(3))
     '3/1'
@@ -100,7 +100,7 @@ def microseconds_of(at: datetime) -> int:
 
 
 def datetime_of(microseconds: int) -> datetime:
-    """The moment in UTC."""
+    """Returns the moment in UTC."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
@@ -149,12 +149,12 @@ def amounts_text(charge: Charge) -> tuple[str | None, str, str]:
 
 
 def charge_of(epsilon: str | None, rho: str, delta: str) -> Charge:
-    """The charge that amounts_text wrote."""
+    """Returns the charge that amounts_text wrote."""
     return Charge(epsilon=None if epsilon is None else Fraction(epsilon), rho=Fraction(rho), delta=Fraction(delta))
 
 
 def budget_text(budget: Budget) -> str:
-    """A budget in one canonical text."""
+    """Returns a budget in one canonical text."""
     fields = _budget_fields(budget)
     if budget.lifetime is not None:
         fields["lifetime"] = _budget_fields(budget.lifetime)
@@ -167,7 +167,7 @@ def _budget_fields(budget: Budget) -> dict[str, object]:
 
 
 def budget_of(text: str) -> Budget:
-    """The budget that budget_text wrote."""
+    """Returns the budget that budget_text wrote."""
     fields = json.loads(text)
     lifetime = fields.get("lifetime")
     return replace(_budget(fields), lifetime=None if lifetime is None else _budget(lifetime))
@@ -180,7 +180,7 @@ def _budget(texts: dict[str, str | None]) -> Budget:
 
 
 def entry_of(row: LedgerRow) -> LedgerEntry:
-    """A row, whose hash has been verified, as a value."""
+    """Returns a row, whose hash has been verified, as a value."""
     charge = charge_of(row.epsilon, row.rho, row.delta)
     budget = None if row.budget is None else budget_of(row.budget)
     amounts = {"epsilon": charge.epsilon, "rho": charge.rho, "delta": charge.delta}

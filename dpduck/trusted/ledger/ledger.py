@@ -87,7 +87,7 @@ class Ledger:
 
     @property
     def bounding_key(self) -> bytes:
-        """The key of the order in which a unit's rows are kept."""
+        """Returns the key of the order in which a unit's rows are kept."""
         return required(self.secrets, BOUNDING_KEY)
 
     def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:
@@ -106,25 +106,25 @@ class Ledger:
             return self._chain.write(prepare)
 
     def last_entry(self) -> int:
-        """The number of the last entry, 0 where there is none: whatever is recorded moves it."""
+        """Returns the number of the last entry, 0 where there is none: whatever is recorded moves it."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.last_id
 
     def budget(self, unit_key: str) -> Budget | None:
-        """The budget that was last declared for a unit."""
+        """Returns the budget that was last declared for a unit."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.budgets.get(unit_key)
 
     def budgets(self) -> Mapping[str, Budget]:
-        """The budgets that were last declared, by unit."""
+        """Returns the budgets that were last declared, by unit."""
         with self._lock:
             self._chain.read_on()
             return dict(self._chain.state.budgets)
 
     def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """The sum of all charges of a unit, or of one principal's; epsilon is None once a release had none.
+        """Returns the sum of all charges of a unit, or of one principal's; epsilon is None once a release had none.
 
         Of a unit by periods: the most of any one period, of a run where that is given.
         """
@@ -140,7 +140,9 @@ class Ledger:
             return [] if sums is None else sums.by_run()
 
     def spent_of_person(self, unit_key: str, principal: str | None = None) -> Charge:
-        """What LIFETIME bounds: the cost of all charges of a unit by periods to a person with rows in each period."""
+        """Returns what LIFETIME bounds: the cost of all charges of a unit by periods to a person with rows in each
+        period.
+        """
         with self._lock:
             self._chain.read_on()
             return self._chain.state.of_person(unit_key, principal)
@@ -192,7 +194,9 @@ class Ledger:
         return entry_id
 
     def times_begun(self, entry_id: int) -> int:
-        """How often the answer of a charge was begun; 0 where it was ended, here or in another copy of the store."""
+        """Tells how often the answer of a charge was begun; 0 where it was ended, here or in another copy of
+        the store.
+        """
         with self._lock:
             return self._chain.begun().get(entry_id, 0)
 
@@ -221,11 +225,11 @@ class Ledger:
         self._steps("charge ended")
 
     def entries(self, principal: str | None = None) -> list[LedgerEntry]:
-        """All entries in order, or those of one principal."""
+        """Returns all entries in order, or those of one principal."""
         return self._chain.entries(principal)
 
     def entry(self, entry_id: int) -> LedgerEntry:
-        """One entry by its number."""
+        """Returns one entry by its number."""
         return self._chain.entry(entry_id)
 
     def verify(self) -> None:

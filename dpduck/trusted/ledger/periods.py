@@ -62,20 +62,20 @@ class PeriodSums:
         return found
 
     def most(self, within: Periods | None) -> Charge:
-        """The most that was spent of any one period of a run, in each measure; None for all periods."""
+        """Returns the most that was spent of any one period of a run, in each measure; None for all periods."""
         near = {one: charge for one, charge in self.charges.items() if within is None or one.overlaps(within)}
         found = [spent for run, spent in PeriodSums(near).by_run() if within is None or run.overlaps(within)]
         return reduce(largest, found, NOTHING)
 
 
 def largest(one: Charge, other: Charge) -> Charge:
-    """The larger of each measure; there is no pure epsilon once one of them has none."""
+    """Returns the larger of each measure; there is no pure epsilon once one of them has none."""
     epsilon = None if one.epsilon is None or other.epsilon is None else max(one.epsilon, other.epsilon)
     return Charge(epsilon, max(one.rho, other.rho), max(one.delta, other.delta))
 
 
 def for_person(charge: Charge, count: int) -> Charge:
-    """What a charge that names so many periods costs a person with rows in each of them."""
+    """Returns what a charge that names so many periods costs a person with rows in each of them."""
     if count == 1:
         return charge
     epsilon = None if charge.epsilon is None else count * charge.epsilon

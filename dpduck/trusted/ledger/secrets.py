@@ -25,7 +25,7 @@ Steps = Callable[[str], None]
 
 
 def no_step(_name: str) -> None:
-    """The default hook: tests put a crash in its place."""
+    """Does nothing, as the default hook: tests put a crash in its place."""
 
 
 class Secrets(Protocol):
@@ -50,7 +50,7 @@ def first_values() -> dict[str, bytes]:
 
 
 def required(secrets: Secrets, name: str) -> bytes:
-    """A value that every store has."""
+    """Returns a value that every store has."""
     value = secrets.get(name)
     if value is None:
         raise StoreError("the secrets file is not complete; accepted: the file that was made with the store")
@@ -154,7 +154,7 @@ class SecretsFile:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose commits are on disk when they return (synchronous = EXTRA: its directory too)."""
+        """Lends a connection whose commits are on disk when they return (synchronous = EXTRA: its directory too)."""
         try:
             uri = f"{self._path.absolute().as_uri()}?mode=rw"  # never creates: creation sets the permissions
             with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=300)) as connection:

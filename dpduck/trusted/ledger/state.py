@@ -27,7 +27,7 @@ class LedgerState:
         self._hashes = bytearray(bytes.fromhex(GENESIS))
 
     def hash_at(self, row_id: int) -> str:
-        """The hash of a row that was absorbed; of no row, the beginning of the chain."""
+        """Returns the hash of a row that was absorbed; of no row, the beginning of the chain."""
         return self._hashes[32 * row_id : 32 * (row_id + 1)].hex()
 
     def absorb(self, row: LedgerRow) -> None:
@@ -49,7 +49,9 @@ class LedgerState:
         self.last_id, self.charged_last = row.id, charge != NOTHING
 
     def of(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """The sum of all charges of a unit, or of one principal's; by periods the most of any one period of a run."""
+        """Returns the sum of all charges of a unit, or of one principal's; by periods the most of any one period of a
+        run.
+        """
         sums = self.periods.get((unit_key, principal))
         if sums is not None:
             return sums.most(within)
@@ -58,6 +60,6 @@ class LedgerState:
         return self.spent_by.get((unit_key, principal), NOTHING)
 
     def of_person(self, unit_key: str, principal: str | None = None) -> Charge:
-        """What the charges of a unit by periods cost a person with rows in each of their periods."""
+        """Returns what the charges of a unit by periods cost a person with rows in each of their periods."""
         sums = self.periods.get((unit_key, principal))
         return NOTHING if sums is None else sums.person

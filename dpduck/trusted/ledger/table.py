@@ -68,7 +68,7 @@ class LedgerChain:
             self._table.create(self._store_id)
 
     def begun(self) -> Begun:
-        """The charges that have no answer yet, according to every place."""
+        """Returns the charges that have no answer yet, according to every place."""
         self.settle()
         return self._outside.begun(self._outside.read(), self.state)
 
@@ -137,7 +137,7 @@ class LedgerChain:
             raise _crowded()
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:
-        """All entries in order, or those of one principal."""
+        """Returns all entries in order, or those of one principal."""
         found = []
         for row in self._table.rows_of(principal):
             require_untouched(self._chain_key, self._store_id, row)
@@ -145,7 +145,7 @@ class LedgerChain:
         return found
 
     def entry(self, entry_id: int) -> LedgerEntry:
-        """One entry by its number."""
+        """Returns one entry by its number."""
         row = next(self._table.rows_at(entry_id), None)
         if row is None:
             raise StoreError(f"ledger entry {entry_id} is missing; accepted: the store as it was last written")
@@ -170,7 +170,7 @@ class LedgerChain:
         mechanism: str,
         budget: Budget | None = None,
     ) -> LedgerRow:
-        """The next row of the chain."""
+        """Returns the next row of the chain."""
         last_id, at = self.state.last_id, microseconds_of(datetime.now(UTC))
         declared, previous = None if budget is None else budget_text(budget), self.state.hash_at(last_id)
         texts = (principal, unit_key, table_name, statement, mechanism, *amounts_text(charge))
@@ -227,7 +227,7 @@ class LedgerTable:
         self._schema = f'"{quoted}".dpduck'
 
     def store_id(self) -> str | None:
-        """The identity of the store; None where there is no ledger yet."""
+        """Returns the identity of the store; None where there is no ledger yet."""
         known = (
             "SELECT count(*) FROM duckdb_tables() WHERE lower(database_name) = lower(?) "
             "AND schema_name = 'dpduck' AND table_name = 'ledger_identity'"
@@ -258,7 +258,7 @@ class LedgerTable:
             cursor.execute("COMMIT")
 
     def rows_from(self, first_id: int) -> Iterator[LedgerRow]:
-        """Every row from this id on, in order.
+        """Yields every row from this id on, in order.
 
         After the first one few are new: to sort them here takes half the time.
         """
@@ -268,11 +268,11 @@ class LedgerTable:
             yield from self._rows("", [])
 
     def rows_at(self, entry_id: int) -> Iterator[LedgerRow]:
-        """The row of one entry, where there is one."""
+        """Yields the row of one entry, where there is one."""
         yield from self._rows(f"WHERE id = {int(entry_id)}", [], "")
 
     def rows_of(self, principal: str | None) -> Iterator[LedgerRow]:
-        """Every row, or those of one principal, in order."""
+        """Yields every row, or those of one principal, in order."""
         if principal is None:
             yield from self._rows("", [])
         else:

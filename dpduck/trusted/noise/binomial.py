@@ -30,7 +30,7 @@ Probability = Callable[[int], Bounds]
 
 
 def binomial(trials: int, probability: Probability, entropy: Entropy) -> int:
-    """The number of successes in `trials` independent trials, exactly."""
+    """Returns the number of successes in `trials` independent trials, exactly."""
     if trials < 0:
         raise ValueError("the number of trials must not be negative")
     if trials == 0:
@@ -82,7 +82,7 @@ def _in_floats(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
 
 
 def _leaves_out(weights: FloatArray, length: int) -> bool:
-    """Whether the weights after these, less than a geometric series with the last two's ratio, matter."""
+    """Tells whether the weights after these, less than a geometric series with the last two's ratio, matter."""
     if len(weights) == length:
         return False
     last, before = float(weights[-1]), float(weights[-2])
@@ -90,7 +90,7 @@ def _leaves_out(weights: FloatArray, length: int) -> bool:
 
 
 def _inverted(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
-    """The value at which the distribution function passes U; None where the bounds do not say."""
+    """Returns the value at which the distribution function passes U; None where the bounds do not say."""
     if bounds[0] == 1:
         return trials
     if bounds[1] == 1:
@@ -117,7 +117,9 @@ def _inverted(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
 def _weights(
     trials: int, mode: int, odds: tuple[Fraction, Fraction], precision: int, *, upwards: bool
 ) -> tuple[list[int], list[int], int]:
-    """Lower and upper bounds on the weights beyond the mode on one side, and one on the sum of those left out."""
+    """Returns lower and upper bounds on the weights beyond the mode on one side, and one on the sum of those
+    left out.
+    """
     low_step, high_step = odds if upwards else (1 / odds[1], 1 / odds[0])
     shift = precision + max(0, high_step.denominator.bit_length() - high_step.numerator.bit_length())
     low_rate = (low_step.numerator << shift) // low_step.denominator

@@ -27,7 +27,7 @@ BLOCK = 1 << 16
 
 
 def exponential_choice(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> int:
-    """The exponential mechanism: candidate i with probability proportional to exp(rate * scores[i]), exactly.
+    """Returns the exponential mechanism: candidate i with probability proportional to exp(rate * scores[i]), exactly.
 
     Uniform proposals, each accepted with probability exp(-rate * (best - score)), until one is.
     """
@@ -41,14 +41,16 @@ def exponential_choice(scores: IntegerArray, rate: Fraction, entropy: Entropy) -
 
 
 def permute_and_flip(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> int:
-    """The first candidate in a uniform order whose coin, of probability exp(-rate * (best - score)), shows heads."""
+    """Returns the first candidate in a uniform order whose coin, of probability exp(-rate * (best - score)), shows
+    heads.
+    """
     gaps = _gaps(scores)
     order = uniform_order(len(gaps), entropy)
     return int(order[np.argmax(flips(gaps[order], rate, entropy))])  # the best candidate's coin always shows heads
 
 
 def flips(gaps: IntegerArray, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
-    """Independent coins, heads with probability exp(-rate * gaps[i]), exactly; gaps from 0 to 2**61.
+    """Returns independent coins, heads with probability exp(-rate * gaps[i]), exactly; gaps from 0 to 2**61.
 
     The exponent lies between two neighbours of a table of proven bounds; a draw between their bounds goes to integers.
     """
@@ -66,7 +68,9 @@ def flips(gaps: IntegerArray, rate: Fraction, entropy: Entropy) -> NDArray[np.bo
 
 
 def uniform_below(bound: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Independent uniform integers from 0 to bound - 1, shape (count,): words beyond a multiple of it are redrawn."""
+    """Returns independent uniform integers from 0 to bound - 1, shape (count,): words beyond a multiple of it are
+    redrawn.
+    """
     largest = np.uint64((1 << 64) // bound * bound - 1)
     words = words64(entropy, count).copy()
     again = np.flatnonzero(words > largest)
@@ -77,7 +81,7 @@ def uniform_below(bound: int, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def uniform_order(count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """A uniform permutation: the order of distinct random words; where two are equal, all are drawn again."""
+    """Returns a uniform permutation: the order of distinct random words; where two are equal, all are drawn again."""
     while True:
         words = words64(entropy, count)
         order: NDArray[np.int64] = np.argsort(words, kind="stable").astype(np.int64)
@@ -105,7 +109,7 @@ def _table() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 
 
 def _flip_exactly(exponent: Fraction, uniform: LazyUniform) -> bool:
-    """Whether U < exp(-exponent), with as many more bits of U as that takes."""
+    """Tells whether U < exp(-exponent), with as many more bits of U as that takes."""
     while True:
         precision = uniform.bits + 64
         low, high = exp_minus(exponent, precision)

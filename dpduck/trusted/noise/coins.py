@@ -78,7 +78,7 @@ class DiscreteLaw:
         return (far - near) * slope
 
     def weights(self, start: int, step: int, precision: int) -> Iterator[int]:
-        """Lower bounds on w(q) = exp(-x(start + q step)), q = 0, 1, ...; short by at most 4 (q + 1)^2 units.
+        """Yields lower bounds on w(q) = exp(-x(start + q step)), q = 0, 1, ...; short by at most 4 (q + 1)^2 units.
 
         x is quadratic in q, so the ratio w(q + 1)/w(q) changes by the constant factor exp(-2 quadratic step^2): one or
         two multiplications instead of an exponential for each weight. All numbers are at most 1, so a product of lower
@@ -127,7 +127,7 @@ def _below(uniform: LazyUniform, probability: Fraction) -> bool:
 
 
 def equal_flips(probability: Callable[[int], Bounds], count: int, entropy: Entropy) -> NDArray[np.bool_]:
-    """Independent flips with one probability, given by bounds for each precision in bits."""
+    """Returns independent flips with one probability, given by bounds for each precision in bits."""
     low, high = (float(bound) for bound in probability(128))
     words = words64(entropy, count)
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53

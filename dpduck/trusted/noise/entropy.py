@@ -31,7 +31,7 @@ class _OperatingSystemEntropy:
 
 
 def operating_system_entropy() -> Entropy:
-    """The only source of the product."""
+    """Returns the only source of the product."""
     return _OperatingSystemEntropy()
 
 
@@ -44,17 +44,17 @@ def _take(entropy: Entropy, count: int) -> bytes:
 
 
 def words16(entropy: Entropy, count: int) -> NDArray[np.uint16]:
-    """Uniform 16-bit words, shape (count,)."""
+    """Returns uniform 16-bit words, shape (count,)."""
     return np.frombuffer(_take(entropy, 2 * count), dtype="<u2")
 
 
 def words32(entropy: Entropy, count: int) -> NDArray[np.uint32]:
-    """Uniform 32-bit words, shape (count,)."""
+    """Returns uniform 32-bit words, shape (count,)."""
     return np.frombuffer(_take(entropy, 4 * count), dtype="<u4")
 
 
 def words64(entropy: Entropy, count: int) -> NDArray[np.uint64]:
-    """Uniform 64-bit words, shape (count,)."""
+    """Returns uniform 64-bit words, shape (count,)."""
     return np.frombuffer(_take(entropy, 8 * count), dtype="<u8")
 
 

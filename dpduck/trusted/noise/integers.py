@@ -26,7 +26,7 @@ SERIES = tuple(1.0 / factorial(n + 1) for n in range(18))  # (e^y - 1)/y; for y 
 
 
 def sample(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Independent draws of the table's law, a fresh array of shape (count,)."""
+    """Returns independent draws of the table's law, a fresh array of shape (count,)."""
     result = np.empty(count, dtype=np.int64)
     for start in range(0, count, CHUNK):
         part = result[start : start + CHUNK]
@@ -38,7 +38,7 @@ def sample(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def _candidates(table: NoiseTable, count: int, entropy: Entropy) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Candidates, shape (count,), and the positions of those that are rejected and must be drawn again."""
+    """Returns candidates, shape (count,), and the positions of those that are rejected and must be drawn again."""
     codes = _codes(table, count, entropy)
     if table.shift == 0:
         return codes, np.empty(0, dtype=np.intp)
@@ -50,7 +50,7 @@ def _candidates(table: NoiseTable, count: int, entropy: Entropy) -> tuple[NDArra
 
 
 def _codes(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Parts of the table with their exact probabilities, as codes (see `code_of`), shape (count,)."""
+    """Returns parts of the table with their exact probabilities, as codes (see `code_of`), shape (count,)."""
     prefixes = words16(entropy, count)
     looked_up = table.guide.take(prefixes)
     codes = looked_up.astype(np.int64)
@@ -61,7 +61,7 @@ def _codes(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def _refined_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entropy) -> NDArray[np.int64]:
-    """Codes of draws whose first 16 bits were not enough: 48 bits more, and for a tie as many as it takes.
+    """Returns codes of draws whose first 16 bits were not enough: 48 bits more, and for a tie as many as it takes.
 
     With T = floor(2**64 F) and the real 2**64 U in [u, u + 1): u < T gives U < F, u > T gives U > F, u = T nothing.
     """
@@ -77,7 +77,7 @@ def _refined_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Ent
 
 
 def _uniform_integers(bits: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Uniform integers of `bits` bits, 1 to 64, shape (count,)."""
+    """Returns uniform integers of `bits` bits, 1 to 64, shape (count,)."""
     if bits <= 16:
         return (words16(entropy, count) & np.uint16((1 << bits) - 1)).astype(np.int64)
     if bits <= 32:
@@ -130,7 +130,7 @@ def _expm1(argument: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def accept_exactly(law: DiscreteLaw, near: int, magnitude: int, far: int, uniform: LazyUniform) -> bool:
-    """Whether U (g(near) - g(far)) < g(k) - g(far), g = exp(-x): integers, of more bits until it is certain."""
+    """Tells whether U (g(near) - g(far)) < g(k) - g(far), g = exp(-x): integers, of more bits until it is certain."""
     start = law.exponent(near)
     while True:
         precision = uniform.bits + 64
@@ -151,7 +151,7 @@ WIDEST = (
 
 
 def discrete_laplace(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Independent integers with P(k) proportional to exp(-|k| / scale), exactly; shape (count,), a fresh array.
+    """Returns independent integers with P(k) proportional to exp(-|k| / scale), exactly; shape (count,), a fresh array.
 
     scale: a positive rational up to 2**40, in the units of the query: sensitivity / epsilon.
     """
@@ -174,7 +174,8 @@ GAUSSIAN_WIDEST = (
 
 
 def discrete_gaussian(variance: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Independent integers with P(k) proportional to exp(-k^2 / (2 variance)), exactly; shape (count,), a fresh array.
+    """Returns independent integers with P(k) proportional to exp(-k^2 / (2 variance)), exactly; shape (count,), a fresh
+    array.
 
     variance: sigma^2, a positive rational up to 2**80, in the squared units of the query. (The variance of the draws is
     a little smaller, noticeably so for sigma below 1.)
@@ -243,7 +244,7 @@ def code_of(part: int, shift: int) -> int:
 
 
 def cumulative_bounds(law: DiscreteLaw, shift: int, precision: int, reach: int) -> tuple[list[int], int]:
-    """Lower bounds on 2**precision F(0), F(1), ..., and one number that is at most added to each by the truth.
+    """Returns lower bounds on 2**precision F(0), F(1), ..., and one number that is at most added to each by the truth.
 
     reach: bits; about 2**-reach of the probability, or less, is left beyond the last F.
     Blocks j >= 0 have magnitudes j w .. j w + w - 1 with w = 2**shift, blocks j = ~q < 0 have q w + 1 .. q w + w.
@@ -288,7 +289,9 @@ def _rest(law: DiscreteLaw, width: int, blocks: int, precision: int) -> Interval
 
 @lru_cache(maxsize=128)
 def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
-    """The table of a law, a pure function of rationals: about two milliseconds, 0.2 MB, kept for the next release."""
+    """Returns the table of a law, a pure function of rationals: about two milliseconds, 0.2 MB, kept for the next
+    release.
+    """
     thresholds = np.array(_floors(law, shift), dtype=np.uint64)
     codes = np.array([code_of(part, shift) for part in range(len(thresholds))], dtype=np.int64)
     # The 16-bit cell c holds the draws [c, c + 1) * 2**48. All of them are in part i = #{T : T < c * 2**48} unless a
@@ -319,7 +322,7 @@ def _floors(law: DiscreteLaw, shift: int) -> list[int]:
 
 
 def settle(law: DiscreteLaw, shift: int, uniform: LazyUniform) -> int:
-    """The code of the part that holds U, drawing bits until it is certain; never guesses.
+    """Returns the code of the part that holds U, drawing bits until it is certain; never guesses.
 
     Certain: U < F(part) and U >= F(part - 1), shown by the lower bound of one and the upper bound of the other.
     """
@@ -336,7 +339,7 @@ def settle(law: DiscreteLaw, shift: int, uniform: LazyUniform) -> int:
 
 
 def block_shift(width: Fraction, widest: int) -> int:
-    """The smallest shift >= 0 with width <= widest * 2**shift.
+    """Returns the smallest shift >= 0 with width <= widest * 2**shift.
 
     >>> block_shift(Fraction(33), 16)
     2

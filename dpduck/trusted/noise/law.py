@@ -41,7 +41,8 @@ class Noise:
             raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
 
     def cost(self, l1: int, l2_squared: int, most: int | None = None) -> Charge:
-        """The price of integers that one unit changes by these norms: l1 / b of epsilon, or l2^2 / (2 sigma^2) of rho.
+        """Returns the price of integers that one unit changes by these norms: l1 / b of epsilon, or l2^2 / (2 sigma^2)
+        of rho.
 
         most: no single integer changes by more; Laplace noise costs the less rho, the smaller that is.
 
@@ -58,12 +59,12 @@ class Noise:
 
     @property
     def variance(self) -> float:
-        """The variance of one draw."""
+        """Returns the variance of one draw."""
         return noise_variance(self.kind, self.parameter)
 
 
 def noise_variance(kind: NoiseKind, parameter: Fraction) -> float:
-    """The true variance of one draw, for predictions.
+    """Returns the true variance of one draw, for predictions.
 
     Laplace of scale b: 2 a / (1 - a)^2 with a = exp(-1/b), which is 1 / (2 sinh(1/(2b))^2).
     Gaussian: sum k^2 exp(-k^2/(2 sigma^2)) / sum exp(..), never above sigma^2 (Canonne et al. 2020, Corollary 19).
@@ -75,14 +76,14 @@ def noise_variance(kind: NoiseKind, parameter: Fraction) -> float:
 
 
 def laplace_variance(scale: float) -> float:
-    """The discrete Laplace's variance from its scale b."""
+    """Returns the discrete Laplace's variance from its scale b."""
     if isinf(scale):
         return scale
     return 0.5 / sinh(0.5 / scale) ** 2 if scale > 1 / 700 else 0.0
 
 
 def gaussian_variance(sigma_squared: float) -> float:
-    """The discrete Gaussian's variance from its parameter sigma^2."""
+    """Returns the discrete Gaussian's variance from its parameter sigma^2."""
     if sigma_squared >= SMALL:
         return sigma_squared
     terms = [exp(-k * k / (2 * sigma_squared)) for k in range(1, 32)]

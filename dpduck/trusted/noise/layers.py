@@ -49,7 +49,7 @@ class SummaryLaw:
             raise ValueError("the thresholds of layers fall by an eighth or more: floats tell them apart")
 
     def keep(self, magnitude: int) -> Fraction:
-        """The chance that a cell with this magnitude is in this layer and in none before it.
+        """Returns the chance that a cell with this magnitude is in this layer and in none before it.
 
         >>> SummaryLaw(Fraction(10), theta=2, tau=Fraction(4), above=Fraction(8)).keep(3)
         Fraction(3, 8)
@@ -79,7 +79,7 @@ class SummaryLaw:
         return Fraction(0), Fraction(0)
 
     def upgraded(self) -> float:
-        """The probability as a float, its relative error below 1e-12."""
+        """Returns the probability as a float, its relative error below 1e-12."""
         precision = 128
         while True:
             low, high = self.probability(precision)
@@ -139,7 +139,9 @@ def _exponential(scale: Fraction, power: int, precision: int) -> Bounds:
 
 
 def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
-    """Independent draws with P(j) = (1 - a) a^j: j and -j - 1 of the discrete Laplace law have weights a^j (1 + a)."""
+    """Returns independent draws with P(j) = (1 - a) a^j: j and -j - 1 of the discrete Laplace law have weights a^j (1 +
+    a).
+    """
     draws = discrete_laplace(scale, count, entropy)
     return np.where(draws < 0, ~draws, draws)
 
@@ -156,7 +158,7 @@ def upgraded_counts(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArr
 
 
 def signed(magnitudes: IntegerArray, entropy: Entropy) -> IntegerArray:
-    """Each with a fair sign."""
+    """Returns each with a fair sign."""
     bits = np.unpackbits(words64(entropy, -(-len(magnitudes) // 64)).view(np.uint8))[: len(magnitudes)]
     return np.where(bits == 1, -magnitudes, magnitudes)
 
@@ -185,7 +187,7 @@ def _sampled_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArra
 
 
 def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """The second geometric summand, or 0.
+    """Returns the second geometric summand, or 0.
 
     k a^k with k = theta + j is a^theta ((theta - 1) a^j + (j + 1) a^j), of weights (theta - 1)/(1 - a) and 1/(1 - a)^2.
     """

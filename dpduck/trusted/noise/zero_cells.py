@@ -13,7 +13,7 @@ FEW = 4
 
 
 def empty_cells(radix: MixedRadix, occupied: Positions, count: int, entropy: Entropy) -> Positions:
-    """A uniformly random set of `count` cells that are not occupied, sorted; exactly.
+    """Returns a uniformly random set of `count` cells that are not occupied, sorted; exactly.
 
     occupied: sorted and distinct. The i-th occupied cell z_i has z_i - i empty ones before it, so the empty cell of
     rank r is r plus the number of i with z_i - i <= r: no cell is ever tried and given up for being occupied.
@@ -24,7 +24,7 @@ def empty_cells(radix: MixedRadix, occupied: Positions, count: int, entropy: Ent
 
 
 def random_subset(radix: MixedRadix, left_out: int, count: int, entropy: Entropy) -> Positions:
-    """A uniformly random set of `count` ranks below radix.cells - left_out, sorted; exactly.
+    """Returns a uniformly random set of `count` ranks below radix.cells - left_out, sorted; exactly.
 
     One by one, until there are `count` different ones: the first different values of an independent uniform sequence
     are a uniformly random set. At most one in FEW draws repeats, whatever the density: larger sets are drawn otherwise.
@@ -44,7 +44,9 @@ def random_subset(radix: MixedRadix, left_out: int, count: int, entropy: Entropy
 
 
 def _by_random_keys(available: int, count: int, entropy: Entropy) -> Positions:
-    """The ranks with the smallest of 64-bit keys; where keys at the border are equal, all keys are drawn anew."""
+    """Returns the ranks with the smallest of 64-bit keys; where keys at the border are equal, all keys are
+    drawn anew.
+    """
     while True:
         keys = words64(entropy, available)
         if count in (0, available):
@@ -56,7 +58,7 @@ def _by_random_keys(available: int, count: int, entropy: Entropy) -> Positions:
 
 
 def _uniform_ranks(radix: MixedRadix, available: int, count: int, entropy: Entropy) -> Positions:
-    """Independent uniform ranks below `available`, shape (words, count)."""
+    """Returns independent uniform ranks below `available`, shape (words, count)."""
     if len(radix.bases) == 1:
         return uniform_below(available, count, entropy)[None, :]
     # Several words: nearly every position of the domain is below the number of its empty cells.
@@ -79,7 +81,9 @@ def _digits(radix: MixedRadix, number: int) -> list[int]:
 
 
 def uniform_below(limit: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Independent uniform integers from 0 to limit - 1, limit at most 2**62; more than half of all words are kept."""
+    """Returns independent uniform integers from 0 to limit - 1, limit at most 2**62; more than half of all words are
+    kept.
+    """
     bits = max((limit - 1).bit_length(), 1)
     found = _uniform_bits(bits, count, entropy)
     outside = np.flatnonzero(found >= limit)

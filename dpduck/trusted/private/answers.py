@@ -65,7 +65,7 @@ class Exact(Hidden):
         self._questions: dict[int, tuple[Families, FamilyAnswers]] = {}
 
     def tables(self, asks: Sequence[Ask[Any]]) -> list[tuple[IntegerArray, ...]]:
-        """The answers of asks for tables of one scan: for each ask, an array for each table."""
+        """Returns the answers of asks for tables of one scan: for each ask, an array for each table."""
         counts, scan = self._counts, asks[0].scan
         queries = [
             (ask.query.query, ask.noise) for ask in asks if isinstance(ask.query, Table) and ask.noise is not None
@@ -76,7 +76,9 @@ class Exact(Hidden):
         return [tuple(noisy[place] for noisy in by_table) for place in range(len(asks))]
 
     def answer(self, ask: Ask[Any], chosen: object) -> object:
-        """One answer. chosen: a SummaryPlan for Layers, a Guess for Choice, a number for Candidate, else None."""
+        """Returns one answer. chosen: a SummaryPlan for Layers, a Guess for Choice, a number for Candidate,
+        else None.
+        """
         query, counts = ask.query, self._counts
         if isinstance(query, Table):
             return self.tables([ask])[0]
@@ -155,7 +157,7 @@ def _of_keys(counts: KeyCounts, ask: Ask[Any], noise: Noise, entropy: Entropy) -
 
 
 def draw_coefficients(words: int, independence: int, entropy: Entropy) -> Words:
-    """Uniform field elements, shape (words, independence): public, but drawn like everything that is random."""
+    """Returns uniform field elements, shape (words, independence): public, but drawn like everything that is random."""
     drawn = np.empty(words * independence, dtype=np.uint64)
     open_places = np.arange(len(drawn))
     while open_places.size:
@@ -168,7 +170,9 @@ def draw_coefficients(words: int, independence: int, entropy: Entropy) -> Words:
 def measure_projection(
     counts: KeyCounts, coefficients: Words, rows: int, noise: Noise, entropy: Entropy
 ) -> NDArray[np.int64]:
-    """A x + noise in integers, shape (rows,); keys are elements of the field by the higher half of their digests."""
+    """Returns a x + noise in integers, shape (rows,); keys are elements of the field by the higher half of their
+    digests.
+    """
     if len(coefficients) != words_for(rows):
         raise InternalError("the projection and its coefficients disagree")
     noisy = draw(noise, rows, entropy)
@@ -183,7 +187,7 @@ def measure_projection(
 def measure_distinct(
     counts: ExactCounts, query: Present, noise: Noise, unit_bound: int, entropy: Entropy
 ) -> IntegerArray:
-    """How many values of the last attribute each cell of a query holds, with noise.
+    """Tells how many values of the last attribute each cell of a query holds, with noise.
 
     unit_bound: the rows of a unit, for which Present.bound says how far it moves the answers. What that rests on is
     looked at here: as many rows, as many values, and every cell of the attributes once.
@@ -199,7 +203,7 @@ def measure_distinct(
 
 
 def _present(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
-    """The exact number of values in each cell of the attributes."""
+    """Returns the exact number of values in each cell of the attributes."""
     values = counts._sizes[-1]
     cells = tuple(counts._sizes[attribute] for attribute in attributes)
     position = positions(counts, (*attributes, len(counts._sizes) - 1))[counts._exact_counts[0] > 0]
@@ -210,7 +214,7 @@ def _present(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
 
 
 def choose_buckets(counts: ExactCounts, query: Quantiles, unit_bound: int, entropy: Entropy) -> IntegerArray:
-    """The number of a bucket for each cell, shape query.shape; query.buckets where nothing was chosen.
+    """Returns the number of a bucket for each cell, shape query.shape; query.buckets where nothing was chosen.
 
     What the price rests on is looked at here: rows of a unit, cells that share none, and the last attribute's buckets.
     """

@@ -30,7 +30,7 @@ class MixedRadix:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """The attributes of each word."""
+        """Returns the attributes of each word."""
         groups: list[list[int]] = [[]]
         for attribute, size in enumerate(self.sizes):
             if prod(self.sizes[other] for other in groups[-1]) * size >= LARGEST_WORD:
@@ -40,7 +40,7 @@ class MixedRadix:
 
     @cached_property
     def bases(self) -> tuple[int, ...]:
-        """How many values each word has."""
+        """Tells how many values each word has."""
         return tuple(prod(self.sizes[attribute] for attribute in group) for group in self.groups)
 
     @cached_property
@@ -49,7 +49,7 @@ class MixedRadix:
         return prod(self.bases)
 
     def pack(self, coordinates: Sequence[NDArray[np.integer]], count: int) -> Positions:
-        """Positions of cells from one array of codes for each attribute, shape (count,)."""
+        """Returns positions of cells from one array of codes for each attribute, shape (count,)."""
         positions = np.zeros((len(self.groups), count), dtype=np.int64)
         for word, group in zip(positions, self.groups, strict=True):
             for attribute in group:
@@ -58,7 +58,7 @@ class MixedRadix:
         return positions
 
     def unpack(self, positions: Positions) -> tuple[NDArray[np.int64], ...]:
-        """The codes of each attribute."""
+        """Returns the codes of each attribute."""
         codes: list[NDArray[np.int64]] = []
         for word, group in zip(positions, self.groups, strict=True):
             rest, found = word, []
@@ -69,7 +69,7 @@ class MixedRadix:
         return tuple(codes)
 
     def minus(self, positions: Positions, amounts: NDArray[np.int64]) -> Positions:
-        """Positions lowered by amounts that none of them falls below."""
+        """Returns positions lowered by amounts that none of them falls below."""
         if len(positions) == 1:
             return positions - amounts
         lowered, borrowed = positions.copy(), amounts
@@ -82,7 +82,7 @@ class MixedRadix:
         return lowered
 
     def plus(self, positions: Positions, amounts: NDArray[np.int64]) -> Positions:
-        """Positions raised by amounts; none of them reaches the end of the domain."""
+        """Returns positions raised by amounts; none of them reaches the end of the domain."""
         if len(positions) == 1:
             return positions + amounts
         raised, carried = positions.copy(), amounts
@@ -110,7 +110,7 @@ def first_of_each(ordered: Positions) -> NDArray[np.bool_]:
 
 
 def merged(positions: Positions, counts: NDArray[np.int64]) -> tuple[Positions, NDArray[np.int64]]:
-    """Distinct positions in order with the sums of their counts; those whose sum is 0 are left out."""
+    """Returns distinct positions in order with the sums of their counts; those whose sum is 0 are left out."""
     order = ordering(positions)
     positions, counts = positions.take(order, axis=1), counts[order]
     first = first_of_each(positions)

@@ -19,12 +19,12 @@ Column = NDArray[np.integer]
 
 
 def flag(number: int) -> str:
-    """Whether a row meets the condition of an aggregate."""
+    """Tells whether a row meets the condition of an aggregate."""
     return f"dpduck_flag_{number}"
 
 
 def value(number: int) -> str:
-    """The number of steps of a row; its value before that."""
+    """Returns the number of steps of a row; its value before that."""
     return f"dpduck_value_{number}"
 
 
@@ -33,7 +33,7 @@ def _double(number: Fraction) -> str:
 
 
 def row_columns(aggregates: Sequence[Contribution]) -> dict[str, str]:
-    """Columns of the rows: what conditions and values are, by name."""
+    """Returns columns of the rows: what conditions and values are, by name."""
     columns: dict[str, str] = {}
     for number, aggregate in enumerate(aggregates):
         condition, value_sql = aggregate.condition, aggregate.value_sql
@@ -45,7 +45,7 @@ def row_columns(aggregates: Sequence[Contribution]) -> dict[str, str]:
 
 
 def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[str]) -> str:
-    """The rows with their values in steps; as they are where nothing has a value."""
+    """Returns the rows with their values in steps; as they are where nothing has a value."""
     columns = [
         f"{steps(aggregate, value(number))} AS {value(number)}"
         for number, aggregate in enumerate(aggregates)
@@ -70,7 +70,7 @@ def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
 
 
 def bounds_of_steps(aggregate: Contribution) -> tuple[int, int]:
-    """The least and the most steps of a row, before a unit's rows are added up where that is asked."""
+    """Returns the least and the most steps of a row, before a unit's rows are added up where that is asked."""
     return (-LARGEST_BOUND, LARGEST_BOUND) if aggregate.per_group else (0, aggregate.steps)
 
 
@@ -163,7 +163,7 @@ def _total(column: str) -> str:
 
 
 def _limbs(total: str) -> list[str]:
-    """A total that is not negative, modulo 2^64, in two halves that fit BIGINT."""
+    """Returns a total that is not negative, modulo 2^64, in two halves that fit BIGINT."""
     return [
         f"CAST(ifnull({total}, 0) % {LIMB} AS BIGINT)",
         f"CAST((ifnull({total}, 0) // {LIMB}) % {LIMB} AS BIGINT)",
@@ -171,7 +171,7 @@ def _limbs(total: str) -> list[str]:
 
 
 def tables_from(aggregates: Sequence[Contribution], columns: Sequence[Column]) -> list[NDArray[np.int64]]:
-    """The tables of all aggregates from the columns of `by_cell`, in 64 bits that wrap."""
+    """Returns the tables of all aggregates from the columns of `by_cell`, in 64 bits that wrap."""
     fetched = iter([np.ma.getdata(column).astype(np.int64) for column in columns])
     tables: list[NDArray[np.int64]] = []
     for aggregate in aggregates:

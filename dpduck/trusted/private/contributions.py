@@ -68,30 +68,30 @@ class Contribution:
 
     @property
     def step(self) -> Fraction:
-        """The width of one step."""
+        """Returns the width of one step."""
         return (self.high - self.low) / self.steps
 
     @property
     def unit(self) -> Fraction:
-        """The worth of one integer of the tables: 1 of counts, u of sums, 1/K^d of moments."""
+        """Returns the worth of one integer of the tables: 1 of counts, u of sums, 1/K^d of moments."""
         if self.form == "sum":
             return common_divisor(self.low, self.step)
         return Fraction(1, self.steps**self.degree)
 
     @property
     def tables(self) -> int:
-        """How many tables of integers it fills."""
+        """Tells how many tables of integers it fills."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
     @property
     def bound(self) -> int:
-        """The most that one row, or one unit in one cell, adds to all tables together."""
+        """Returns the most that one row, or one unit in one cell, adds to all tables together."""
         if self.form == "sum":
             return int(max(abs(self.low), abs(self.high)) / self.unit)
         return int(self.steps**self.degree)
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """The most that a unit with so many rows in a table of so many cells adds to all tables together (L1).
+        """Returns the most that a unit with so many rows in a table of so many cells adds to all tables together (L1).
 
         By group, it is once in every cell where it has rows. A number of rows between bounds about 0 is no farther
         from 0 than it was, so that the rows bound it too.
@@ -105,7 +105,9 @@ class Contribution:
     def tables_of(
         self, rows: IntegerArray, valued: IntegerArray, sums: IntegerArray, squares: IntegerArray
     ) -> list[IntegerArray]:
-        """Tables from a cell's rows that meet the condition, those with a value, and sums of k and k^2, modulo 2^64."""
+        """Returns tables from a cell's rows that meet the condition, those with a value, and sums of k and k^2, modulo
+        2^64.
+        """
         if self.form == "count":
             return [rows]
         if self.form == "sum":
@@ -119,7 +121,7 @@ class Contribution:
 
 
 def common_divisor(first: Fraction, second: Fraction) -> Fraction:
-    """The largest number of which both are whole multiples.
+    """Returns the largest number of which both are whole multiples.
 
     >>> common_divisor(Fraction(1, 2), Fraction(3))
     Fraction(1, 2)
@@ -163,7 +165,7 @@ class Known:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the rows besides UNIT and ORDER."""
+        """Returns the columns of the rows besides UNIT and ORDER."""
         return [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
 
 
@@ -203,10 +205,10 @@ def bounded_rows_sql(rows_sql: str, outputs: Sequence[str], max_rows: int, known
 
 
 def order_sql(content_sql: Sequence[str]) -> str:
-    """The keyed hash of a row; the key is a prepared parameter, so that it is in no text, plan or error."""
+    """Returns the keyed hash of a row; the key is a prepared parameter, so that it is in no text, plan or error."""
     return f"hash({', '.join((f'CAST(${KEY} AS UBIGINT)', *content_sql))})"
 
 
 def key_integer(bounding_key: bytes) -> int:
-    """The key that DuckDB's hash takes, from a secret of any length."""
+    """Returns the key that DuckDB's hash takes, from a secret of any length."""
     return int.from_bytes(blake2b(bounding_key, digest_size=8, person=b"dpduck bounding").digest(), "big")

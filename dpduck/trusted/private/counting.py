@@ -50,7 +50,7 @@ class _Reading:
 
     @property
     def parameters(self) -> dict[str, ParameterValue]:
-        """Labels and edges of the keys that the database reads."""
+        """Returns labels and edges of the keys that the database reads."""
         read = [key for key, here in zip(self.keys, self.here, strict=True) if here]
         return {name: value for key in read for name, value in key.parameters.items()}
 
@@ -58,7 +58,7 @@ class _Reading:
 def count_exactly(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
 ) -> ExactCounts:
-    """Exact counts of `job`; its only error has one fixed text, since DuckDB's texts may quote data.
+    """Returns exact counts of `job`; its only error has one fixed text, since DuckDB's texts may quote data.
 
     workers: where processes for an analyst's expressions come from; None for some of its own.
     """
@@ -116,12 +116,12 @@ def _is_read(scan: Scan, key: KeyColumn) -> bool:
 
 
 def _packed(reading: _Reading) -> bool:
-    """Whether keys are packed into integers: where rows are sorted or travel, narrow ones pay."""
+    """Tells whether keys are packed into integers: where rows are sorted or travel, narrow ones pay."""
     return reading.job.unit_sql is not None or reading.division.needed or reading.scan.elsewhere is not None
 
 
 def job_sql(job: CountingJob) -> str:
-    """The one query that runs over private rows where no worker is needed."""
+    """Returns the one query that runs over private rows where no worker is needed."""
     reading = read_job(job)
     return _stage(reading, _rows(reading)) if _packed(reading) else unbounded_sql(job, reading.keys)
 
@@ -150,13 +150,15 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
 
 
 def _by_bytes(key: KeyColumn, scan: Scan) -> str:
-    """A key to group by: of texts that a collation takes for equal, one row would choose the spelling of all."""
+    """Returns a key to group by: of texts that a collation takes for equal, one row would choose the spelling
+    of all.
+    """
     text = (scan.types or {}).get(key.sql, key.domain.type_name) == "VARCHAR"
     return f'{key.sql} COLLATE "binary"' if text else key.sql
 
 
 def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) -> str:
-    """One row per occupied group, as of unbounded_sql, from groups with their numbers of rows."""
+    """Returns one row per occupied group, as of unbounded_sql, from groups with their numbers of rows."""
     groups = ", ".join(f"{reading.group_sql} AS {_cell(number)}" for number, reading in enumerate(readings))
     found = f"SELECT {groups}, {rows} AS {ROWS} FROM {job.from_sql}{_and(_inside(readings, True))}"
     return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
@@ -186,7 +188,7 @@ def _answer(
 
 
 def _stage(reading: _Reading, rows: str) -> str:
-    """The constant stage over rows of integers."""
+    """Returns the constant stage over rows of integers."""
     job = reading.job
     if job.unit_sql is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
@@ -195,12 +197,12 @@ def _stage(reading: _Reading, rows: str) -> str:
 
 
 def _cells(reading: _Reading) -> dict[str, int | None]:
-    """The columns of packed keys, with their capacities."""
+    """Returns the columns of packed keys, with their capacities."""
     return {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
 
 
 def _rows(reading: _Reading) -> str:
-    """Rows of integers, but for what the worker computes, whose inputs are there in its place.
+    """Returns rows of integers, but for what the worker computes, whose inputs are there in its place.
 
     Here packing pays: rows are narrow when they are sorted. Rows outside a domain are dropped before bounding.
     """
@@ -215,7 +217,7 @@ def _rows(reading: _Reading) -> str:
 
 
 def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Contribution]:
-    """The aggregates without what the worker computes of them, with numbers as the database computes them."""
+    """Returns the aggregates without what the worker computes of them, with numbers as the database computes them."""
     outputs = division.outputs
     own = [
         Contribution(aggregate.condition) if value(number) in outputs else _own(aggregate, scan)
@@ -236,7 +238,7 @@ def _own(aggregate: Contribution, scan: Scan) -> Contribution:
 
 
 def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
-    """One row per occupied group: a column per key, then those of the aggregates.
+    """Returns one row per occupied group: a column per key, then those of the aggregates.
 
     Grouping by the columns themselves, or by a position in the list of labels, is as fast as DuckDB's own query;
     packing several keys into one integer is not (DESIGN 6.2).
@@ -256,7 +258,9 @@ def _cell(number: int) -> str:
 
 
 def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
-    """Conditions that keep rows inside the domains; not exactly: some outside are left to be dropped as groups."""
+    """Returns conditions that keep rows inside the domains; not exactly: some outside are left to be dropped as
+    groups.
+    """
     conditions = [condition for reading in readings for condition in reading.filters]
     return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
 
@@ -266,7 +270,7 @@ def _and(conditions: Sequence[str]) -> str:
 
 
 def _words(reading: _Reading) -> list[list[int]]:
-    """Positions of the keys that share one 64-bit integer, mixed radix: the first key of a word varies slowest.
+    """Returns positions of the keys that share one 64-bit integer, mixed radix: the first key of a word varies slowest.
 
     What the worker computes has a word of its own, and so have codes of prepared rows, most of which are not ranked.
     """
@@ -286,13 +290,13 @@ def _weights(readings: Sequence[KeyReading], word: Sequence[int]) -> list[int]:
 
 
 def _farthest(readings: Sequence[KeyReading], word: Sequence[int]) -> int:
-    """No row of the table, inside the domains or not, packs to an integer farther from zero."""
+    """Returns no row of the table, inside the domains or not, packs to an integer farther from zero."""
     reaches = (max(readings[position].reach, readings[position].slots) for position in word)
     return sum(reach * weight for reach, weight in zip(reaches, _weights(readings, word), strict=True))
 
 
 def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
-    """The packed integer; 32 bits sort faster than 64."""
+    """Returns the packed integer; 32 bits sort faster than 64."""
     if len(word) == 1 and readings[word[0]].as_it_is:
         return readings[word[0]].packed_sql
     type_name = "INTEGER" if _farthest(readings, word) < 1 << 31 else "BIGINT"
@@ -301,7 +305,7 @@ def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
 
 
 def _unpacked(reading: _Reading, columns: Sequence[Column]) -> list[Column]:
-    """Domain codes from packed integers."""
+    """Returns the domain codes from packed integers."""
     codes: list[Column] = []
     for word, column in zip(_words(reading), columns, strict=False):
         slots = np.unravel_index(np.ma.getdata(column), [reading.keys[position].slots for position in word])
@@ -310,7 +314,7 @@ def _unpacked(reading: _Reading, columns: Sequence[Column]) -> list[Column]:
 
 
 def _codes(reading: KeyReading, column: Column) -> Column:
-    """Domain codes from group values, in a type that no row decides."""
+    """Returns the domain codes from group values, in a type that no row decides."""
     values, missing = np.ma.getdata(column), np.ma.getmask(column)
     if not np.any(missing) and reading.first == 0 and np.array_equal(reading.codes, np.arange(len(reading.codes))):
         return values.astype(np.int64)

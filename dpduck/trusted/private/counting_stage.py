@@ -42,7 +42,7 @@ IN_CELL = 1
 
 
 def total_name(number: int) -> str:
-    """The column of the n-th sum."""
+    """Returns the column of the n-th sum."""
     return f"dpduck_total_{number}"
 
 
@@ -54,7 +54,7 @@ def stage_sql(
     groups: int | None = None,
     known: Known | None = None,
 ) -> str:
-    """One row per occupied cell: its columns, then those of by_cell.
+    """Returns one row per occupied cell: its columns, then those of by_cell.
 
     cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C; where it is
     given the number of units of each cell comes last, or without a unit that of its rows. known: of prepared rows.
@@ -95,7 +95,9 @@ def cut_sql(
 
 
 def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int) -> str:
-    """The rows of a unit's first C cells in the order of a keyed hash of unit and cell: of no other unit's rows."""
+    """Returns the rows of a unit's first C cells in the order of a keyed hash of unit and cell: of no other unit's
+    rows.
+    """
     order = f"hash(CAST(${KEY} AS UBIGINT), {IN_CELL}, {UNIT}, {', '.join(cells)})"
     window = f"dense_rank() OVER (PARTITION BY {UNIT} ORDER BY {order}, {', '.join(cells)})"
     return f"SELECT * FROM ({rows_sql}) QUALIFY {window} <= {int(most)}"
@@ -113,7 +115,7 @@ def _checked(
     bounded: Sequence[str],
     any_unit: bool,
 ) -> str:
-    """The rows that take part. any_unit: whether some may have none; of prepared ones, those are not kept."""
+    """Returns the rows that take part. any_unit: whether some may have none; of prepared ones, those are not kept."""
     listed = [*cells, *checked_columns(aggregates), *bounded]
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]

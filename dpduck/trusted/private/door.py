@@ -63,7 +63,7 @@ class Bill:
 
     @property
     def charged_key(self) -> str:
-        """The key of the unit and its periods, as the ledger has it."""
+        """Returns the key of the unit and its periods, as the ledger has it."""
         return charged_key(self.unit_key, self.periods)
 
 
@@ -92,12 +92,14 @@ class Door(Hidden):
             self._counted(ask.scan)
 
     def answer(self, ask: Ask[Answer], chosen: object = None) -> Answer:
-        """The noisy answer of an ask. chosen: what is chosen only now and costs nothing, see answers.Exact.answer."""
+        """Returns the noisy answer of an ask. chosen: what is chosen only now and costs nothing, see
+        answers.Exact.answer.
+        """
         self._use(ask)
         return cast(Answer, self._counted(ask.scan).answer(ask, chosen))
 
     def tables(self, asks: Sequence[Ask[tuple[IntegerArray, ...]]]) -> list[tuple[IntegerArray, ...]]:
-        """The answers of many asks for tables of one scan, which are rolled up together."""
+        """Returns the answers of many asks for tables of one scan, which are rolled up together."""
         for ask in asks:
             self._use(ask)
             if not isinstance(ask.query, Table) or ask.scan is not asks[0].scan:
@@ -153,7 +155,7 @@ def opened(
     note: Note | None = None,
     twins: Twins | Apart | None = None,
 ) -> Iterator[Door]:
-    """The order of a release: price, room, facts, charge, and a door to count and answer by.
+    """Lends the order of a release: price, room, facts, charge, and a door to count and answer by.
 
     unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
     paid: the entry of this very bill, which ended before there was an answer: nothing of it left, and nothing is
@@ -285,7 +287,7 @@ def counting(
     workers: Workers | None,
     prepared: Callable[[object], object] = lambda job: job,
 ) -> Callable[[object], Counts]:
-    """The one way from a description of rows to exact counts; groups with private keys come as a stream.
+    """Returns the one way from a description of rows to exact counts; groups with private keys come as a stream.
 
     prepared: the job as it is counted there.
     """
@@ -315,7 +317,8 @@ def reopened(
     workers: Workers,
     twins: Twins | Apart | None = None,
 ) -> SessionGate:
-    """The gate of a session that was paid for earlier; what it asks must not cost more than the ledger's entry says.
+    """Returns the gate of a session that was paid for earlier; what it asks must not cost more than the ledger's entry
+    says.
 
     secret: where its thresholds are among the secrets, put there after that charge. Which rounds are left is in the
     store (mechanisms/sparse/ask.py), and fenced against older copies of it.

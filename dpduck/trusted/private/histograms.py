@@ -48,7 +48,7 @@ class LazyHistogram(Hidden):
         return cls(state[:SECRET_BYTES], high, low, noisy.view(np.int64))
 
     def values(self, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
-        """Noisy counts of any keys, always the same ones."""
+        """Returns noisy counts of any keys, always the same ones."""
         absent = keyed_noise(self._secret, keys, noise)
         if not len(self._high):
             return absent
@@ -58,7 +58,7 @@ class LazyHistogram(Hidden):
 
 
 def open_histogram(counts: KeyCounts, noise: Noise, entropy: Entropy) -> LazyHistogram:
-    """A histogram of these counts with a fresh secret."""
+    """Returns a histogram of these counts with a fresh secret."""
     noisy = draw(noise, len(counts._exact_counts), entropy)
     noisy += counts._exact_counts
     return LazyHistogram(secrets.token_bytes(SECRET_BYTES), counts._exact_high, counts._exact_low, noisy)
@@ -83,7 +83,7 @@ class KeyedEntropy:
         self._rest = b""
 
     def bytes(self, count: int) -> builtins.bytes:
-        """The next `count` bytes."""
+        """Returns the next `count` bytes."""
         while len(self._rest) < count:
             message = self._block.to_bytes(8, "big") + self._key
             self._rest += hmac.digest(self._secret, message, hashlib.sha256)
@@ -93,7 +93,7 @@ class KeyedEntropy:
 
 
 def keyed_noise(secret: builtins.bytes, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
-    """One exact draw for each key, always the same one; shape (keys,)."""
+    """Returns one exact draw for each key, always the same one; shape (keys,)."""
     values = np.empty(len(keys.high), dtype=np.int64)
     for place, (high, low) in enumerate(zip(keys.high.tolist(), keys.low.tolist(), strict=True)):
         stream = KeyedEntropy(secret, high.to_bytes(8, "big") + low.to_bytes(8, "big"))

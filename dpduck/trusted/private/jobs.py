@@ -101,12 +101,12 @@ class CountingJob:
 
     @property
     def row_bound(self) -> int:
-        """The most rows of one unit that are counted."""
+        """Returns the most rows of one unit that are counted."""
         return self.copies if self.unit_sql is None else self.max_rows
 
     @property
     def unit_bounds(self) -> tuple[int, ...]:
-        """The most that one unit's kept rows add to all tables of each aggregate together (L1)."""
+        """Returns the most that one unit's kept rows add to all tables of each aggregate together (L1)."""
         cells = prod(key.domain.size for key in self.keys)
         return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
 
@@ -130,7 +130,9 @@ class KeyedJob:
 
     @property
     def counts_units(self) -> bool:
-        """Whether the number of rows in a group is that of its units, or where units are unknown, stands for it."""
+        """Tells whether the number of rows in a group is that of its units, or where units are unknown, stands
+        for it.
+        """
         return self.rows.unit_sql is None or self.rows.max_rows == 1
 
 
@@ -146,7 +148,8 @@ class KeyJob:
 
 
 def row_copies(source: Source) -> int:
-    """The most rows that joins make of one row, each with a stored table by equality with its keys (rows._cut_sql).
+    """Returns the most rows that joins make of one row, each with a stored table by equality with its keys
+    (rows._cut_sql).
 
     Another relation is none of a row of its own, and rows of a joined table that nobody cuts have no bound.
     """
@@ -160,13 +163,13 @@ def row_copies(source: Source) -> int:
 
 
 def _by_keys(join: Join, types: Mapping[str, str]) -> bool:
-    """Whether its conditions are equalities with its keys, of which there is one, and nothing else."""
+    """Tells whether its conditions are equalities with its keys, of which there is one, and nothing else."""
     equal = [_is_key(one, key, types) for one, key in zip(join.on, join.keys, strict=False)]
     return bool(join.keys) and len(join.on) == len(join.keys) and all(equal) and join.kind in ("JOIN", "LEFT JOIN")
 
 
 def _is_key(condition: str | Lookup, key: str, types: Mapping[str, str]) -> bool:
-    """Whether values that are equal to one value are one group of the key: not so of INTEGER = VARCHAR, 1 and 01.
+    """Tells whether values that are equal to one value are one group of the key: not so of INTEGER = VARCHAR, 1 and 01.
 
     Of one type DuckDB groups by what it compares (tests/trusted/rows/test_rows.py).
     """

@@ -48,7 +48,7 @@ class KeyCounts(Hidden):
 def count_keys(
     cursor: duckdb.DuckDBPyConnection, job: KeyJob, bounding_key: bytes, workers: Workers | None = None
 ) -> KeyCounts:
-    """Exact counts by key; its only error has one fixed text, since DuckDB's texts may quote data.
+    """Returns exact counts by key; its only error has one fixed text, since DuckDB's texts may quote data.
 
     workers: as of count_exactly.
     """
@@ -72,7 +72,7 @@ def count_keys(
 
 
 def _rows(job: KeyJob, scan: Scan, division: Division) -> str:
-    """Rows of integers: the halves of the key's digest; so no collation has a say."""
+    """Returns rows of integers: the halves of the key's digest; so no collation has a say."""
     others = [*division.inputs(), *scan.bounding]
     listed = "".join(f", {name}" for name in others)
     keys = rows_sql(scan, {"dpduck_key": job.key_sql}, [], division)
@@ -85,7 +85,7 @@ def _rows(job: KeyJob, scan: Scan, division: Division) -> str:
 
 
 def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: KeyDigests) -> NDArray[np.intp]:
-    """Positions of keys among sorted digests, -1 where a key is absent."""
+    """Returns positions of keys among sorted digests, -1 where a key is absent."""
     if not len(counts_high):
         return np.full(len(keys.high), -1, dtype=np.intp)
     start = np.searchsorted(counts_high, keys.high, side="left")

@@ -37,7 +37,7 @@ class GroupBounds:
 
     @property
     def l2_squared(self) -> int:
-        """Its squared L2 norm: the total in as few groups as hold it."""
+        """Returns its squared L2 norm: the total in as few groups as hold it."""
         return min(self.groups * self.per_group**2, self.total * self.per_group)
 
 

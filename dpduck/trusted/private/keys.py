@@ -78,7 +78,7 @@ def _answer_name(number: int, query: Threshold) -> str:
 
 
 def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, list[int]]:
-    """The published groups, their units noisy, and the exact sums of all others."""
+    """Returns the published groups, their units noisy, and the exact sums of all others."""
     suppressed, kept = [0] * query.aggregates, []
     with read_groups(stream._cursor, stream._job, stream._bounding_key, stream._workers) as batches:
         for groups in batches:
@@ -114,7 +114,7 @@ def bounds_of(job: KeyedJob) -> GroupBounds:
 
 
 def group_name(number: int) -> str:
-    """The column of a group's key: first the attributes as codes, then the texts as bytes."""
+    """Returns the column of a group's key: first the attributes as codes, then the texts as bytes."""
     return f"dpduck_group_{number}"
 
 
@@ -122,7 +122,7 @@ def group_name(number: int) -> str:
 def read_groups(
     cursor: duckdb.DuckDBPyConnection, job: KeyedJob, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[Iterator[pa.Table]]:
-    """One row per occupied group, in batches: its keys, its aggregates, and how many units it has."""
+    """Lends one row per occupied group, in batches: its keys, its aggregates, and how many units it has."""
     rows, scan = job.rows, scan_of(job.rows)
     outputs = worker_outputs(rows, scan)
     for number, text in enumerate(job.texts, start=len(rows.attributes)):
@@ -151,7 +151,9 @@ def read_groups(
 
 
 def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str, object]]:
-    """Rows with the columns of their group, flags, unit and order, but for what a worker computes; with parameters."""
+    """Returns rows with the columns of their group, flags, unit and order, but for what a worker computes; with
+    parameters.
+    """
     rows, parameters = job.rows, dict[str, object]()
     codes = {}
     for position, key in enumerate(rows.keys):
@@ -175,13 +177,13 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
 
 
 def _total_text(text: str, scan: Scan) -> str:
-    """The text of a stored column, total for every value of its type."""
+    """Returns the text of a stored column, total for every value of its type."""
     column = None if scan.types is None else plain_text(text, scan.types)
     return text if column is None or scan.types is None else text_sql(column, scan.types[column])
 
 
 def _attribute_sql(rows: CountingJob, attribute: Attribute, number: int, parameters: dict[str, object]) -> str:
-    """The attribute's code, NULL or -1 where a row is outside: for a plain key its own, else looked up."""
+    """Returns the attribute's code, NULL or -1 where a row is outside: for a plain key its own, else looked up."""
     codes = [f"CAST(dpduck_code_{source} AS BIGINT)" for source in attribute.sources]
     if len(codes) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
         return codes[0]

@@ -31,7 +31,7 @@ LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 
 def measure(
     counts: ExactCounts, queries: Sequence[NoisyQuery], table: int, unit_bound: int, entropy: Entropy
 ) -> tuple[IntegerArray, ...]:
-    """One noisy integer array for each query, shape query.shape, of one exact table.
+    """Returns one noisy integer array for each query, shape query.shape, of one exact table.
 
     unit_bound: what one unit adds at most to this table and the others of its aggregate together, which the noise is
     for: since that is an L1 bound, tables of one aggregate that are measured alike cost as much as one.
@@ -56,14 +56,14 @@ def require_fit(counts: ExactCounts, queries: Sequence[KroneckerQuery], table: i
 
 
 def with_noise(query: KroneckerQuery, marginal: IntegerArray, noise: Noise, entropy: Entropy) -> IntegerArray:
-    """Exact answers plus noise, both in integers; a sum beyond 64 bits would wrap, which is post-processing."""
+    """Returns exact answers plus noise, both in integers; a sum beyond 64 bits would wrap, which is post-processing."""
     noisy = draw(noise, prod(query.shape), entropy).reshape(query.shape)
     noisy += query.apply(marginal)
     return noisy
 
 
 def noisy_total(counts: ExactCounts | KeyCounts, noise: Noise, entropy: Entropy) -> int:
-    """The number of rows plus noise; it may be negative."""
+    """Returns the number of rows plus noise; it may be negative."""
     return int(np.atleast_2d(counts._exact_counts)[0].sum()) + int(draw(noise, 1, entropy)[0])
 
 
@@ -80,7 +80,9 @@ def _check_weights(query: KroneckerQuery) -> None:
 def exact_marginals(
     counts: ExactCounts, number: int, wanted: set[tuple[int, ...]]
 ) -> dict[tuple[int, ...], IntegerArray]:
-    """Exact marginals; those that fit into one dense table are rolled up from it, not from the sparse counts."""
+    """Returns exact marginals; those that fit into one dense table are rolled up from it, not from the sparse
+    counts.
+    """
     found: dict[tuple[int, ...], IntegerArray] = {}
     for group in _groups(wanted, counts._sizes):
         union = tuple(sorted(set().union(*group)))
@@ -92,7 +94,7 @@ def exact_marginals(
 def rolled_up(
     table: IntegerArray, members: tuple[int, ...], wanted: Sequence[tuple[int, ...]], order: Sequence[int]
 ) -> dict[tuple[int, ...], IntegerArray]:
-    """The wanted marginals of a table with these members, all different: an array each, sums being shared.
+    """Returns the wanted marginals of a table with these members, all different: an array each, sums being shared.
 
     order: in which attributes are kept by some of the marginals and summed away for the others.
     """
@@ -129,7 +131,7 @@ def _groups(wanted: set[tuple[int, ...]], sizes: tuple[int, ...]) -> list[list[t
 
 
 def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> IntegerArray:
-    """The marginal on `attributes`, added up in integers from the sparse counts."""
+    """Returns the marginal on `attributes`, added up in integers from the sparse counts."""
     shape = tuple(counts._sizes[attribute] for attribute in attributes)
     table = np.zeros(prod(shape), dtype=np.int64)
     np.add.at(table, positions(counts, attributes), counts._exact_counts[number])
@@ -137,7 +139,9 @@ def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> Int
 
 
 def positions(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
-    """The cell of each occupied combination among those of the attributes, the first of which varies slowest."""
+    """Returns the cell of each occupied combination among those of the attributes, the first of which varies
+    slowest.
+    """
     found = np.zeros(counts._exact_counts.shape[1], dtype=np.int64)
     for attribute in attributes:
         found *= counts._sizes[attribute]
@@ -189,7 +193,7 @@ class FamilyAnswers(Hidden):
         self._weights = np.array(families.weights, np.int64) if families.weights else None
 
     def choose(self, choice: Choice, guess: Guess, entropy: Entropy) -> int:
-        """A candidate whose distance from its estimate, less its penalty, is nearly the largest."""
+        """Returns a candidate whose distance from its estimate, less its penalty, is nearly the largest."""
         estimates, whole = guess.estimates, self._families.whole
         fit = estimates.shape == self._exact.shape and guess.allowed.any()
         if not fit or np.abs(estimates).max() > LARGEST_ESTIMATE:
@@ -208,13 +212,13 @@ class FamilyAnswers(Hidden):
         return int(numbers[mechanism(scores[numbers], rate, entropy)])
 
     def answer(self, candidate: int, noise: Noise, entropy: Entropy) -> IntegerArray:
-        """The noisy answer of a candidate, shape (queries,): one number, or every cell of a marginal."""
+        """Returns the noisy answer of a candidate, shape (queries,): one number, or every cell of a marginal."""
         if self._families.whole:
             return self.marginal(candidate, noise, entropy)
         return self._noisy(candidate, candidate + 1, noise, entropy)
 
     def marginal(self, number: int, noise: Noise, entropy: Entropy) -> IntegerArray:
-        """Every answer of a family that is a marginal, shape (cells,)."""
+        """Returns every answer of a family that is a marginal, shape (cells,)."""
         return self._noisy(self._starts[number], self._starts[number + 1], noise, entropy)
 
     def _noisy(self, first: int, last: int, noise: Noise, entropy: Entropy) -> IntegerArray:

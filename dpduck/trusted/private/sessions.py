@@ -49,11 +49,11 @@ class GateLaw:
     total_parameter: Fraction
 
     def total_ask(self, scan: Scan) -> Ask[int]:
-        """The noisy number of rows, the first thing that a session measures."""
+        """Returns the noisy number of rows, the first thing that a session measures."""
         return Ask(scan, Total(), Noise(self.noise, self.total_parameter))
 
     def gate_ask(self, scan: Scan) -> Ask[bytes]:
-        """All rounds with their measurements."""
+        """Returns all rounds with their measurements."""
         if scan.l1 != self.unit_bound:
             raise InternalError("the session and its counts disagree about the contribution bound")
         gate = SparseVector(Noise(NoiseKind.LAPLACE, self.question_scale), Noise(self.noise, self.parameter))
@@ -61,7 +61,7 @@ class GateLaw:
 
 
 def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Independent integers k >= 0 with P(k) proportional to exp(-k / scale), exactly; shape (count,).
+    """Returns independent integers k >= 0 with P(k) proportional to exp(-k / scale), exactly; shape (count,).
 
     Discrete Laplace draws that are not negative: given that, they have this law.
     """
@@ -115,7 +115,7 @@ class SessionGate(Hidden):
             raise InternalError("the secret of a session is damaged")
 
     def prepare(self, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int], rounds: int) -> Questions:
-        """Exact answers, in units, of questions with these runs of keys and weights from 0 to UNITS.
+        """Returns exact answers, in units, of questions with these runs of keys and weights from 0 to UNITS.
 
         rounds: how many are left, the most of these questions that can be measured.
         """

@@ -44,7 +44,7 @@ def draw_hashes(rows: int, width: int, attributes: int, entropy: Entropy) -> Ske
 def draw_sketch(
     counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[NDArray[np.int64]], noise: Noise, entropy: Entropy
 ) -> IntegerArray:
-    """Noisy buckets, shape (rows, width). numbers: of each attribute's labels, distinct ones."""
+    """Returns noisy buckets, shape (rows, width). numbers: of each attribute's labels, distinct ones."""
     if any(len(of_labels) != size for of_labels, size in zip(numbers, counts._sizes, strict=True)):
         raise InternalError("the sketch and the counts disagree about the domain")
     values = counts._exact_counts[0]

@@ -47,7 +47,7 @@ class SummaryPlan:
 
     @property
     def scale(self) -> Fraction:
-        """The scale of the noise."""
+        """Returns the scale of the noise."""
         return self.layers[0].scale
 
 
@@ -84,7 +84,7 @@ class SparseCounts:
 
 
 def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> NoisySummary:
-    """The layers of the noisy table; time and memory O(occupied cells + rows), whatever the domain's size."""
+    """Returns the layers of the noisy table; time and memory O(occupied cells + rows), whatever the domain's size."""
     if plan.whole:
         return _whole_table(exact, plan.scale, entropy)
     noisy = exact._occupied_counts + discrete_laplace(plan.scale, len(exact._occupied_counts), entropy)
@@ -110,7 +110,7 @@ def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> No
 
 
 def _whole_table(exact: SparseCounts, scale: Fraction, entropy: Entropy) -> NoisySummary:
-    """The full geometric mechanism, for domains of one word."""
+    """Returns the full geometric mechanism, for domains of one word."""
     if len(exact.radix.bases) != 1:
         raise InternalError("a domain of several words has no noisy table")
     counts = discrete_laplace(scale, exact.radix.cells, entropy)
@@ -168,7 +168,7 @@ def _joined(parts: Sequence[NoisySummary]) -> NoisySummary:
 
 
 def sparse_counts(counts: ExactCounts, axes: Sequence[Axis | None], radix: MixedRadix) -> SparseCounts:
-    """The first aggregate by position. axes: for each attribute the nodes that take its place, None for none.
+    """Returns the first aggregate by position. axes: for each attribute the nodes that take its place, None for none.
 
     radix: over the attributes, or over the nodes that take their place.
     """
@@ -193,7 +193,7 @@ def _nodes(
     axes: Sequence[Axis | None],
     steps: Sequence[int],
 ) -> tuple[list[NDArray[np.integer]], IntegerArray]:
-    """The node of each cell at one level of each axis, and the cell's count with its sign there."""
+    """Returns the node of each cell at one level of each axis, and the cell's count with its sign there."""
     nodes: list[NDArray[np.integer]] = []
     for codes, axis, step in zip(coordinates, axes, steps, strict=True):
         if axis is None:

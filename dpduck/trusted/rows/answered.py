@@ -44,7 +44,7 @@ class Asking:
 
     @property
     def answered_sql(self) -> str:
-        """SQL of the rows with the worker's answers among their columns."""
+        """Returns SQL of the rows with the worker's answers among their columns."""
         if self.program is None:
             return self.sql
         return f"SELECT * FROM {RELATION}{f' WHERE {KEEP}' if self.kept else ''}"
@@ -54,7 +54,7 @@ class Asking:
 def answered(
     cursor: duckdb.DuckDBPyConnection, stages: Sequence[Asking], asking: Asking, workers: Workers
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, object]]]:
-    """A cursor that reads the rows by their answered_sql, and the parameters of that."""
+    """Lends a cursor that reads the rows by their answered_sql, and the parameters of that."""
     with ExitStack() as stack:
         for stage in stages:
             _put(cursor, stage, workers)
@@ -80,7 +80,7 @@ def _put(cursor: duckdb.DuckDBPyConnection, stage: Asking, workers: Workers) -> 
 
 
 def _some(part: pa.Table) -> pa.ChunkedArray:
-    """Rows for which there is anything to say: flags that are true, values that are not NULL."""
+    """Returns rows for which there is anything to say: flags that are true, values that are not NULL."""
     chosen = None
     for name in part.column_names[1:]:
         column = part.column(name)
@@ -90,7 +90,9 @@ def _some(part: pa.Table) -> pa.ChunkedArray:
 
 
 def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) -> Iterator[pa.Table]:
-    """Tables of the other columns and the worker's, at least one; the worker computes while the database reads on."""
+    """Yields tables of the other columns and the worker's, at least one; the worker computes while the database reads
+    on.
+    """
     read = reader.text_batches if asking.texts else reader.batches
     batches = read(cursor, asking.sql, asking.parameters, asking.rows)
     empty = next(batches)
@@ -114,7 +116,9 @@ def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) 
 
 
 def chosen_inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The columns that a worker gets; a column of NULLs where it needs none: that says how many rows there are."""
+    """Returns the columns that a worker gets; a column of NULLs where it needs none: that says how many rows
+    there are.
+    """
     if names:
         return table.select(list(names))
     return pa.Table.from_pydict({"dpduck_x": pa.nulls(table.num_rows, pa.int8())})

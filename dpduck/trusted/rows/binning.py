@@ -60,12 +60,12 @@ class KeyReading:
         return len(self.codes) + 1
 
     def slot_sql(self, type_name: str) -> str:
-        """The group of a row inside the domain as an integer from 0 to slots - 1; NULL is the last."""
+        """Returns the group of a row inside the domain as an integer from 0 to slots - 1; NULL is the last."""
         slot = f"CAST({self.packed_sql} AS {type_name})" + (f" - ({self.first})" if self.first else "")
         return f"ifnull({slot}, {len(self.codes)})" if self.null_code >= 0 else f"({slot})"
 
     def decode(self, slots: NDArray[np.integer]) -> NDArray[np.integer]:
-        """Domain codes from slots, in a small integer type."""
+        """Returns the domain codes from slots, in a small integer type."""
         table = np.append(self.codes, self.null_code)
         codes: NDArray[np.integer] = table.astype(np.int16 if table.max() < 1 << 15 else np.int64)[slots]
         return codes
@@ -80,7 +80,7 @@ class CodeExpression:
 
 
 def code_expression(key: KeyColumn, position: int) -> CodeExpression:
-    """The code of `key` as one expression; `position` makes the parameter's name its own."""
+    """Returns the code of `key` as one expression; `position` makes the parameter's name its own."""
     name, value = _named(key, position)
     if isinstance(key.domain, ValueDomain):
         sql = _listed_code(value, key.domain, name, _value_position(value, key.domain, name))
@@ -92,7 +92,7 @@ def code_expression(key: KeyColumn, position: int) -> CodeExpression:
 
 
 def key_reading(key: KeyColumn, position: int) -> KeyReading:
-    """The fastest form that was measured for this domain; decided from public facts alone."""
+    """Returns the fastest form that was measured for this domain; decided from public facts alone."""
     name, value = _named(key, position)
     if not isinstance(key.domain, ValueDomain):
         return _range_reading(key.domain, name, value)
@@ -104,17 +104,19 @@ def key_reading(key: KeyColumn, position: int) -> KeyReading:
 
 
 def code_reading(key: KeyColumn) -> KeyReading:
-    """A column that holds codes of a domain, which trusted code wrote."""
+    """Returns a column that holds codes of a domain, which trusted code wrote."""
     return KeyReading(key.sql, 0, np.arange(key.domain.size), -1, (), "", {}, key.sql, 1 << 32, as_it_is=True)
 
 
 def _named(key: KeyColumn, position: int) -> tuple[str, str]:
-    """A parameter's name, and the value: a column whose type was changed must not raise where it does not convert."""
+    """Returns a parameter's name, and the value: a column whose type was changed must not raise where it does not
+    convert.
+    """
     return f"dpduck_key_{position}", f"TRY_CAST({key.sql} AS {key.domain.type_name})"
 
 
 def _integer_values(domain: ValueDomain) -> list[int] | None:
-    """The values as integers where grouping by the column itself is bounded: DuckDB packs small keys best."""
+    """Returns the values as integers where grouping by the column itself is bounded: DuckDB packs small keys best."""
     if domain.type_name == "BOOLEAN":
         return [int(value == "true") for value in domain.values]
     if domain.type_name not in (*NARROW_BITS, "BIGINT", "UBIGINT") or not domain.values:

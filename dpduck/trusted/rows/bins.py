@@ -35,7 +35,9 @@ class BinExpression:
 
 
 def bin_expression(value: str, domain: RangeDomain, name: str) -> BinExpression:
-    """The bin of `value`, decided from the public domain alone; `name` is the parameter that holds the edges."""
+    """Returns the bin of `value`, decided from the public domain alone; `name` is the parameter that holds the
+    edges.
+    """
     last = len(domain.edges) - 1
     code = _integer_bins(value, domain) or _floating_bins(value, domain) or _calendar_bins(value, domain)
     by_edges = False
@@ -61,7 +63,7 @@ def _has_infinities(domain: RangeDomain) -> bool:
 
 
 def _regular_step(edges: list[int]) -> int | None:
-    """The common difference of increasing edges, None where there is none."""
+    """Returns the common difference of increasing edges, None where there is none."""
     step = edges[1] - edges[0]
     regular = step > 0 and edges == list(range(edges[0], edges[0] + step * len(edges), step))
     return step if regular else None
@@ -125,7 +127,7 @@ def _is_exact_in_double(type_name: str) -> bool:
 
 
 def _as_doubles(domain: RangeDomain, exact: list[Fraction]) -> NDArray[np.float64]:
-    """The edges as the column's type holds them."""
+    """Returns the edges as the column's type holds them."""
     doubles = np.array([float(edge) for edge in exact])
     if domain.type_name != "FLOAT":
         return doubles
@@ -134,7 +136,7 @@ def _as_doubles(domain: RangeDomain, exact: list[Fraction]) -> NDArray[np.float6
 
 
 def _just_below(domain: RangeDomain, edges: NDArray[np.float64], exact: list[Fraction]) -> NDArray[np.float64]:
-    """The largest value of the column's type under each edge."""
+    """Returns the largest value of the column's type under each edge."""
     if domain.type_name == "FLOAT":
         single = np.nextafter(edges.astype(np.float32), np.float32(-np.inf))
         return single.astype(np.float64)
@@ -195,7 +197,7 @@ def _edge_bins(value: str, domain: RangeDomain, name: str) -> tuple[str, bool]:
 
 
 def texts_sql(name: str, type_name: str) -> str:
-    """A prepared parameter, a JSON list of texts, as a list of this type.
+    """Returns a prepared parameter, a JSON list of texts, as a list of this type.
 
     DuckDB 1.5 takes 0.2 ms for each element of a Python list that is bound, and nothing for a text.
     """
@@ -203,12 +205,12 @@ def texts_sql(name: str, type_name: str) -> str:
 
 
 def texts_parameter(texts: Iterable[str]) -> str:
-    """What texts_sql reads."""
+    """Returns what texts_sql reads."""
     return json.dumps(list(texts), ensure_ascii=False)
 
 
 def _guess(value: str, domain: RangeDomain) -> str | None:
-    """A bin that is at most one off: by months for dates, else by division in doubles."""
+    """Returns a bin that is at most one off: by months for dates, else by division in doubles."""
     bounds = (*domain.edges, domain.upper)
     if domain.type_name in ("DATE", "TIMESTAMP"):
         months = [12 * int(edge[:4]) + int(edge[5:7]) for edge in bounds if len(edge.split("-")[0]) == 4]
@@ -229,7 +231,7 @@ def _guess(value: str, domain: RangeDomain) -> str | None:
 
 
 def _halve(value: str, edges: list[str], low: int, high: int) -> str:
-    """A tree of comparisons whose leaves are the codes low .. high - 1."""
+    """Returns a tree of comparisons whose leaves are the codes low .. high - 1."""
     if high - low == 1:
         return str(low)
     middle = (low + high) // 2

@@ -48,7 +48,7 @@ class Apart:
     open: Callable[[duckdb.DuckDBPyConnection], Elsewhere] = field(repr=False)
 
     def doubt(self) -> None:
-        """Nothing of it is kept from statement to statement."""
+        """Does nothing: nothing of it is kept from statement to statement."""
 
 
 def columns_elsewhere(
@@ -58,7 +58,7 @@ def columns_elsewhere(
     sql: str,
     parameters: Mapping[str, object],
 ) -> list[Any]:
-    """Columns of sums (SUMS) by others, over all rows."""
+    """Returns columns of sums (SUMS) by others, over all rows."""
     asking = Asking(sql, parameters=dict(parameters))
     with counted_elsewhere(cursor, elsewhere, (), asking, lambda rows: rows, {}, workers) as (added, second):
         return reader.columns(second, added, {})
@@ -76,7 +76,7 @@ def counted_elsewhere(
     cut: Callable[[str], str] | None = None,
     key: int | None = None,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """SQL of the counts, and a cursor that reads it.
+    """Returns SQL of the counts, and a cursor that reads it.
 
     cut: where rows are made to integers before whole units are grouped: what is kept of a part of the rows. key: where
     they cannot be, of the order by which a unit's first CROWD rows of each table are kept.
@@ -100,7 +100,7 @@ def counted_elsewhere(
 def added(
     cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, found: Iterable[pa.Table]
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """SQL of the sums of what tasks say, and a cursor that reads it: they are added up as they come.
+    """Returns SQL of the sums of what tasks say, and a cursor that reads it: they are added up as they come.
 
     nothing: what is said of no rows.
     """
@@ -111,7 +111,7 @@ def added(
 
 
 def _carried(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Table]:
-    """What tasks say, which begins when it is asked for; whatever fails has the reader's one text."""
+    """Returns what tasks say, which begins when it is asked for; whatever fails has the reader's one text."""
     found: Iterator[pa.Table] | None = None
     while True:
         part, failed = None, False
@@ -128,7 +128,7 @@ def _carried(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Table
 
 
 def _named(table: Sent, text: str) -> Sent:
-    """A private table with the columns that SQL names; no other ones travel."""
+    """Returns a private table with the columns that SQL names; no other ones travel."""
     if table.rows is not None:
         return table
     columns = tuple(column for column in table.columns if quoted(column[0]) in text or column[0] == table.unit)

@@ -57,7 +57,7 @@ def require_row_local(sql: str, columns: frozenset[str]) -> None:
 
 
 def _whole_characters(call: dict[str, Any]) -> bool:
-    """Whether a pattern is a literal that takes no character apart.
+    """Tells whether a pattern is a literal that takes no character apart.
 
     \\C is one byte. What DuckDB 1.5 makes of half a character is no text: it hands it on, but makes it NULL once a row
     has raised, because it then computes row by row.
@@ -81,7 +81,7 @@ def check_parts(tree: Any, functions: frozenset[str]) -> None:
 
 @lru_cache(maxsize=4096)
 def texts_made(sql: str) -> int:
-    """The number of texts that an expression may make of one row."""
+    """Returns the number of texts that an expression may make of one row."""
     return sum(
         part.get("class") == "CAST" or part.get("function_name") in TEXTS
         for part in dicts(_read(f"SELECT ({sql})").get("select_list"))
@@ -89,7 +89,7 @@ def texts_made(sql: str) -> int:
 
 
 def dicts(value: Any) -> Iterator[dict[str, Any]]:
-    """Every part of a tree."""
+    """Yields every part of a tree."""
     pending = [value]
     while pending:
         current = pending.pop()
@@ -100,7 +100,7 @@ def dicts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def refused(what: str) -> Refusal:
-    """The refusal of what DuckDB reads."""
+    """Returns the refusal of what DuckDB reads."""
     return Refusal(
         f"DuckDB reads {what} in this statement, which is not on the list of deterministic row functions",
         accepted="arithmetic, comparison, CASE, CAST, text and date functions over columns",
@@ -119,5 +119,5 @@ def _read(sql: str) -> dict[str, Any]:
 
 @cache
 def _parser() -> duckdb.DuckDBPyConnection:
-    """An empty database of its own, which parses and runs nothing else."""
+    """Returns an empty database of its own, which parses and runs nothing else."""
     return duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})

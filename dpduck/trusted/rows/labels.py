@@ -49,7 +49,7 @@ Ask = Callable[[str, Mapping[str, Declared], Types], list[bool]]
 
 
 def tells(domain: Domain, type_name: str) -> bool:
-    """Whether a code tells the value, but for that of OTHER: not of bins, nor of 0.0, which is equal to -0.0."""
+    """Tells whether a code tells the value, but for that of OTHER: not of bins, nor of 0.0, which is equal to -0.0."""
     if not isinstance(domain, ValueDomain) or domain.type_name != type_name:
         return False
     return type_name in INTEGERS or _TOLD.fullmatch(type_name) is not None
@@ -58,7 +58,7 @@ def tells(domain: Domain, type_name: str) -> bool:
 def coded_source(
     source: Source, filters: Sequence[str], declared: Mapping[str, Declared], inside: frozenset[str], ask: Ask
 ) -> Source:
-    """The source with its conditions over declared columns, and these filters of it, as conditions over codes.
+    """Returns the source with its conditions over declared columns, and these filters of it, as conditions over codes.
 
     inside: codes of which rows outside of a domain are left out anyway.
     """
@@ -72,7 +72,7 @@ def coded_source(
 
 
 def _of_one_table(source: Source) -> Iterator[str]:
-    """Conditions of joins that are about one table: one about two is what rows are joined by."""
+    """Yields conditions of joins that are about one table: one about two is what rows are joined by."""
     for join in source.joins:
         for text in join.on:
             if isinstance(text, str) and len(_tables(columns_of(text, dict(source.types)))) == 1:
@@ -86,7 +86,7 @@ def _tables(names: Sequence[str]) -> set[str]:
 def coded_condition(
     text: str, declared: Mapping[str, Declared], types: Types, inside: frozenset[str], ask: Ask
 ) -> Coded | None:
-    """The condition over codes; None where something else than declared columns is in it."""
+    """Returns the condition over codes; None where something else than declared columns is in it."""
     names = columns_of(text, types)
     if not names or not declared.keys() >= set(names):
         return None
@@ -100,7 +100,7 @@ def coded_condition(
 
 
 def _outside(column: Declared, left_out: bool) -> Iterator[str]:
-    """Conditions for rows whose value the code does not tell."""
+    """Yields conditions for rows whose value the code does not tell."""
     if not left_out:
         yield f"{column.code} IS NULL"
     if column.domain.other is not None:
@@ -108,7 +108,7 @@ def _outside(column: Declared, left_out: bool) -> Iterator[str]:
 
 
 def _among(columns: Sequence[Declared], flags: Sequence[bool]) -> str:
-    """Whether the codes of a row are a combination that is flagged."""
+    """Tells whether the codes of a row are a combination that is flagged."""
     place = columns[0].code
     if len(columns) > 1:
         place = _place([(f"CAST({column.code} AS BIGINT)", column.domain.size) for column in columns])
@@ -123,7 +123,7 @@ def _among(columns: Sequence[Declared], flags: Sequence[bool]) -> str:
 
 
 def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
-    """The first and last place of each run of such flags."""
+    """Returns the first and last place of each run of such flags."""
     runs, first = list[tuple[int, int]](), 0
     for flag, run in groupby(flags):
         last = first + len(list(run)) - 1
@@ -180,7 +180,7 @@ def _labels_sql(columns: Mapping[str, Declared], types: Types) -> tuple[str, str
 
 
 def _place(digits: Sequence[tuple[str, int]]) -> str:
-    """The number whose digits these are, each in SQL and with how many values it has."""
+    """Returns the number whose digits these are, each in SQL and with how many values it has."""
     text = ""
     for digit, size in digits:
         text = f"({text} * {size} + {digit})" if text else digit

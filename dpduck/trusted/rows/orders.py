@@ -88,12 +88,14 @@ class Order:
     key: int | None = field(default=None, repr=False)
 
     def plain(self) -> dict[str, Any]:
-        """The order as values of the standard library and pyarrow, as it travels; what is done before it does not."""
+        """Returns the order as values of the standard library and pyarrow, as it travels; what is done before it does
+        not.
+        """
         return asdict(replace(self, before=None))
 
 
 def order_from(plain: Mapping[str, Any]) -> Order:
-    """The order that Order.plain wrote."""
+    """Returns the order that Order.plain wrote."""
     tables = tuple(Sent(**table) for table in plain["tables"])
     stages = tuple(map(_asking, plain["stages"]))
     return Order(**{**plain, "tables": tables, "stages": stages, "asking": _asking(plain["asking"])})
@@ -105,12 +107,12 @@ def _asking(plain: Mapping[str, Any]) -> Asking:
 
 
 def quoted(name: str) -> str:
-    """The name as a quoted SQL identifier."""
+    """Returns the name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Table:
-    """The sums of an order over rows of its private tables; columns are in the order of the tables' own."""
+    """Returns the sums of an order over rows of its private tables; columns are in the order of the tables' own."""
     if least_room() < order.room:
         raise InternalError(reader.FAILED)
     limits = {"threads": 1, "memory_limit": MEMORY}
@@ -158,7 +160,7 @@ def _unit_of(table: Sent) -> int:
 
 
 def _crowds(table: Sent, rows: pa.Table, least: int) -> pa.Array:
-    """The units that have so many rows."""
+    """Returns the units that have so many rows."""
     counted = pc.value_counts(rows.column(_unit_of(table)))
     return counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
 
@@ -192,7 +194,7 @@ def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column whose texts that are none, being no UTF-8, are NULL: one of them could end a task."""
+    """Returns a column whose texts that are none, being no UTF-8, are NULL: one of them could end a task."""
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
         return column
     return pa.chunked_array([_whole_text(chunk) for chunk in column.chunks], type=column.type)
@@ -214,7 +216,9 @@ def _text(value: bytes | None) -> str | None:
 
 
 def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
-    """The sums of an order over the rows of a task, each batch of them as bytes: the engine looks into none of it."""
+    """Returns the sums of an order over the rows of a task, each batch of them as bytes: the engine looks into none of
+    it.
+    """
     order = order_from(plain)
     found = carried_out(order, _by_table(order, given), workers)
     said = pa.array(map(_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())
@@ -222,7 +226,7 @@ def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> 
 
 
 def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
-    """Rows of several tables in one, apart."""
+    """Returns rows of several tables in one, apart."""
     rows, private = [], [table for table in order.tables if table.rows is None]
     for number, table in enumerate(private):
         own = given.filter(pc.equal(given[TABLE], number)) if len(private) > 1 else given
@@ -231,7 +235,7 @@ def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
 
 
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """What an order keeps of parts of the rows, as columns that an engine groups by the unit.
+    """Returns what an order keeps of parts of the rows, as columns that an engine groups by the unit.
 
     An order with a key keeps rows of its one table as they are: the first of each unit. Those of crowds wait for the
     next part, as long as there is room.
@@ -254,7 +258,7 @@ def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers:
 
 
 def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-    """The first rows of units, and apart from them those of crowds, if these are not too many."""
+    """Returns the first rows of units, and apart from them those of crowds, if these are not too many."""
     (table,) = order.tables
     kept = first_rows(order, table, rows)
     crowds = _crowds(table, kept, CROWD)
@@ -274,7 +278,7 @@ def _integers(order: Order, rows: pa.Table, workers: Workers) -> pa.Table:
 
 
 def types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
-    """Columns of an answer with DuckDB's types."""
+    """Returns columns of an answer with DuckDB's types."""
     decimals = {
         one.type: f"DECIMAL({one.type.precision},{one.type.scale})" for one in schema if pa.types.is_decimal(one.type)
     }
@@ -290,5 +294,5 @@ def _bytes(batch: pa.RecordBatch) -> bytes:
 
 
 def column_name(table: int, column: int) -> str:
-    """What an engine calls a column of a table, so that no name of a column means anything to it."""
+    """Returns what an engine calls a column of a table, so that no name of a column means anything to it."""
     return f"dpduck_{table}_{column}"

@@ -23,18 +23,20 @@ _NUMBERS = {
 
 
 def inside_sql(column: PeriodColumn) -> list[str]:
-    """Conditions of the rows that lie in the periods that are read."""
+    """Returns conditions of the rows that lie in the periods that are read."""
     return _between(column, column.periods)
 
 
 def unit_sql(unit: str, column: PeriodColumn) -> str:
-    """One value for a unit's value and the period of its row; NULL for a row that is in no period, or of no unit."""
+    """Returns one value for a unit's value and the period of its row; NULL for a row that is in no period, or of no
+    unit.
+    """
     there = " AND ".join([*_between(column, every(column.periods.word)), f"{unit} IS NOT NULL"])
     return f"CASE WHEN {there} THEN struct_pack(of := {unit}, in_period := {number_sql(column)}) END"
 
 
 def number_sql(column: PeriodColumn) -> str:
-    """The number of a row's period, as values/periods.number_of numbers it, for a row that is in one."""
+    """Returns the number of a row's period, as values/periods.number_of numbers it, for a row that is in one."""
     return _NUMBERS[column.periods.word].format(day=column.sql)
 
 

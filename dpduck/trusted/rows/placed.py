@@ -58,7 +58,7 @@ class Placed:
 
 
 def placed(source: Source, filters: Sequence[str], types: Types, *, copied: bool = False) -> Placed:
-    """SQL of a source, with further conditions of WHERE.
+    """Returns SQL of a source, with further conditions of WHERE.
 
     copied: whether public tables are cut to so many rows for one key as the price says: where rows are the privacy
     units, what one of them becomes through joins is then bounded by the SQL itself.
@@ -71,7 +71,7 @@ def placed(source: Source, filters: Sequence[str], types: Types, *, copied: bool
 
 
 def outer(source: Source) -> bool:
-    """Whether some join adds rows of NULLs."""
+    """Tells whether some join adds rows of NULLs."""
     return any(join.kind in ("LEFT JOIN", *EXTENDING) for join in source.joins)
 
 
@@ -106,7 +106,7 @@ class _Scope:
         return _Scope(dict(source.types), self.stages, False, self.numbers, coded=dict(source.coded))
 
     def condition(self, text: str, movable: bool) -> str | None:
-        """A condition as the database may evaluate it; None where it was moved."""
+        """Returns a condition as the database may evaluate it; None where it was moved."""
         coded = self.coded.get(text)
         if coded is not None:
             here = not coded.outside or is_plain(text, self.types)
@@ -119,14 +119,14 @@ class _Scope:
         return self._flag(text)
 
     def _flag(self, text: str, where: str = "") -> str:
-        """The worker's answer to a condition about one table, as a column of it."""
+        """Returns the worker's answer to a condition about one table, as a column of it."""
         asked = self._about(text, where)
         name = asked.flags.setdefault(text, f"{asked.name}_f{len(asked.flags)}")
         self._note_extended(asked, name)
         return f'"{asked.stored.alias}"."{name}"'
 
     def equality(self, lookup: Lookup) -> str:
-        """An equality of stored columns."""
+        """Returns an equality of stored columns."""
         asked = self._about(lookup.value_sql)
         name = asked.values.setdefault(lookup, f"{asked.name}_v{len(asked.values)}")
         self._note_extended(asked, name)
@@ -139,7 +139,7 @@ class _Scope:
             asked.extended.add(name)
 
     def _about(self, text: str, where: str = "") -> _Asked:
-        """The one table that an expression is about, and which of its rows."""
+        """Returns the one table that an expression is about, and which of its rows."""
         aliases = {name.partition(".")[0].strip('"') for name in columns_of(text, self.types)}
         stored = self.tables.get(next(iter(aliases))) if len(aliases) == 1 else None
         if stored is None or not stored.numbered:
@@ -154,7 +154,7 @@ class _Scope:
         return self.asked[stored.alias, where]
 
     def table_sql(self, stored: Stored) -> str:
-        """A table under its alias, with what was asked of it as further columns."""
+        """Renders a table under its alias, with what was asked of it as further columns."""
         found = [asked for (alias, _), asked in self.asked.items() if alias == stored.alias]
         cut = self.cut.get(stored.alias, "")
         if not found:
@@ -221,7 +221,7 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
 
 
 def _aliases(first: Stored | Union | Units, joins: Sequence[Join]) -> set[str]:
-    """The tables of a part of FROM."""
+    """Returns the tables of a part of FROM."""
     found = {first.alias}
     for join in joins:
         found |= _aliases(join.right.first, join.right.joins)
@@ -283,7 +283,7 @@ def _branch_sql(branch: Branch, outer: _Scope) -> str:
 
 
 def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
-    """A source inside another one, none of whose conditions can be moved out of it."""
+    """Returns a source inside another one, none of whose conditions can be moved out of it."""
     parts = _parts(source, scope, False)
     conditions = (scope.condition(text, False) for text in source.filters)
     return parts, [condition for condition in conditions if condition is not None]
@@ -298,5 +298,5 @@ _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
 
 def travels(type_name: str) -> bool:
-    """Whether values of a type are the same after they went through Arrow; others go as text."""
+    """Tells whether values of a type are the same after they went through Arrow; others go as text."""
     return type_name in _TRAVELS or type_name.removeprefix("U") in _WHOLE or type_name.startswith("DECIMAL(")

@@ -46,7 +46,7 @@ class NotPlain(Exception):
 
 
 def is_plain(condition: str, types: Types) -> bool:
-    """Whether a condition is plain. types: of every column that may occur, by its text.
+    """Tells whether a condition is plain. types: of every column that may occur, by its text.
 
     >>> is_plain('("r0"."age" BETWEEN 1 AND 9) AND NOT "r0"."age" IS NULL', {'"r0"."age"': "INTEGER"})
     True
@@ -63,7 +63,7 @@ def is_plain(condition: str, types: Types) -> bool:
 
 
 def without_try(condition: str, types: Types) -> str:
-    """The condition without TRY around what is plain by itself, and cannot raise: DuckDB then computes less.
+    """Returns the condition without TRY around what is plain by itself, and cannot raise: DuckDB then computes less.
 
     >>> without_try('try("r0"."a" < "r0"."b")', {'"r0"."a"': "DATE", '"r0"."b"': "DATE"})
     '"r0"."a" < "r0"."b"'
@@ -73,7 +73,7 @@ def without_try(condition: str, types: Types) -> str:
 
 
 def plain_number(value: str, types: Types) -> bool:
-    """Whether a DOUBLE is no more than a stored number as such.
+    """Tells whether a DOUBLE is no more than a stored number as such.
 
     >>> plain_number('CAST("r0"."age" AS DOUBLE)', {'"r0"."age"': "INTEGER"})
     True
@@ -85,7 +85,7 @@ def plain_number(value: str, types: Types) -> bool:
 
 
 def plain_text(value: str, types: Types) -> str | None:
-    """The column whose stored value as a text this is, None for anything else.
+    """Returns the column whose stored value as a text this is, None for anything else.
 
     >>> plain_text('CAST("r0"."ward" AS VARCHAR)', {'"r0"."ward"': "VARCHAR"})
     '"r0"."ward"'
@@ -96,13 +96,13 @@ def plain_text(value: str, types: Types) -> str | None:
 
 
 def columns_of(sql: str, types: Types) -> list[str]:
-    """The columns that an expression reads, in the order in which they come first."""
+    """Returns the columns that an expression reads, in the order in which they come first."""
     found = (match["name"] for match in _ANY_TOKEN.finditer(sql) if match["name"])
     return list(dict.fromkeys(name for name in found if name in types))
 
 
 def renamed(sql: str, names: Mapping[str, str]) -> str:
-    """The expression with other names for its columns; literals are left alone."""
+    """Returns the expression with other names for its columns; literals are left alone."""
     return _ANY_TOKEN.sub(lambda match: names.get(match[0], match[0]), sql)
 
 
@@ -168,7 +168,7 @@ class Reader:
             raise NotPlain
 
     def _compared(self, column: str) -> None:
-        """What follows a column: nothing after a BOOLEAN, else one comparison."""
+        """Reads what follows a column: nothing after a BOOLEAN, else one comparison."""
         type_name = self.types[column]
         if self.word("IS"):
             self._after_is(type_name)
@@ -199,7 +199,7 @@ class Reader:
             raise NotPlain
 
     def _pattern(self, type_name: str) -> None:
-        """A short pattern for a text, without the wildcard _ that would be tried at every place."""
+        """Reads a short pattern for a text, without the wildcard _ that would be tried at every place."""
         kind, text = self.next()
         if type_name != "VARCHAR" or kind != "text" or "_" in text or len(text) > _LONGEST_PATTERN:
             raise NotPlain
@@ -217,7 +217,7 @@ class Reader:
             raise NotPlain
 
     def _operand(self, type_name: str) -> None:
-        """A literal of the column's kind, or a column of its type."""
+        """Reads a literal of the column's kind, or a column of its type."""
         other = self.column()
         if other is not None:
             both = {type_name, self.types[other]}
@@ -253,7 +253,7 @@ class Reader:
         return named, text[1:-1]
 
     def column(self) -> str | None:
-        """A column, in brackets or not; nothing is read where there is none."""
+        """Returns a column, in brackets or not; nothing is read where there is none."""
         depth = 0
         while self.peek(depth)[1] == "(":
             depth += 1
@@ -291,12 +291,14 @@ class Reader:
 
 
 def _comparable(type_name: str) -> bool:
-    """Whether two stored values of a type are compared as they are: all types but those made of several values."""
+    """Tells whether two stored values of a type are compared as they are: all types but those made of several
+    values.
+    """
     return bool(type_name) and "[" not in type_name and not type_name.startswith(_NESTED)
 
 
 def _alike(literal: tuple[str, str], type_name: str) -> bool:
-    """Whether a column of this type is compared with the literal without a cast of the column."""
+    """Tells whether a column of this type is compared with the literal without a cast of the column."""
     kind, text = literal
     if kind in MOMENTS:
         return kind == type_name
@@ -372,7 +374,7 @@ def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> None:
 
 
 def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
-    """The passes that are off, for a DuckDB elsewhere; none may be on that must be off."""
+    """Returns the passes that are off, for a DuckDB elsewhere; none may be on that must be off."""
     if _running(cursor):
         raise InternalError("plans are not plain")
     row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
@@ -380,7 +382,7 @@ def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
 
 
 def _running(cursor: duckdb.DuckDBPyConnection) -> list[str]:
-    """The passes of this DuckDB that must be off and are on."""
+    """Returns the passes of this DuckDB that must be off and are on."""
     listed = ", ".join(f"'{name}'" for name in STAY.split())  # a parameter costs 0.1 ms where pandas is not installed
     rows = cursor.execute(
         f"SELECT name FROM duckdb_optimizers() WHERE name NOT IN ({listed}) "

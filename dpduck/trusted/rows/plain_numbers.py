@@ -65,7 +65,7 @@ class _Number:
         return self.digits - self.scale
 
     def widened(self, digits: int, scale: int) -> str:
-        """The same number with more digits on either side."""
+        """Returns the same number with more digits on either side."""
         return (
             self.sql if (digits, scale) == (self.digits, self.scale) else f"CAST({self.sql} AS {_type(digits, scale)})"
         )
@@ -80,7 +80,7 @@ class Computed:
 
 
 def number_sql(value: str, types: Types) -> str | None:
-    """SQL by which the database computes a DOUBLE that an analyst wrote; None where it is left to a worker.
+    """Returns SQL by which the database computes a DOUBLE that an analyst wrote; None where it is left to a worker.
 
     >>> number_sql('CAST("r0"."age" AS DOUBLE)', {'"r0"."age"': "INTEGER"})
     'CAST("r0"."age" AS DOUBLE)'
@@ -92,7 +92,7 @@ def number_sql(value: str, types: Types) -> str | None:
 
 
 def computed(value: str, types: Types, cuts: Sequence[Cut] = ()) -> Computed | None:
-    """The number as `number_sql` has it. cuts: columns that prepared rows hold cut to bounds."""
+    """Returns the number as `number_sql` has it. cuts: columns that prepared rows hold cut to bounds."""
     found = _OUTER.fullmatch(value)
     if found is None or (found["closed"] is not None) != value.lower().startswith("try("):
         return None
@@ -113,7 +113,9 @@ def computed(value: str, types: Types, cuts: Sequence[Cut] = ()) -> Computed | N
 
 
 def cut_units(column: str, clamped: Clamped) -> str:
-    """SQL of a column cut to its CLAMP, in units of its last decimal place; column: its name in SQL, of its type."""
+    """Returns SQL of a column cut to its CLAMP, in units of its last decimal place; column: its name in SQL, of its
+    type.
+    """
     low, high = clamped.low, clamped.high
     text = f"CASE WHEN {column} <= {low} THEN {low} WHEN {column} >= {high} THEN {high} ELSE {column} END"
     reader = _Numbers(tokens_of(text), {column: clamped.type_name})
@@ -125,7 +127,7 @@ def cut_units(column: str, clamped: Clamped) -> str:
 
 
 def stored_column(value: str) -> str:
-    """The text inside of the cast to DOUBLE: a column's where the number is one as such; "" for other texts."""
+    """Returns the text inside of the cast to DOUBLE: a column's where the number is one as such; "" for other texts."""
     found = _OUTER.fullmatch(value)
     return "" if found is None else found["inside"]
 
@@ -201,13 +203,13 @@ class _Numbers(Reader):
         return made if bounds is None else replace(_cut(made, bounds), units=self._held(values[2].column, *bounds))
 
     def _held(self, column: str, low: _Number, high: _Number) -> Whole | None:
-        """A column between two literals, where prepared rows hold it so."""
+        """Returns a column between two literals, where prepared rows hold it so."""
         ends = (column, Fraction(low.literal), Fraction(high.literal))
         return next((units_of(cut) for cut in self._cuts if (cut.column_sql, cut.low, cut.high) == ends), None)
 
 
 def _stored(name: str, type_name: str) -> _Number:
-    """A stored column, of a type whose every value has so many digits."""
+    """Returns a stored column, of a type whose every value has so many digits."""
     if type_name in _DIGITS:
         return _Number(f"CAST({name} AS {_type(_DIGITS[type_name], 0)})", _DIGITS[type_name], 0, column=name)
     places = DECIMAL.fullmatch(type_name)
@@ -235,7 +237,7 @@ def _sum(left: _Number, sign: str, right: _Number) -> _Number:
 
 
 def _times(left: _Number, right: _Number) -> _Number:
-    """Where the product does not fit 64 bits, the left operand is one that DuckDB keeps in 128."""
+    """Tells where the product does not fit 64 bits, the left operand is one that DuckDB keeps in 128."""
     digits, scale, units = left.digits + right.digits, left.scale + right.scale, product(left.units, right.units)
     if digits > FAST_DIGITS and max(left.digits, right.digits) <= FAST_DIGITS:
         wide = FAST_DIGITS + 1
@@ -246,7 +248,9 @@ def _times(left: _Number, right: _Number) -> _Number:
 def _bounds(
     conditions: Sequence[Sequence[tuple[str, str]]], values: Sequence[_Number]
 ) -> tuple[_Number, _Number] | None:
-    """The literals of CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END: a column cut to its bounds."""
+    """Returns the literals of CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END: a column cut to its
+    bounds.
+    """
     if len(conditions) != 2 or len(values) != 3:
         return None
     low, high, column = values

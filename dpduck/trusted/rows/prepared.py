@@ -69,7 +69,7 @@ class Twins:
 def counted_over(
     cursor: duckdb.DuckDBPyConnection, twins: Twins | Apart | None, workers: Workers
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[object], object]]]:
-    """Where to count, and what becomes of each job: the tables themselves, if not prepared or elsewhere."""
+    """Tells where to count, and what becomes of each job: the tables themselves, if not prepared or elsewhere."""
     if twins is None:
         yield cursor, lambda job: job
         return
@@ -90,7 +90,7 @@ def counted_over(
 
 
 def _in_engine(job: object, elsewhere: Elsewhere) -> object:
-    """The job over tables that an engine has."""
+    """Returns the job over tables that an engine has."""
     if isinstance(job, (KeyedJob, KeyJob)):
         return replace(job, rows=replace(job.rows, elsewhere=elsewhere))
     if isinstance(job, CountingJob):
@@ -99,7 +99,7 @@ def _in_engine(job: object, elsewhere: Elsewhere) -> object:
 
 
 def over_twins(job: object, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> object:
-    """The job over twins of its private tables, and over copies of its public ones, by their names in SQL.
+    """Returns the job over twins of its private tables, and over copies of its public ones, by their names in SQL.
 
     ask: of labels, in place of rows.
     """
@@ -148,7 +148,7 @@ def _over_twins(
 
 
 def _of_label(aggregate: Contribution, source: Source) -> Contribution:
-    """What a row adds, with its condition over codes, where the database reads it for rows outside."""
+    """Returns what a row adds, with its condition over codes, where the database reads it for rows outside."""
     coded = dict(source.coded).get(aggregate.condition)
     if coded is None or (coded.outside and not is_plain(aggregate.condition, dict(source.types))):
         return aggregate
@@ -156,7 +156,7 @@ def _of_label(aggregate: Contribution, source: Source) -> Contribution:
 
 
 def _once(source: Source) -> bool:
-    """Whether each row is there once at most."""
+    """Tells whether each row is there once at most."""
     try:
         return row_copies(source) == 1
     except InternalError:
@@ -164,7 +164,7 @@ def _once(source: Source) -> bool:
 
 
 def _tables(source: Source, twins: Mapping[str, Twin]) -> dict[str, Twin]:
-    """The twins that a source reads itself, by their quoted aliases."""
+    """Returns the twins that a source reads itself, by their quoted aliases."""
     found = {}
     for one in (source, *(join.right for join in source.joins)):
         if isinstance(one.first, Stored) and one.first.sql in twins:
@@ -180,7 +180,7 @@ def _unit_of(alias: str, known: Mapping[str, Twin]) -> str | None:
 
 
 def _typed(source: Source, known: Mapping[str, Twin]) -> Source:
-    """The source with the types of what its twins have besides the columns of their tables."""
+    """Returns the source with the types of what its twins have besides the columns of their tables."""
     types = dict(source.types)
     for alias, twin in known.items():
         types |= {f"{alias}.{code_name(n)}": code_type(domain) for n, (_, domain) in enumerate(twin.codes)}
@@ -189,7 +189,7 @@ def _typed(source: Source, known: Mapping[str, Twin]) -> Source:
 
 
 def _with_cuts(source: Source, known: Mapping[str, Twin]) -> Source:
-    """The source with the columns that its twins hold cut, too: NULL wherever the column is."""
+    """Returns the source with the columns that its twins hold cut, too: NULL wherever the column is."""
     cuts = tuple(
         clamped.cut(number, alias, f"{alias}.{quoted(clamped.name)}")
         for alias, twin in known.items()
@@ -199,7 +199,7 @@ def _with_cuts(source: Source, known: Mapping[str, Twin]) -> Source:
 
 
 def _own_unit(unit_sql: str | None, source: Source, twins: Mapping[str, Twin]) -> tuple[str | None, Source]:
-    """The unit as twins hold it, and the source without the joins that looked for it."""
+    """Returns the unit as twins hold it, and the source without the joins that looked for it."""
     if unit_sql is None:
         return None, source
     known = _tables(source, twins)
@@ -219,7 +219,7 @@ def _columns(sql: str) -> list[str]:
 
 
 def _coded(key: KeyColumn, known: Mapping[str, Twin], source: Source) -> KeyColumn:
-    """The key as the codes of its domain, where it is a column of a twin that has them.
+    """Returns the key as the codes of its domain, where it is a column of a twin that has them.
 
     Where an outer join adds rows of NULLs, these have no code, and a value that may be in the domain.
     """
@@ -233,14 +233,14 @@ def _coded(key: KeyColumn, known: Mapping[str, Twin], source: Source) -> KeyColu
 
 
 def _codes_of(domain: Domain) -> ValueDomain:
-    """The codes of a domain as a domain."""
+    """Returns the codes of a domain as a domain."""
     return ValueDomain(code_type(domain), tuple(map(str, range(domain.size))))
 
 
 def _of_codes(
     source: Source, filters: Sequence[str], known: Mapping[str, Twin], inside: frozenset[str], ask: Ask
 ) -> Source:
-    """The source whose conditions over declared columns are over their codes."""
+    """Returns the source whose conditions over declared columns are over their codes."""
     types = dict(source.types)
     declared = {
         f"{alias}.{quoted(name)}": Declared(f"{alias}.{code_name(number)}", domain)
@@ -252,7 +252,7 @@ def _of_codes(
 
 
 def _renamed(source: Source, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> Source:
-    """The source over other tables."""
+    """Returns the source over other tables."""
     return replace(
         source,
         first=_first(source.first, twins, public, ask),
@@ -263,13 +263,15 @@ def _renamed(source: Source, twins: Mapping[str, Twin], public: Mapping[str, str
 def _level(
     source: Source, more: Sequence[str], twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask
 ) -> Source:
-    """A source inside another one, over other tables. more: conditions of its rows that are not among its own."""
+    """Returns a source inside another one, over other tables. more: conditions of its rows that are not among
+    its own.
+    """
     known = _tables(source, twins)
     return _renamed(_of_codes(_typed(source, known), more, known, frozenset(), ask), twins, public, ask)
 
 
 def _first(first: First, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> First:
-    """Rows of a twin; of a union or of units, each part with the units that its twins hold."""
+    """Returns rows of a twin; of a union or of units, each part with the units that its twins hold."""
     if isinstance(first, Stored):
         names = {**{name: twin.sql for name, twin in twins.items()}, **public}
         return replace(first, sql=renamed(first.sql, names), numbered=first.numbered or first.sql in twins)

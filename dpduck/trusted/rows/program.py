@@ -83,36 +83,36 @@ class Division:
 
     @property
     def needed(self) -> bool:
-        """Whether there is anything to compute."""
+        """Tells whether there is anything to compute."""
         return bool(self.outputs or self.conditions)
 
     @property
     def columns(self) -> list[str]:
-        """The stored columns that are read for it."""
+        """Returns the stored columns that are read for it."""
         return list(dict.fromkeys(name for text in self._expressions() for name in columns_of(text, self.types)))
 
     @property
     def names(self) -> list[str]:
-        """The columns of the answer."""
+        """Returns the columns of the answer."""
         return [*([KEEP] if self.conditions else []), *self.outputs]
 
     def inputs(self) -> dict[str, str]:
-        """Columns to read, by name; each of a type that goes through Arrow unchanged, or as a text."""
+        """Returns columns to read, by name; each of a type that goes through Arrow unchanged, or as a text."""
         return {f"dpduck_x_{number}": _sent(name, self.types[name]) for number, name in enumerate(self.columns)}
 
     def guards(self) -> list[str]:
-        """Conditions that leave out rows whose texts are too long."""
+        """Returns conditions that leave out rows whose texts are too long."""
         texts = [_sent(name, self.types[name]) for name in self._texts()]
         return [f"{text} IS NULL OR strlen({text}) <= {self.longest_text}" for text in texts]
 
     @property
     def longest_text(self) -> int:
-        """Bytes that a text of a row may have, so that what is made of the row stays below `row_texts`."""
+        """Returns bytes that a text of a row may have, so that what is made of the row stays below `row_texts`."""
         return min(self.longest_read, self._longest_of_made())
 
     @property
     def longest_read(self) -> int:
-        """Bytes that each text may have which is read of a row, or which it is grouped by."""
+        """Returns bytes that each text may have which is read of a row, or which it is grouped by."""
         read = len(self._texts()) + self.keys - sum(output.kind == "bytes" for output in self.outputs.values())
         return longest_read(max(read, self.keys), self.copies)
 
@@ -129,24 +129,26 @@ class Division:
         return chain(self.conditions, (output.value_sql for output in self.outputs.values()))
 
     def reads_texts(self, other_texts: bool) -> bool:
-        """Whether texts are read of a row. other_texts: whether there are any, or bytes, besides the inputs."""
+        """Tells whether texts are read of a row. other_texts: whether there are any, or bytes, besides the inputs."""
         return other_texts or bool(self._texts())
 
     def batch_rows(self, other_texts: bool) -> int:
-        """How many rows go at a time."""
+        """Tells how many rows go at a time."""
         kinds = [output.kind for output in self.outputs.values()]
         made = kinds.count("bytes") * self.longest_read + kinds.count("VARCHAR") * LONGEST_KEY
         return min(BATCH_TEXTS if self.reads_texts(other_texts) else BATCH_ROWS, MADE_AT_ONCE // max(1, made))
 
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
-        """What is asked of the rows of a SELECT; other_texts: as of batch_rows."""
+        """Returns what is asked of the rows of a SELECT; other_texts: as of batch_rows."""
         if not self.needed:
             return Asking(sql, parameters=dict(parameters), stage=stage)
         rows, kept, texts = self.batch_rows(other_texts), bool(self.conditions), self.reads_texts(other_texts)
         return Asking(sql, tuple(self.inputs()), self.program(), rows, stage, kept, dict(parameters), texts)
 
     def program(self) -> Program:
-        """The program that answers a batch of the inputs; Refusal where an expression is not one of a row alone."""
+        """Returns the program that answers a batch of the inputs; Refusal where an expression is not one of a row
+        alone.
+        """
         if self.longest_read < SHORTEST_READ:
             raise Refusal(
                 f"joins make up to {self.copies} rows of one, of each of which many texts are held",
@@ -178,7 +180,7 @@ class Division:
 
 
 def _asked(text: str, columns: Mapping[str, str]) -> str:
-    """What the worker computes for an expression: looked at as it was written, and again as it will run.
+    """Returns what the worker computes for an expression: looked at as it was written, and again as it will run.
 
     TRY is around all of it: where a row of a vector raises, each of them is computed by itself, as if it were alone.
     """
@@ -202,7 +204,7 @@ def _sent(name: str, type_name: str) -> str:
 
 
 def longest_read(texts: int, copies: int) -> int:
-    """Bytes that each of so many texts of a row may have, where joins make so many rows of one.
+    """Returns bytes that each of so many texts of a row may have, where joins make so many rows of one.
 
     All together a row's have LONGEST_TEXT, and those of all its copies REPEATED times that: the database's process
     holds them for some thousand rows at a time, and for all of a unit's rows where they are grouped by them. With 20
@@ -212,7 +214,7 @@ def longest_read(texts: int, copies: int) -> int:
 
 
 def of_fixed_size(type_name: str) -> bool:
-    """Whether what is sent of a value is at most some bytes long, whatever the value."""
+    """Tells whether what is sent of a value is at most some bytes long, whatever the value."""
     return type_name in _AS_TEXT or (travels(type_name) and type_name != "VARCHAR")
 
 
@@ -242,7 +244,7 @@ def _arrow_type(kind: str) -> pa.DataType:
 
 
 def staged(stage: Stage, workers: Workers) -> Asking:
-    """What is asked of a single table beforehand, as a stage of `answered`."""
+    """Returns what is asked of a single table beforehand, as a stage of `answered`."""
     outputs = {name: Output("flag", text) for name, text in stage.flags}
     for name, lookup in stage.values:
         value = f"try(try_cast({lookup.value_sql} AS {lookup.type_name}))"
@@ -292,7 +294,7 @@ _OPENED, _CLOSED = "greatest(", ")"
 
 
 def with_results_of_their_own(sql: str) -> str:
-    """The SQL with one more call around what TRY is over, wherever there is a COALESCE inside.
+    """Returns the SQL with one more call around what TRY is over, wherever there is a COALESCE inside.
 
     >>> with_results_of_their_own("SELECT try(coalesce(a, b)), try(a)")
     'SELECT try(greatest(coalesce(a, b))), try(a)'
@@ -328,7 +330,8 @@ _CASES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(?:CASE|WHEN|THEN|END)\b
 
 
 def with_whole_conditions(sql: str) -> str:
-    """The SQL with one call around each condition of a CASE, so that no row changes how another one is evaluated.
+    """Returns the SQL with one call around each condition of a CASE, so that no row changes how another one is
+    evaluated.
 
     >>> with_whole_conditions("CASE WHEN a AND b THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END")
     "CASE WHEN greatest( a AND b ) THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END"

@@ -38,7 +38,7 @@ def begin(cursor: duckdb.DuckDBPyConnection) -> None:
 def beside(
     cursor: duckdb.DuckDBPyConnection, name: str, rows: pa.RecordBatchReader
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A second connection that reads rows from elsewhere under a name."""
+    """Lends a second connection that reads rows from elsewhere under a name."""
     with cursor.cursor() as second:
         second.execute(BUILT_IN_ONLY)
         second.register(name, rows)
@@ -46,7 +46,7 @@ def beside(
 
 
 def columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Any]:
-    """The columns of an answer, in order, as numpy has them."""
+    """Returns the columns of an answer, in order, as numpy has them."""
     found = _columns(cursor, sql, parameters)
     if found is None:
         raise InternalError(FAILED)  # outside the handler: DuckDB's error is not even this one's context
@@ -56,7 +56,7 @@ def columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str
 def batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> Iterator[pa.Table]:
-    """The rows of an answer, about so many at a time; the first table is empty and tells the columns."""
+    """Yields the rows of an answer, about so many at a time; the first table is empty and tells the columns."""
     reader = _opened(cursor, sql, parameters, rows)
     if reader is None:
         raise InternalError(FAILED)
@@ -73,7 +73,7 @@ def batches(
 def text_batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> Iterator[pa.Table]:
-    """Rows with texts, as `batches` gives them: at most so many and about MOST_BYTES at a time.
+    """Yields rows with texts, as `batches` gives them: at most so many and about MOST_BYTES at a time.
 
     The texts of many rows of one person would fill the memory, whatever all others have, if only rows were counted.
     """
@@ -94,7 +94,7 @@ def text_batches(
 def record_batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> pa.RecordBatchReader:
-    """The rows of an answer for another connection, about so many at a time."""
+    """Returns the rows of an answer for another connection, about so many at a time."""
     found = _opened(cursor, sql, parameters, rows)
     if found is None:
         raise InternalError(FAILED)
@@ -165,7 +165,7 @@ def _opened(
 
 
 def _next(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatch | None, bool]:
-    """The next batch, and where there is none whether that is a failure: it then comes as Arrow's error."""
+    """Returns the next batch, and where there is none whether that is a failure: it then comes as Arrow's error."""
     try:
         return reader.read_next_batch(), True
     except StopIteration:

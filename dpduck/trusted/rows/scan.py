@@ -57,7 +57,8 @@ class Scan:
     periods: PeriodColumn | None = None
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
-        """What is known of the units of rows that are grouped by these keys. worker: whether one answers for rows.
+        """Returns what is known of the units of rows that are grouped by these keys. worker: whether one answers for
+        rows.
 
         Rows are left out by conditions, by joins, by a worker that could not compute them, and by other keys than codes
         of domains; keys: None where anything else may leave out rows.
@@ -70,26 +71,26 @@ class Scan:
         return Known(once, free and self.prepared.codes.issuperset(keys or ()))
 
     def ordering(self) -> dict[str, str]:
-        """Columns by which a unit's rows are bounded, but for the unit."""
+        """Returns columns by which a unit's rows are bounded, but for the unit."""
         if self.prepared is None:
             return {ORDER: order_sql(self.content_sql)}
         return {ORDER: self.prepared.order_sql, OF_UNIT: self.prepared.rows_sql, OPEN: self.prepared.open_sql}
 
     @property
     def bounding(self) -> list[str]:
-        """The columns by which a unit's rows are bounded; none without a unit."""
+        """Returns the columns by which a unit's rows are bounded; none without a unit."""
         return [] if self.unit_sql is None else [UNIT, *self.ordering()]
 
     def reads(self, condition: str) -> bool:
-        """Whether the database reads a condition itself."""
+        """Tells whether the database reads a condition itself."""
         return self.types is None or condition in self.coded or is_plain(condition, self.types)
 
     def number(self, value_sql: str) -> Computed | None:
-        """How it computes a number itself; None where it does not."""
+        """Tells how it computes a number itself; None where it does not."""
         return Computed(value_sql) if self.types is None else computed(value_sql, self.types, self.cuts)
 
     def steps(self, aggregate: Contribution) -> str:
-        """The column in which rows hold a number in steps already; "" where they do not."""
+        """Returns the column in which rows hold a number in steps already; "" where they do not."""
         ends = (stored_column(aggregate.value_sql), aggregate.low, aggregate.high, aggregate.step)
         if self.unit_sql is None or aggregate.per_group:
             return ""
@@ -98,7 +99,7 @@ class Scan:
 
 
 def scan_of(job: CountingJob) -> Scan:
-    """A job's rows. A job without a source is of trusted code's own SQL."""
+    """Returns a job's rows. A job without a source is of trusted code's own SQL."""
     lookup = job.lookup
     if job.source is None:
         found, types = Placed(job.from_sql, job.filters, (), ()), None
@@ -119,7 +120,7 @@ def scan_of(job: CountingJob) -> Scan:
 
 
 def _periods(job: CountingJob, types: Types | None) -> list[str]:
-    """Conditions of our own that keep rows of the job's periods alone: of the first table's stored column."""
+    """Returns conditions of our own that keep rows of the job's periods alone: of the first table's stored column."""
     column = job.periods
     if column is None:
         return []
@@ -132,13 +133,17 @@ def _periods(job: CountingJob, types: Types | None) -> list[str]:
 
 
 def _alone(source: Source | None, elsewhere: Elsewhere) -> bool:
-    """Whether each row comes of one private row: of a table, or of tables of a UNION ALL, joined with public ones."""
+    """Tells whether each row comes of one private row: of a table, or of tables of a UNION ALL, joined with public
+    ones.
+    """
     private = {table.sql for table in elsewhere.tables if table.rows is None}
     return source is not None and _firsts(source, private) == private
 
 
 def _firsts(source: Source, private: set[str]) -> set[str]:
-    """The private tables whose rows are the source's, one by one; none where rows come of several of their rows."""
+    """Returns the private tables whose rows are the source's, one by one; none where rows come of several of their
+    rows.
+    """
     for join in source.joins:
         right = join.right
         if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.sql in private:
@@ -208,7 +213,7 @@ def counted(
     *,
     texts: bool = False,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Parameters]]:
-    """SQL of the counts of rows, a cursor that reads it, and its parameters.
+    """Returns SQL of the counts of rows, a cursor that reads it, and its parameters.
 
     sql: of the rows; the worker's answers are among their columns. workers: None for those that are started and ended
         here. stage: SQL of counts over SQL of rows. given: further parameters of it. cut: SQL of the rows that it could

@@ -66,27 +66,27 @@ class Layout:
 
 
 def carried(type_name: str) -> bool:
-    """Whether values of a type are the same after they went from one database to another."""
+    """Tells whether values of a type are the same after they went from one database to another."""
     return _CARRIED.fullmatch(type_name) is not None
 
 
 def sent_sql(value: str, type_name: str) -> str:
-    """A value as it goes from one database to another through Arrow, where it is cast to its type again."""
+    """Returns a value as it goes from one database to another through Arrow, where it is cast to its type again."""
     return f"CAST({value} AS VARCHAR)" if _AS_TEXT.fullmatch(type_name) else value
 
 
 def code_name(number: int) -> str:
-    """The column of a twin with the codes of its table's n-th domain."""
+    """Returns the column of a twin with the codes of its table's n-th domain."""
     return f'"dpduck_code_{number}"'
 
 
 def code_type(domain: Domain) -> str:
-    """The type of these codes."""
+    """Returns the type of these codes."""
     return next((name for name, bits in (("UTINYINT", 8), ("USMALLINT", 16)) if domain.size <= 1 << bits), "UINTEGER")
 
 
 def quoted(name: str | None) -> str:
-    """The name of a column in SQL, "" for none."""
+    """Returns the name of a column in SQL, "" for none."""
     return "" if name is None else '"' + name.replace('"', '""') + '"'
 
 
@@ -143,7 +143,7 @@ def _sent_rows(layout: Layout) -> str:
 
 
 def _cut(value: str, type_name: str) -> str:
-    """A text as statements see it: longer ones are in no label, go to no worker, and compare by how they begin.
+    """Returns a text as statements see it: longer ones are in no label, go to no worker, and compare by how they begin.
 
     Whole, a few of one unit's would be more than a batch can hold: whether a table can be prepared would tell of them.
     """
@@ -154,7 +154,7 @@ def _cut(value: str, type_name: str) -> str:
 
 
 def _no_longer(value: str, type_name: str) -> str:
-    """A text by which units are found or told apart, which must not be cut; a longer one finds nobody."""
+    """Returns a text by which units are found or told apart, which must not be cut; a longer one finds nobody."""
     if type_name not in ("VARCHAR", "BLOB"):
         return value
     return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} END"
@@ -192,7 +192,7 @@ class _Told:
 
 
 def _told(layout: Layout) -> list[_Told]:
-    """Texts that are left out while rows are sorted, since codes tell them, and are read from labels then."""
+    """Returns texts that are left out while rows are sorted, since codes tell them, and are read from labels then."""
     types = dict(layout.columns)
     return [
         _Told(quoted(column), code_name(number), domain.values, f"dpduck_labels_{number}")
@@ -204,7 +204,7 @@ def _told(layout: Layout) -> list[_Told]:
 
 
 def _units(layout: Layout) -> str:
-    """Each unit once, with its number: units inside of all domains first, then those of few rows."""
+    """Returns each unit once, with its number: units inside of all domains first, then those of few rows."""
     outside = " OR ".join(f"{code_name(number)} IS NULL" for number in range(len(layout.domains))) or "FALSE"
     counted = (
         f"SELECT {quoted(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "
@@ -217,7 +217,9 @@ def _units(layout: Layout) -> str:
 
 
 def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
-    """Rows by unit and place. What most statements read stands together: DuckDB packs columns into blocks in order."""
+    """Returns rows by unit and place. What most statements read stands together: DuckDB packs columns into blocks in
+    order.
+    """
     window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
     place, rank = (f"CAST(least({name}() OVER {window}, {_LARGEST}) AS UINTEGER)" for name in ("row_number", "rank"))
     codes = [code_name(number) for number in range(len(layout.domains))]
@@ -246,7 +248,9 @@ def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
 
 
 def _cut_columns(layout: Layout) -> Iterator[str]:
-    """Columns cut to their CLAMP, as whole numbers (whole_numbers.py): no value of the columns' types can raise."""
+    """Yields columns cut to their CLAMP, as whole numbers (whole_numbers.py): no value of the columns' types
+    can raise.
+    """
     for number, cut in enumerate(layout.cuts):
         name = f'"t".{quoted(cut.name)}'
         units = cut_units(name, cut)
@@ -276,7 +280,9 @@ def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str
 
 
 def _alike(name: str, type_name: str) -> str:
-    """Whether the values of a group are the same, bit by bit, as an aggregate: 0 and -0 are not, and no NaN is."""
+    """Tells whether the values of a group are the same, bit by bit, as an aggregate: 0 and -0 are not, and no
+    NaN is.
+    """
     if type_name in ("FLOAT", "DOUBLE"):
         text = f"CAST({name} AS VARCHAR)"
         return f"NOT ifnull(bool_or(isnan({name})), FALSE) AND {_alike(text, '')}"
@@ -284,7 +290,7 @@ def _alike(name: str, type_name: str) -> str:
 
 
 def miscounted_sql(twin_sql: str) -> str:
-    """How many rows say of their unit what is not so: none but the first m places are below m, for every m.
+    """Tells how many rows say of their unit what is not so: none but the first m places are below m, for every m.
 
     Of a unit's rows in the order of their places, each says of its unit what the one before it says; the n-th says that
     there are n rows at least, and has a place of n at least, unless the unit is open. Rows of no unit say nothing.
@@ -307,5 +313,5 @@ def miscounted_sql(twin_sql: str) -> str:
 
 
 def _named(layout: Layout) -> list[tuple[str, str]]:
-    """The columns in SQL, with their types."""
+    """Returns the columns in SQL, with their types."""
     return [(quoted(name), type_name) for name, type_name in layout.columns]

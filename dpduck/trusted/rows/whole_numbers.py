@@ -38,7 +38,7 @@ class Whole:
 
     @property
     def double(self) -> str | None:
-        """SQL of the number as a DOUBLE; None where that might not be the one that a DECIMAL becomes."""
+        """Returns SQL of the number as a DOUBLE; None where that might not be the one that a DECIMAL becomes."""
         if self.bound > EXACT:
             return None
         whole = f"CAST({self.sql} AS DOUBLE)"
@@ -46,11 +46,11 @@ class Whole:
 
     @property
     def reach(self) -> Fraction:
-        """How far from 0 the number is at most."""
+        """Tells how far from 0 the number is at most."""
         return Fraction(self.bound, 10**self.scale)
 
     def at(self, scale: int) -> Whole | None:
-        """The number in smaller units."""
+        """Returns the number in smaller units."""
         factor = 10 ** (scale - self.scale)
         if factor == 1:
             return self
@@ -58,19 +58,19 @@ class Whole:
 
 
 def literal_units(text: str) -> Whole | None:
-    """A literal without a sign."""
+    """Returns a literal without a sign."""
     whole, _, part = text.partition(".")
     number = int(whole + part)
     return _fitting(_literal(number), len(part), number, number)
 
 
 def negative(number: Whole | None) -> Whole | None:
-    """The number below 0 as far as it was above."""
+    """Returns the number below 0 as far as it was above."""
     return None if number is None else _fitting(f"(- {number.sql})", number.scale, number.most, number.bound)
 
 
 def total(left: Whole | None, sign: str, right: Whole | None) -> Whole | None:
-    """A sum or a difference."""
+    """Returns a sum or a difference."""
     if left is None or right is None:
         return None
     scale = max(left.scale, right.scale)
@@ -81,7 +81,7 @@ def total(left: Whole | None, sign: str, right: Whole | None) -> Whole | None:
 
 
 def product(left: Whole | None, right: Whole | None) -> Whole | None:
-    """A product."""
+    """Returns a product."""
     if left is None or right is None:
         return None
     sql, scale = f"({left.sql} * {right.sql})", left.scale + right.scale
@@ -102,7 +102,7 @@ def chosen(branches: list[str], values: list[Whole | None]) -> Whole | None:
 
 
 def units_of(cut: Cut) -> Whole:
-    """A cut column."""
+    """Returns a cut column."""
     bound = int(max(abs(cut.low), abs(cut.high)) * 10**cut.scale)
     return Whole(f"CAST({cut.units_sql} AS BIGINT)", cut.scale, _TYPES[integer_type(bound)], bound)
 
@@ -116,7 +116,7 @@ def _literal(number: int) -> str:
 
 
 def integer_type(bound: int) -> str:
-    """The smallest signed type that has room for numbers so far from 0."""
+    """Returns the smallest signed type that has room for numbers so far from 0."""
     return next(name for name, most in _TYPES.items() if bound < most)
 
 
@@ -132,22 +132,22 @@ class Clamped:
 
     @property
     def scale(self) -> int:
-        """How many decimal places the column has."""
+        """Tells how many decimal places the column has."""
         return int(self.type_name.rstrip(")").partition(",")[2] or 0)
 
     @property
     def steps(self) -> int | None:
-        """How many steps there are between the bounds; None where the twin does not hold the step of a row."""
+        """Tells how many steps there are between the bounds; None where the twin does not hold the step of a row."""
         number = (Fraction(self.high) - Fraction(self.low)) / Fraction(self.step)
         return int(number) if number.denominator == 1 and 1 <= number < _TYPES["INTEGER"] else None
 
     @property
     def alike(self) -> bool:
-        """Whether steps are units."""
+        """Tells whether steps are units."""
         return Fraction(self.low) == 0 and Fraction(self.step) == Fraction(1, 10**self.scale)
 
     def cut(self, number: int, alias: str, column_sql: str) -> Cut:
-        """The column in a twin's rows under a quoted alias."""
+        """Returns the column in a twin's rows under a quoted alias."""
         units = f'{alias}."{UNITS.format(number)}"'
         steps = "" if self.steps is None else units if self.alike else f'{alias}."{STEPS.format(number)}"'
         low, high, step = map(Fraction, (self.low, self.high, self.step))
@@ -155,7 +155,9 @@ class Clamped:
 
 
 def clamped_column(name: str, type_name: str, low: str, high: str, step: str) -> Clamped | None:
-    """A column as a twin holds it; None for other types than decimals and integers, and bounds that are too wide."""
+    """Returns a column as a twin holds it; None for other types than decimals and integers, and bounds that are too
+    wide.
+    """
     found = Clamped(name, type_name, low, high, step)
     if not _HELD.fullmatch(type_name) or found.scale > MOST_SCALE:
         return None
@@ -165,7 +167,7 @@ def clamped_column(name: str, type_name: str, low: str, high: str, step: str) ->
 
 
 def steps_sql(clamped: Clamped, value: str) -> str:
-    """SQL of the step of a row, as the counting of a sum computes it."""
+    """Returns SQL of the step of a row, as the counting of a sum computes it."""
     most = clamped.steps
     if most is None:
         raise InternalError("a CLAMP without whole steps")

@@ -87,7 +87,7 @@ def evaluate(
 
 
 def opened(threads: int, memory: int) -> duckdb.DuckDBPyConnection:
-    """A DuckDB in memory that reaches nothing outside itself, and whose settings stay as they are."""
+    """Returns a DuckDB in memory that reaches nothing outside itself, and whose settings stay as they are."""
     limits: dict[str, Any] = {"threads": threads, "memory_limit": f"{memory >> 20}MiB"}
     connection = duckdb.connect(":memory:", config=CONFIG | limits)
     connection.execute("SET TimeZone = 'UTC'")
@@ -110,7 +110,7 @@ class Room:
         return memoryview(self._memory)[:count]
 
     def stream(self, table: pa.Table) -> memoryview:
-        """A table as an Arrow stream, in chunks that threads can share."""
+        """Returns a table as an Arrow stream, in chunks that threads can share."""
         counter = pa.MockOutputStream()
         write_stream(counter, table)
         found = self.of(counter.size())
@@ -162,11 +162,11 @@ class Memory:
         resource.setrlimit(resource.RLIMIT_AS, (self._most if rows == 1 else self._shared, self._most))
 
     def outgrown(self) -> bool:
-        """Whether a row that was alone left more behind than a batch may use, which would be at hand for it."""
+        """Tells whether a row that was alone left more behind than a batch may use, which would be at hand for it."""
         return self._used()[0] > self._shared
 
     def _used(self) -> tuple[int, int]:
-        """Bytes of address space, and those of the process's own data."""
+        """Returns bytes of address space, and those of the process's own data."""
         if self._counted is None:  # a system that counts none limits none either
             return 2 << 30, 2 << 30
         pages = os.pread(self._counted, 128, 0).split()
@@ -174,7 +174,7 @@ class Memory:
 
 
 def granted(kind: int) -> int:
-    """Bytes that the operating system grants."""
+    """Returns bytes that the operating system grants."""
     soft, _ = resource.getrlimit(kind)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
@@ -187,7 +187,7 @@ def seal() -> None:
 
 
 def allowed(seconds: float, rows: int, planning: float) -> float:
-    """How much of the processor's time a batch may use, where one row may use so many seconds.
+    """Tells how much of the processor's time a batch may use, where one row may use so many seconds.
 
     planning: what it took over no rows; a batch has as much again, since no two times are alike. A row that is alone
         is computed twice (evaluate), perhaps in a process that has to ask for memory first: it has more of all that.

@@ -75,7 +75,7 @@ def least_room() -> int:
 
 
 def row_texts() -> int:
-    """Bytes that all texts made of one row may have."""
+    """Returns bytes that all texts made of one row may have."""
     return least_room() // TEXTS
 
 
@@ -144,7 +144,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Tells whether the process runs."""
         return self._process.poll() is None
 
     def _write(self, kind: bytes, body: bytes | memoryview) -> None:
@@ -218,7 +218,7 @@ class Workers:
         runner.release()
 
     def take(self, clean: bool = False) -> Worker:
-        """An idle process or a new one. clean: one that never computed a private row."""
+        """Returns an idle process or a new one. clean: one that never computed a private row."""
         with self._lock:
             idle = self._clean if clean else self._idle
             while idle:
@@ -293,7 +293,7 @@ class Runner:
             self.abandon()
 
     def finish(self, batch: pa.Table) -> pa.Table:
-        """The answer to the batch that was begun last, NULL for rows that cannot be computed."""
+        """Returns the answer to the batch that was begun last, NULL for rows that cannot be computed."""
         found = self._received(batch)
         if found is None and batch.num_rows == 1 and self._worker is None:
             # the process is gone, perhaps for what an earlier row did: a row is given up by a fresh one alone
@@ -311,7 +311,7 @@ class Runner:
         raise InternalError("a worker does not run this program")
 
     def compute(self, batch: pa.Table) -> pa.Table:
-        """Both at once."""
+        """Returns both at once."""
         self.begin(batch)
         return self.finish(batch)
 
