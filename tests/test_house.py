@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 232,
-    "lines": 49_464,
+    "lines": 49_470,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 578,
     "modules of a plain count": 93,

@@ -18,7 +18,7 @@ from benchmarks.reading_list import (
     sums,
 )
 
-CEILINGS = {"the claim": 7131, "copies": 426, "the noise library": 1143, "the rows boundary": 6005}
+CEILINGS = {"the claim": 7131, "copies": 426, "the noise library": 1143, "the rows boundary": 6007}
 """Above today's lines. The aims are 3,000 for the claim and 5,500 with the rows boundary (benchmarks/reading_list)."""
 
 
