@@ -266,7 +266,11 @@ _HIDDEN = (
     "SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name) "
     "HAVING bool_or(internal) AND NOT bool_and(internal)"
 )
-_DATABASES = "SELECT database_name, path, database_oid, readonly, type FROM duckdb_databases() WHERE NOT internal"
+_DATABASES = (
+    "SELECT database_name, path, database_oid, readonly, type, current_setting('default_collation') "
+    "FROM duckdb_databases() WHERE NOT internal"
+)
+"""With the setting of which DISTINCT and GROUP BY depend: what is known of a table is known under it."""
 MOST_STILL = 512
 """Facts about tables that cannot change that are remembered."""
 
