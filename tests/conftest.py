@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import dpduck
-from dpduck.database.sandbox import SandboxAnswers, cast_texts
+from dpduck.database.cursors import SandboxAnswers
+from dpduck.database.sandbox import cast_texts
 from dpduck.trusted.rows.workers import Worker, Workers
 from tests.support.clinics import Clinic, by
 

@@ -85,6 +85,8 @@ def test_the_lock_files_answer_to_the_project() -> None:
     """Whatever pyproject.toml names is pinned, and exact versions there are the ones pinned."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups = project["dependency-groups"]
+    spark = pins("spark")
+    assert all(spark[re.split(r"[\[=<>]", entry)[0]] for entry in groups.pop("spark") if isinstance(entry, str))
     named = [entry for group in groups.values() for entry in group if isinstance(entry, str)]
     development = pins("development")
     extras = [entry for extra in project["project"]["optional-dependencies"].values() for entry in extra]

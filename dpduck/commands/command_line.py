@@ -339,15 +339,17 @@ def answers(database: Path, store: Path | None) -> Iterator[Callable[[str, str |
     with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
         con = stack.enter_context(connect(database, store) if owner is None else duckdb.connect())
 
+        place = "temp.answer" if owner is None else "answer"
+
         def ask(function: str, argument: str | None) -> duckdb.DuckDBPyRelation:
-            con.execute("DROP TABLE IF EXISTS temp.answer")
+            con.execute(f"DROP TABLE IF EXISTS {place}")
             if owner is None:  # a relation of the query itself would ask it again
                 query = f"FROM {function}({'' if argument is None else '$1'})"
                 con.execute(f"CREATE TEMP TABLE answer AS {query}", [] if argument is None else [argument])
             else:
                 rows = owner.call(MACROS[function][1], argument)
-                create_table(con, "temp.answer", list(rows.columns), rows.table)
-            return con.sql("FROM temp.answer")
+                create_table(con, place, list(rows.columns), rows.table)
+            return con.sql(f"FROM {place}")
 
         yield ask
 

@@ -6,16 +6,16 @@ import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.sandbox import SandboxAnswers
 from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.values.privacy import Budget, Charge
@@ -266,7 +266,40 @@ _HIDDEN = (
     "SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name) "
     "HAVING bool_or(internal) AND NOT bool_and(internal)"
 )
-_DATABASES = "SELECT database_name, path, database_oid, readonly, type FROM duckdb_databases() WHERE NOT internal"
+_DATABASES = (
+    "SELECT database_name, path, database_oid, readonly, type, current_setting('default_collation') "
+    "FROM duckdb_databases() WHERE NOT internal"
+)
+"""With the setting of which DISTINCT and GROUP BY depend: what is known of a table is known under it."""
+MOST_ANSWERS = 512
+
+
+class SandboxAnswers:
+    """What sandboxes have answered lately. An answer follows from the question alone: SQL text, types, public labels.
+
+    Nothing else passes from statement to statement; what was refused is asked again.
+    """
+
+    def __init__(self, most: int = MOST_ANSWERS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, question: Hashable) -> Any:
+        """Returns the answer, None where there is none."""
+        with self._lock:
+            if question in self._answers:
+                self._answers.move_to_end(question)
+            return self._answers.get(question)
+
+    def put(self, question: Hashable, answer: object) -> None:
+        """Remembers an answer in the place of the one that was not asked for longest."""
+        with self._lock:
+            self._answers[question] = answer
+            if len(self._answers) > self._most:
+                self._answers.popitem(last=False)
+
+
 MOST_STILL = 512
 """Facts about tables that cannot change that are remembered."""
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import duckdb
 
-from dpduck.database.cursors import OpenCursor, Shadows
-from dpduck.database.sandbox import SandboxAnswers
+from dpduck.database.cursors import OpenCursor, SandboxAnswers, Shadows
 from dpduck.frontend.rows.facts import Clamp, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
@@ -15,6 +13,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from dpduck.database.cursors import SandboxAnswers
 from dpduck.frontend.rows.facts import Column, Image, ImageInput
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.rows.functions import FUNCTIONS, check_parts, dicts, refused
@@ -23,7 +22,6 @@ from dpduck.values.errors import Refusal
 Tables = Mapping[TableName, Sequence[Column]]
 Fact = TypeVar("Fact")
 
-MOST_ANSWERS = 512
 MOST_LABELS = 4096
 """Longer lists of labels are cast again for each release."""
 
@@ -35,32 +33,6 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
 }
-
-
-class SandboxAnswers:
-    """What sandboxes have answered lately. An answer follows from the question alone: SQL text, types, public labels.
-
-    Nothing else passes from statement to statement; what was refused is asked again.
-    """
-
-    def __init__(self, most: int = MOST_ANSWERS) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
-
-    def get(self, question: Hashable) -> Any:
-        """Returns the answer, None where there is none."""
-        with self._lock:
-            if question in self._answers:
-                self._answers.move_to_end(question)
-            return self._answers.get(question)
-
-    def put(self, question: Hashable, answer: object) -> None:
-        """Remembers an answer in the place of the one that was not asked for longest."""
-        with self._lock:
-            self._answers[question] = answer
-            if len(self._answers) > self._most:
-                self._answers.popitem(last=False)
 
 
 class Sandbox:

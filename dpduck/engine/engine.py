@@ -11,12 +11,12 @@ import duckdb
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog, Facts
-from dpduck.database.cursors import Caller, Connections, ReleaseCopies
+from dpduck.database.cursors import Caller, Connections, ReleaseCopies, SandboxAnswers
 from dpduck.database.measured import MeasuredStore
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.database.sandbox import Sandbox, SandboxAnswers
+from dpduck.database.sandbox import Sandbox
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner

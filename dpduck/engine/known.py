@@ -10,10 +10,10 @@ from math import ceil, log10, prod
 import numpy as np
 import pyarrow as pa
 
-from dpduck.database.cursors import Caller, ReleaseCopies
+from dpduck.database.cursors import Caller, ReleaseCopies, SandboxAnswers
 from dpduck.database.measured import Kept, Measured, MeasuredStore
 from dpduck.database.releases import KNOWN, ReleaseStore, StoredRelease
-from dpduck.database.sandbox import Sandbox, SandboxAnswers
+from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.analyse import Analysis
 from dpduck.frontend.select.cells import variances_column
 from dpduck.frontend.select.known import KnownQuestion

@@ -9,11 +9,11 @@ import duckdb
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog, Facts
-from dpduck.database.cursors import Caller, OpenCursor, ReleaseCopies
+from dpduck.database.cursors import Caller, OpenCursor, ReleaseCopies, SandboxAnswers
 from dpduck.database.measured import MeasuredStore
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.database.sandbox import Sandbox, SandboxAnswers
+from dpduck.database.sandbox import Sandbox
 from dpduck.database.views import PrivateViews
 from dpduck.engine.known import known_sql, known_table, refreshed, resting_on
 from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused

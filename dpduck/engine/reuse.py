@@ -14,10 +14,10 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dpduck.database.cursors import Caller
+from dpduck.database.cursors import Caller, SandboxAnswers
 from dpduck.database.measured import Kept
 from dpduck.database.releases import StoredRelease
-from dpduck.database.sandbox import Sandbox, SandboxAnswers
+from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Request, Target

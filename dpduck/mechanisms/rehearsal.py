@@ -14,7 +14,8 @@ from typing import Any
 
 import duckdb
 
-from dpduck.database.sandbox import Sandbox, SandboxAnswers
+from dpduck.database.cursors import SandboxAnswers
+from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.rows.parts import Source, Stored, Units
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text

@@ -11,9 +11,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies
+from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies, SandboxAnswers
 from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.database.sandbox import SandboxAnswers
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.certificate import plan_text, versions_text

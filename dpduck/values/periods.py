@@ -175,7 +175,7 @@ def shown(run: Periods) -> str:
     """Returns a run for people: a month by its name, others by their first day, several by the first and the last.
 
     >>> shown(Periods("MONTH", 24280, 24280)), shown(Periods("WEEK", 105589, 105590)), shown(every("DAY"))
-    ('2024-05', '2024-08-05 to 2024-08-12', 'every day')
+    ('2024-05', '2024-08-26 to 2024-09-02', 'every day')
     """
     if run.every:
         return f"every {run.word.lower()}"

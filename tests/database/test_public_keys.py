@@ -78,7 +78,8 @@ def test_keys_of_other_systems_are_not_relied_on(connection: duckdb.DuckDBPyConn
         assert catalog.unique_keys(table) == (("id",), ("name",))
     with connection.cursor() as cursor:
         cursor.execute(
-            "CREATE TEMP MACRO duckdb_databases() AS TABLE SELECT 'memory' AS database_name, 'postgres' AS type"
+            "CREATE TEMP MACRO duckdb_databases() AS TABLE SELECT 'memory' AS database_name, 'postgres' AS type, "
+            "NULL AS path, 1 AS database_oid, false AS readonly, false AS internal"
         )
         catalog = Catalog(cursor, PolicyStore(connection.cursor, "private", dict))
         assert catalog.unique_keys(table) == ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpduck.database.cursors import Connections
-from dpduck.database.sandbox import MOST_ANSWERS, Sandbox, SandboxAnswers
+from dpduck.database.cursors import MOST_ANSWERS, Connections, SandboxAnswers
+from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.facts import Column, ImageInput
 from dpduck.frontend.text.names import TableName
 from dpduck.values.errors import Refusal

@@ -8,7 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import dpduck
+from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import Shadows
+from dpduck.database.policies import PolicyStore
+from dpduck.frontend.text.names import TableName
 from tests.support.clinics import Clinic, by
 
 
@@ -67,6 +71,24 @@ def test_another_file_under_the_same_name_is_looked_at(macro_file: Path, tmp_pat
             connection.execute(f"ATTACH '{file}' AS more (READ_ONLY)")
             assert shadows.names(connection) == expected
             connection.execute("DETACH more")
+
+
+def test_facts_are_kept_with_the_setting_they_depend_on(tmp_path: Path) -> None:
+    """What is known of a table under a default_collation, of whose distinct rows some are one, is not known without."""
+    path, table = tmp_path / "public.duckdb", TableName(("public", "main", "t"))
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES ('a', 1), ('A', 1), ('b', 2)) AS r(k, g)")
+    with dpduck.connect(path) as connection:
+        connection.execute("FROM dp('DECLARE PUBLIC TABLE t')")
+    found = []
+    with dpduck.connect(path, read_only=True) as connection:
+        policies = PolicyStore(connection.cursor, "private", dict)
+        for setting in ("SET GLOBAL default_collation = 'nocase'", "RESET GLOBAL default_collation"):
+            connection.execute(setting)
+            for _ in range(2):
+                with connection.cursor() as cursor:
+                    found.append(Catalog(cursor, policies).multiplicity(table, ["g"], ["k", "g"]))
+    assert found == [1, 1, 2, 2]
 
 
 def test_a_read_only_clinic_refuses_what_is_hidden(open_clinic: Callable[..., Clinic], clinic_file: Path) -> None:

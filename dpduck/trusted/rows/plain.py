@@ -37,7 +37,7 @@ _ANY_TOKEN = re.compile(
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
 _COMPARES = frozenset(("=", "<>", "!=", "<", ">", "<=", ">="))
 _LARGEST_LITERAL = 9
-_LONGEST_PATTERN, _LONGEST_NUMBER = 100, 16
+_LONGEST_PATTERN, LONGEST_NUMBER = 100, 16
 Types = Mapping[str, str]
 
 
@@ -309,7 +309,7 @@ def _alike(literal: tuple[str, str], type_name: str) -> bool:
     if type_name in INTEGERS:
         return text.isdigit() and len(text) <= _LARGEST_LITERAL
     if type_name in FLOATS:  # beside a number too long for HUGEINT, DuckDB 2.0 casts the column, and raises for NaN
-        return len(text) <= _LONGEST_NUMBER
+        return len(text) <= LONGEST_NUMBER
     return _fits_decimal(text, type_name)
 
 

@@ -16,6 +16,7 @@ from fractions import Fraction
 from dpduck.frontend.rows.parts import Cut
 from dpduck.trusted.private.contribution_sql import steps
 from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.rows.plain import LONGEST_NUMBER, is_plain
 from dpduck.values.errors import InternalError
 
 UNITS, STEPS = "dpduck_units_{}", "dpduck_steps_{}"
@@ -155,15 +156,14 @@ class Clamped:
 
 
 def clamped_column(name: str, type_name: str, low: str, high: str, step: str) -> Clamped | None:
-    """Returns a column as a twin holds it; None for other types than decimals and integers, and bounds that are too
-    wide.
-    """
+    """Returns a column as a twin holds it; None for types but decimals and integers, and bounds too wide, too long."""
     found = Clamped(name, type_name, low, high, step)
     if not _HELD.fullmatch(type_name) or found.scale > MOST_SCALE:
         return None
     units = [Fraction(bound) * 10**found.scale for bound in (low, high)]
     fitting = all(one.denominator == 1 and abs(one) < _TYPES["INTEGER"] for one in units)
-    return found if fitting and units[0] < units[1] else None
+    read = all(len(one) <= LONGEST_NUMBER and is_plain(f'"c" <= {one}', {'"c"': type_name}) for one in (low, high))
+    return found if fitting and read and units[0] < units[1] else None
 
 
 def steps_sql(clamped: Clamped, value: str) -> str:

@@ -148,3 +148,32 @@ def test_columns_are_cut_without_an_error(type_name: str) -> None:
         found = connection.execute(f"SELECT {units}, {steps} FROM t").fetchall()
     factor = 10**scale
     assert found == [(2 * factor, 6), (-factor, 0), (0, 2), (factor, 4), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "low", "high"),
+    [
+        ("INTEGER", "0", "2000000000"),
+        ("INTEGER", "0.0", "5.0"),
+        ("DECIMAL(5,2)", "0", "100000"),
+        ("DECIMAL(5,2)", "0.000", "5.000"),
+        ("DECIMAL(4,4)", "-1", "1"),
+        ("DECIMAL(18,0)", "0", "000000000000000005"),
+    ],
+)
+def test_bounds_that_no_column_is_compared_with(type_name: str, low: str, high: str) -> None:
+    """A CLAMP may be wider than its column's type, or written longer: it is prepared, and counts are the same."""
+    with dpduck.connect() as connection:
+        connection.execute(
+            f"CREATE TABLE bills AS SELECT i % 7 AS who, CAST([0, 0.5, -0.25, NULL][i % 4 + 1] AS {type_name}) AS x "
+            "FROM range(50) AS r(i)"
+        )
+        connection.execute(
+            "FROM dp(?)",
+            [
+                "CREATE PRIVACY POLICY ON bills (PRIVACY UNIT who MAX ROWS 3, BUDGET (epsilon = 100), "
+                f"CLAMP x BETWEEN {low} AND {high} STEP 1)"
+            ],
+        )
+        connection.execute("FROM dp('ALTER PRIVACY POLICY ON bills PREPARE')")
+        assert differing(connection, ("sum(x) AS s, sum(2 * x) AS t FROM bills",), "bills") == []
