@@ -63,7 +63,7 @@ def test_attacks_on_the_gate(server: Server, tmp_path: Path) -> None:
         for text in (*about[::2], *map(there, about[1::2])):
             message = served.refused("bob", text)
             assert "accepted: " in message and len(message) < 1_000, (text, message)
-        honest = [there(text) for text in statements("honest.sql") if "visits" in text and "dp(" in text]
+        honest = [there(text) for text in statements("honest.sql") if "visits" in text and "dp" in text]
         assert len(honest) > 10
         for text in honest[::2]:
             assert served.rows("bob", text) is not None, text
