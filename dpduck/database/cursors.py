@@ -267,10 +267,10 @@ _HIDDEN = (
     "HAVING bool_or(internal) AND NOT bool_and(internal)"
 )
 _DATABASES = (
-    "SELECT database_name, path, database_oid, readonly, type, current_setting('default_collation') "
-    "FROM duckdb_databases() WHERE NOT internal"
+    "SELECT database_name, path, database_oid, readonly, type = 'duckdb' AND NOT contains(coalesce(path, '://'), "
+    "'://'), current_setting('default_collation') FROM duckdb_databases() WHERE NOT internal"
 )
-"""With the setting of which DISTINCT and GROUP BY depend: what is known of a table is known under it."""
+"""Whether it is a file of DuckDB's; and the setting of which DISTINCT and GROUP BY, so facts about a table, depend."""
 MOST_ANSWERS = 512
 
 
@@ -334,8 +334,7 @@ class Shadows:
         if token is None:
             return None
         if self._still is None or self._still[0] != token:
-            files = [row for row in databases if row[4] == "duckdb" and row[1] and "://" not in str(row[1])]
-            self._still = token, Still(frozenset(fold(str(row[0])) for row in files))
+            self._still = token, Still(frozenset(fold(str(row[0])) for row in databases if row[4]))
         return self._still[1]
 
     def names(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
@@ -363,7 +362,8 @@ class Shadows:
 
     def _unchanging(self, cursor: duckdb.DuckDBPyConnection) -> str | None:
         """Returns the databases, where nothing can be added to one; else None."""
-        return _token(self._others(cursor))
+        databases = self._others(cursor)
+        return _token(databases) if all(row[4] for row in databases) else None
 
     def _others(self, cursor: duckdb.DuckDBPyConnection) -> list[tuple[object, ...]]:
         rows = cursor.execute(_DATABASES).fetchall()

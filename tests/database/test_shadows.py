@@ -73,6 +73,19 @@ def test_another_file_under_the_same_name_is_looked_at(macro_file: Path, tmp_pat
             connection.execute("DETACH more")
 
 
+def test_another_system_is_looked_at_each_time(macro_file: Path) -> None:
+    """What is attached for reading alone, and is no file of DuckDB's, somebody else may add to meanwhile."""
+    shadows, found = Shadows("private"), []
+    listing = "SELECT 'lake' AS database_name, 'lake.db' AS path, 9 AS database_oid, true AS readonly, '{}' AS type"
+    with duckdb.connect(str(macro_file), read_only=True) as connection:
+        for kind in ("duckdb", "ducklake"):
+            rows = f"{listing.format(kind)}, false AS internal"
+            connection.execute(f"CREATE OR REPLACE TEMP MACRO duckdb_databases() AS TABLE {rows}")
+            shadows.names(connection)
+            found.append(shadows._known is not None)
+    assert found == [True, False]
+
+
 def test_facts_are_kept_with_the_setting_they_depend_on(tmp_path: Path) -> None:
     """What is known of a table under a default_collation, of whose distinct rows some are one, is not known without."""
     path, table = tmp_path / "public.duckdb", TableName(("public", "main", "t"))
