@@ -222,14 +222,19 @@ def _named_in_sql(text: str) -> TableName:
 
 
 def policy_to_text(policy: Policy) -> str:
-    """Returns all of a policy as JSON; amounts as exact rationals."""
+    """Returns all of a policy as JSON; amounts as exact rationals.
+
+    A period is a fifth part of the unit: versions that know of no periods fail on it, and charge nothing.
+    """
     period, lifetime = policy.unit.period, policy.budget.lifetime
     return json.dumps(
         {
-            **({} if period is None else {"period": [period.word, period.column]}),
             **({} if lifetime is None else {"lifetime": _budget_fields(lifetime)}),
             "table": list(policy.table.parts),
-            "unit": [policy.unit.key, policy.unit.column, policy.unit.max_rows],
+            "unit": [
+                *(policy.unit.key, policy.unit.column, policy.unit.max_rows),
+                *([] if period is None else [None, [period.word, period.column]]),
+            ],
             "reference": _reference_fields(policy.unit.reference),
             "budget": _budget_fields(policy.budget),
             "domains": [[column, _domain_fields(domain)] for column, domain in policy.domains],
@@ -247,13 +252,11 @@ def policy_to_text(policy: Policy) -> str:
 def policy_from_text(text: str) -> Policy:
     """Returns the policy that policy_to_text wrote."""
     fields = json.loads(text)
-    unit, period, lifetime = PrivacyUnit(*fields["unit"]), fields.get("period"), fields.get("lifetime")
+    (key, column, most, *rest), lifetime = fields["unit"], fields.get("lifetime")
     return Policy(
         table=TableName(tuple(fields["table"])),
-        unit=replace(
-            unit,
-            reference=_reference(fields.get("reference")),
-            period=None if period is None else Period(*period),
+        unit=PrivacyUnit(
+            key, column, most, _reference(fields.get("reference")), period=Period(*rest[1]) if rest else None
         ),
         budget=replace(_budget(fields["budget"]), lifetime=None if lifetime is None else _budget(lifetime)),
         domains=tuple((column, _domain(domain)) for column, domain in fields["domains"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -14,7 +15,7 @@ import dpduck
 from dpduck.engine.functions import engine_of
 from dpduck.trusted.private.door import Bill, opened
 from dpduck.values.errors import InternalError
-from dpduck.values.periods import Periods
+from dpduck.values.periods import Period, Periods
 from tests.support.clinics import Clinic
 
 VISITS = """CREATE TABLE visits AS SELECT 'p' || i % 40 AS person,
@@ -353,3 +354,12 @@ def test_the_door_counts_the_periods_of_the_bill_alone(clinic: Clinic, monkeypat
     monkeypatch.setattr("dpduck.mechanisms.release.opened", other)
     clinic.dp(ASK.format("0.5", MARCH))
     assert len(seen) == clinic.charges() == 1
+
+
+def test_a_version_without_periods_fails_on_their_policies(clinic: Clinic) -> None:
+    """Versions before read four parts of a unit at most: they do not answer as if there were none."""
+    column = "json_extract(definition, '$.unit')"
+    ((written,),) = clinic.rows(f"SELECT {column}::VARCHAR FROM private.dpduck.policies WHERE active")
+    assert len(json.loads(written)) == 5
+    policy = engine_of(clinic.con)._policies  # type: ignore[union-attr]
+    assert [one.unit.period for one in policy.policies()] == [Period("MONTH", "came")]
