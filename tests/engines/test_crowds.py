@@ -43,7 +43,7 @@ def test_the_first_rows_of_a_unit() -> None:
         con.register("given", whole.append_column("place", pa.array(range(whole.num_rows))))
         window = "row_number() OVER (PARTITION BY unit ORDER BY hash(18446744073709551613::UBIGINT, unit, text, real), "
         sql = f"SELECT place FROM given QUALIFY {window} unit, text, real, signbit(real)) <= {CROWD}"
-        assert shown(found) == shown(whole.take(con.execute(sql).to_arrow_table()["place"]))
+        assert shown(found) == shown(whole.take(con.sql(sql).to_arrow_table()["place"]))
     turned = whole.take(pa.array(range(whole.num_rows - 1, -1, -1)))
     pieces = [turned.slice(start, 18_000) for start in range(0, whole.num_rows, 18_000)]
     parts = pa.concat_tables(first_rows(ORDER, TABLE, piece) for piece in pieces)
