@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from benchmarks import private_drafts
 from benchmarks.speed import prepared
 from dpduck.algebra.ranges import all_ranges
 
@@ -145,3 +146,18 @@ def test_a_benchmark_runs(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 0 and tiny.says in "\n".join(lines)
     assert sum(bool(VERDICT.search(line)) for line in lines) >= tiny.gates, lines
+
+
+@pytest.mark.parametrize("table", ["commuting", "transfusion"])
+def test_private_drafts_are_compared(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The benchmark of private drafts runs, too, and prints a line for a table, of a column's units and of rows."""
+    made_data(tmp_path)
+    rows = "SELECT i % 90 AS months, i % 2 AS gave FROM range(50) AS r(i)"
+    duckdb.execute(f"COPY ({rows}) TO '{tmp_path / 'transfusion.csv'}'")
+    monkeypatch.setenv("DPDUCK_DATA", str(tmp_path))
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "argv", ["private_drafts", "--tables", table, "--prices", "0.5"])
+    private_drafts.main()
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"| {table} ")

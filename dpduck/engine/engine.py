@@ -22,7 +22,7 @@ from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, require_owner
 from dpduck.engine.foresight import Foresight
 from dpduck.engine.known import cells_sql
-from dpduck.engine.known_statements import KnownStatements
+from dpduck.engine.known_statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.engine.progress import Progress
 from dpduck.engine.reuse import explained_sql, nothing_sql
 from dpduck.engines.tables import EngineTables
@@ -65,8 +65,8 @@ from dpduck.values.privacy import Charge
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
 
-MOST_ANALYSED, LONGEST_KEPT, MOST_LABELS = 128, 4096, 2000
-"""Statements that are remembered with what they ask for; characters and labels that each may have."""
+MOST_ANALYSED = 128
+"""Statements that are remembered with what they ask for."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ class Foresight:
         budget, expected = self.ledger.budget(told.request.rows.unit_key), self._expected(told.request)
         worst = worst_of(told.errors(expected))
         words = (drowned(_counted(told.request), worst, expected), told.advice(budget, expected))
-        return priced(told.sql, told.request, told.asks, budget, worst, words)
+        own = expected if worst is None and isinstance(question, Request) and _counted(question) else None
+        return priced(told.sql, told.request, told.asks, budget, worst, words, own)
 
     def errors(self, question: Any) -> str:
         """Returns SQL with one line an aggregate."""

@@ -33,23 +33,6 @@ MOST_CELLS = 5_000_000
 """Cells of a known answer."""
 
 
-def known_sql(
-    question: KnownQuestion,
-    measured: MeasuredStore,
-    caller: Caller,
-    copies: ReleaseCopies,
-    remembered: SandboxAnswers,
-    box: Sandbox,
-    text: str,
-    moment: str,
-) -> str:
-    """Returns SQL with a known answer; a Refusal with a statement that would pay, where no release determines it.
-
-    moment: of the rows of now (MeasuredStore.moment).
-    """
-    return known_table(question, measured, caller, copies, remembered, box, text, moment)[0]
-
-
 def known_table(
     question: KnownQuestion,
     measured: MeasuredStore,
@@ -60,7 +43,11 @@ def known_table(
     text: str,
     moment: str,
 ) -> tuple[str, list[Answer]]:
-    """Returns the same, and the answers themselves."""
+    """Returns SQL with a known answer, and its answers; refuses, with a statement that would pay, what no release
+    determines.
+
+    moment: of the rows of now (MeasuredStore.moment).
+    """
     request = question.analysis.request
     caller.require_tables(request.asked_tables)
     cells = sum(

@@ -15,7 +15,7 @@ from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
 from dpduck.database.views import PrivateViews
-from dpduck.engine.known import known_sql, known_table, refreshed, resting_on
+from dpduck.engine.known import known_table, refreshed, resting_on
 from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis
@@ -39,6 +39,7 @@ MOST_KNOWN = 64
 """Sets of measurements whose combination is remembered."""
 
 LONGEST_KEPT, MOST_LABELS = 4096, 2000
+"""Characters and labels of a statement that is remembered with what it asks for."""
 
 
 class KnownStatements:
@@ -70,7 +71,7 @@ class KnownStatements:
                 catalog = Catalog(cursor, self._policies, box, caller)
                 question = analyse_known(asked, catalog)
             moment = self._moment(question.analysis.request.rows, cursor)
-            sql = known_sql(question, self._measured, caller, self._copies, self._known, box, asked.text, moment)
+            sql, _ = known_table(question, self._measured, caller, self._copies, self._known, box, asked.text, moment)
             if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
                 self._analysed.put((argument, caller, "known"), (question, catalog.known))
             return sql

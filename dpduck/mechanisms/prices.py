@@ -36,13 +36,15 @@ def priced(
     budget: Budget | None,
     worst: float | None = None,
     words: Sequence[str] = (),
+    expect_rows: int | None = None,
 ) -> str:
     """dp_explain with what the chosen row's asks cost as its rho, and a column `price` that says it in both forms.
 
     The price comes right after the columns that programs may rely on.
 
     Of the other rows rho is an upper bound: what the epsilon costs whatever is measured. worst: the chosen row's
-    worst_stderr where it has none of its own. words: what else its note says.
+    worst_stderr where it has none of its own. words: what else its note says. expect_rows: where a row's own
+    worst_stderr is that of counts alone, and is to be compared with it.
     """
     charge = charged(request.price.charge, asks, request.price.least_rho)
     most = charge.rho if charge.epsilon is None else min(request.price.charge.rho, rho_of_pure(charge.epsilon))
@@ -57,7 +59,10 @@ def priced(
         else f", CASE WHEN chosen THEN coalesce(worst_stderr, {worst!r}) ELSE worst_stderr END AS worst_stderr"
     )
     more = quote_text("".join(f"; {part}" for part in words if part))
-    rho += f", CASE WHEN chosen THEN concat(note, {more}) ELSE note END AS note"
+    own = "NULL"
+    if expect_rows is not None:
+        own = f"CASE WHEN worst_stderr > {expect_rows} THEN {quote_text(f'; {noise_alone(expect_rows)}')} END"
+    rho += f", concat(note, CASE WHEN chosen THEN {more} END, {own}) AS note"
     rest = f"SELECT * REPLACE ({rho}), {price} FROM ({sql}) AS explained"
     return f"SELECT {first}, price, * EXCLUDE ({first}, price) FROM ({rest}) AS priced"
 
@@ -102,6 +107,11 @@ def drowned(counts: bool, worst: float | None, expect_rows: int | None) -> str:
     """Returns a word where a count has more noise than the table is expected to have rows; else nothing."""
     if not counts or worst is None or expect_rows is None or worst <= expect_rows:
         return ""
+    return noise_alone(expect_rows)
+
+
+def noise_alone(expect_rows: int) -> str:
+    """Says that a count will be noise, and what helps."""
     return (
         f"the noise of a count is larger than EXPECT ROWS {expect_rows}: an answer would be noise alone; "
         "a higher epsilon, fewer cells or a smaller MAX ROWS help"

@@ -368,3 +368,11 @@ def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpduck.server.public_database.time.monotonic", lambda: now + 2 * YOUNG)
     assert kept.room_for("carol", one) == ["a1"]
     assert kept.unread() == ["a3", "b1", "b2"]
+
+
+def test_duckdb_has_half_of_a_vaults_memory(tmp_path: Path, state_directory: Path) -> None:
+    """What its allocator keeps counts against the same limit: the system refused before DuckDB spilled."""
+    vault = LocalVault(make_clinic(tmp_path), memory=2 << 30)
+    found = vault._connection.execute("SELECT current_setting('memory_limit')").fetchone()
+    vault.close()
+    assert found == ("1.0 GiB",)

@@ -86,7 +86,7 @@ class Scan:
         return self.types is None or condition in self.coded or is_plain(condition, self.types)
 
     def number(self, value_sql: str) -> Computed | None:
-        """Tells how it computes a number itself; None where it does not."""
+        """Returns how the database computes a number itself; None where it does not."""
         return Computed(value_sql) if self.types is None else computed(value_sql, self.types, self.cuts)
 
     def steps(self, aggregate: Contribution) -> str:

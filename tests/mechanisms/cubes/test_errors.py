@@ -149,3 +149,14 @@ def test_what_has_no_aggregates_is_sent_to_dp_explain(visits: Clinic) -> None:
     with pytest.raises(duckdb.Error) as caught:
         visits.con.execute("FROM dp_errors(?)", [sparse])
     assert one_line(caught.value) == "this statement has no errors by aggregate; accepted: dp_explain of it"
+
+
+@pytest.mark.parametrize("options", ["group_selection_strategy = GAUSSIAN_THRESHOLD", "summary = 'filter_priority'"])
+def test_noise_above_the_expected_rows_is_said_of_other_mechanisms(visits: Clinic, options: str) -> None:
+    """Mechanisms that foresee no errors by aggregate say so by their worst one."""
+    protected(visits, budget="epsilon = 100, delta = 1e-6, delta_keys = 5e-7")
+    priced = "delta = 1e-8, " if "GAUSSIAN" in options else ""
+    counts = "sex, count(*) AS n", "sex"
+    dear, cheap = (ASK.format(f"epsilon = {one}, {priced}{options}", *counts) for one in ("1", "0.0001"))
+    assert "larger than EXPECT ROWS" not in note(visits, dear)
+    assert "larger than EXPECT ROWS 20000" in note(visits, cheap)
