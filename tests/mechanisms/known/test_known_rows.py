@@ -22,8 +22,8 @@ def visits(clinic: Clinic) -> Clinic:
     """A column, ward, that two releases share; of sex and grade together nothing is released."""
     clinic.con.execute(
         "CREATE TABLE visits AS SELECT i // 3 AS patient, ['F', 'M'][i % 2 + 1] AS sex, "
-        "['a', 'b', 'c', NULL][CAST(hash(i) % 4 AS INTEGER) + 1] AS ward, CAST(hash(i + 1) % (1 + hash(i) % 5) AS BIGINT) AS grade, "
-        "i % 7 = 0 AS urgent FROM range(30000) AS r(i)"
+        "['a', 'b', 'c', NULL][CAST(hash(i) % 4 AS INTEGER) + 1] AS ward, "
+        "CAST(hash(i + 1) % (1 + hash(i) % 5) AS BIGINT) AS grade, i % 7 = 0 AS urgent FROM range(30000) AS r(i)"
     )
     clinic.dp(
         "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 3, BUDGET (epsilon = 100), "
