@@ -56,7 +56,7 @@ def test_dp_functions_are_tables_among_others(served: Served) -> None:
 
 @pytest.mark.parametrize("name", ["visits", "VISITS", "wards"])
 def test_no_principal_names_a_view_as_a_declared_table(served: Served, name: str) -> None:
-    """Plain SQL over the table's name would be answered from the view, whoever asks: with numbers that somebody made up.
+    """Plain SQL over the table's name would be answered from the view, whoever asks: by made up numbers.
 
     A table without a policy is no such name: a refusal would tell that it is there.
     """
