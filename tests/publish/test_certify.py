@@ -141,8 +141,8 @@ def _other_budget(bundle: Bundle, **amounts: str) -> None:
             entry["budget"].update(amounts)
 
 
-def _added(bundle: Bundle, run: str | None = None, *, after: int = -1, **fields: object) -> None:
-    """Adds an entry like another; run: of the months that it is charged to, of the unit by months."""
+def _added(bundle: Bundle, fields: Bundle, run: str | None = None, after: int = -1) -> None:
+    """Adds an entry like another, but for some fields; run: of the months that it is charged to."""
     like, number = bundle["entries"][after], len(bundle["entries"]) + 1
     unit = like["unit"] if run is None else like["unit"].split(" FROM ")[0] + run
     bundle["entries"].append({**copy.deepcopy(like), "id": number, "unit": unit, **fields})
@@ -150,7 +150,7 @@ def _added(bundle: Bundle, run: str | None = None, *, after: int = -1, **fields:
 
 def _narrowed(bundle: Bundle, **amounts: object) -> None:
     months = bundle["entries"][10]["budget"]
-    _added(bundle, after=10, budget={**copy.deepcopy(months), **amounts})
+    _added(bundle, {"budget": {**copy.deepcopy(months), **amounts}}, after=10)
 
 
 def _dropped(bundle: Bundle) -> None:
@@ -170,6 +170,8 @@ def _giving_back(bundle: Bundle) -> None:
     _certificate(bundle, '"Table"')["plan"].append(part)
 
 
+PERIODS = "clinic.main.visits.person PER MONTH"
+BUDGET = {"epsilon": "2/1", "delta": "0/1", "delta_keys": "0/1", "rho": None}
 NONE = {"epsilon": "0/1", "rho": "0/1", "delta": "0/1"}
 LITTLE = {"epsilon": "1/9", "rho": "1/162"}
 JANUARY = " FROM 2024-01-01 TO 2024-02-01"
@@ -204,7 +206,7 @@ CHANGED: dict[str, Callable[[Bundle], object]] = {
 """Ways to change a bundle after its last link was published."""
 
 REWRITTEN: dict[str, Callable[[Bundle], object]] = {
-    "an entry that gives back": lambda b: _added(b, after=1, rho="-1/100", epsilon=None),
+    "an entry that gives back": lambda b: _added(b, {"rho": "-1/100", "epsilon": None}, after=1),
     "a charge too small": _cheaper,
     "a smaller budget than was spent": lambda b: _other_budget(b, rho="1/100"),
     "a budget without its delta for keys": lambda b: _other_budget(b, delta_keys="0/1"),
@@ -224,14 +226,14 @@ REWRITTEN: dict[str, Callable[[Bundle], object]] = {
     "a family beyond its limit": lambda b: _part(b, '"Within"').update(limit="9/1"),
     "a query that nobody knows": lambda b: _part(b, '"Threshold"').update(query="Exact"),
     "a part of a plan that gives back": _giving_back,
-    "a charge without a run": lambda b: _added(b, "", **LITTLE),
-    "a charge that declares a budget": lambda b: _added(b, JANUARY, budget=b["entries"][10]["budget"]),
-    "a budget for a run of months": lambda b: _added(b, JANUARY, **NONE, budget=b["entries"][10]["budget"]),
-    "a run of part of a month": lambda b: _added(b, " FROM 2024-05-01 TO 2024-05-20", **LITTLE),
-    "a run that begins within a month": lambda b: _added(b, " FROM 2024-05-02 TO 2024-06-01", **LITTLE),
-    "an empty run": lambda b: _added(b, " FROM 2024-05-01 TO 2024-05-01"),
-    "a run that goes back": lambda b: _added(b, " FROM 2024-05-01 TO 2023-05-01"),
-    "a run beyond the last month": lambda b: _added(b, " FROM 9998-12-01 TO 9999-02-01", **LITTLE),
+    "a charge without a run": lambda b: _added(b, LITTLE, ""),
+    "a charge that declares a budget": lambda b: _added(b, {"budget": b["entries"][10]["budget"]}, JANUARY),
+    "a budget for a run of months": lambda b: _added(b, {**NONE, "budget": b["entries"][10]["budget"]}, JANUARY),
+    "a run of part of a month": lambda b: _added(b, LITTLE, " FROM 2024-05-01 TO 2024-05-20"),
+    "a run that begins within a month": lambda b: _added(b, LITTLE, " FROM 2024-05-02 TO 2024-06-01"),
+    "an empty run": lambda b: _added(b, {}, " FROM 2024-05-01 TO 2024-05-01"),
+    "a run that goes back": lambda b: _added(b, {}, " FROM 2024-05-01 TO 2023-05-01"),
+    "a run beyond the last month": lambda b: _added(b, LITTLE, " FROM 9998-12-01 TO 9999-02-01"),
     "a budget narrowed below what is spent": lambda b: _narrowed(b, epsilon="1/2"),
     "a LIFETIME narrowed below what is spent": lambda b: _narrowed(b, lifetime={**BUDGET, "epsilon": "2/1"}),
     "a budget of nothing": lambda b: _narrowed(b, epsilon=None),
@@ -264,10 +266,6 @@ def test_a_chain_with_an_entry_less_is_told_by_its_last_link(bundle: Bundle) -> 
     head = bundle["head"]
     _dropped(bundle)
     assert "the last link is not the one that was published" in list(checker.check(sealed(bundle), head))
-
-
-PERIODS = "clinic.main.visits.person PER MONTH"
-BUDGET = {"epsilon": "2/1", "delta": "0/1", "delta_keys": "0/1", "rho": None}
 
 
 def ledger_of(charges: list[tuple[str, str]], lifetime: str = "") -> list[Bundle]:
