@@ -13,7 +13,8 @@ from typing import Any
 
 import duckdb
 
-from dpduck.database.cursors import OpenCursor, SandboxAnswers, Shadows
+from dpduck.database.cursors import OpenCursor, SandboxAnswers
+from dpduck.database.shadows import Shadows
 from dpduck.frontend.rows.facts import Clamp, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
@@ -73,13 +74,24 @@ class PolicyStore:
 
     def policy(self, table: TableName) -> Policy | None:
         """Returns the policy in force, None where there is none."""
-        policy = self._now().policies.get(table.sql)
-        return None if policy is None else self._with_budget(policy, self._budgets())
+        policy = self.in_force().get(table.sql)
+        return None if policy is None else with_budget(policy, self.budgets())
 
     def policies(self) -> list[Policy]:
         """Returns every policy in force, in the order of their tables' names."""
-        budgets = self._budgets()
-        return [self._with_budget(policy, budgets) for policy in self._now().policies.values()]
+        budgets = self.budgets()
+        return [with_budget(policy, budgets) for policy in self.in_force().values()]
+
+    def in_force(self) -> Mapping[str, Policy]:
+        """Returns every policy in force by its table's name in SQL, with the budget that it was written with.
+
+        That may be another one by now; where no budget is asked for, the ledger need not be.
+        """
+        return self._now().policies
+
+    def budgets(self) -> Mapping[str, Budget]:
+        """Returns the budgets in force, by privacy unit."""
+        return self._budgets()
 
     def _now(self) -> _InForce:
         """Returns what the store holds. Nobody else writes it while it is attached: it is read once after each
@@ -124,8 +136,8 @@ class PolicyStore:
         )
         with self._open_cursor() as cursor:
             rows = cursor.execute(query).fetchall()
-        budgets = self._budgets()
-        return [self._with_budget(self._defined(row[0]), budgets) for row in rows]
+        budgets = self.budgets()
+        return [with_budget(self._defined(row[0]), budgets) for row in rows]
 
     def _defined(self, text: str) -> Policy:
         """Returns the policy that a definition says: one object for each text, so that its labels are in memory
@@ -136,9 +148,6 @@ class PolicyStore:
             policy = policy_from_text(text)
             self._read.put(text, policy)
         return policy
-
-    def _with_budget(self, policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
-        return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
 
     def known_as(self, table: TableName) -> TableName:
         """Returns the table as policies and declarations spell it, which is how budgets and releases know it.
@@ -212,6 +221,11 @@ class PolicyStore:
         """Takes a declaration back; domains already read from the table stay as they were."""
         with self._writing() as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql])
+
+
+def with_budget(policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
+    """Returns a policy with the budget of its unit that is in force."""
+    return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
 
 
 def _named_in_sql(text: str) -> TableName:

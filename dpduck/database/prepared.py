@@ -172,7 +172,7 @@ class PreparedTables:
         if not any(table.sql in self._known for table in tables):
             return None
         found, moments, nonces = {}, set(), []
-        policies = {one.table: one for one in self._policies.policies()}
+        policies = self._policies.in_force()
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:
@@ -181,7 +181,7 @@ class PreparedTables:
                     f"{prepared} is prepared, and {table.table} is not: their rows are not of one moment",
                     accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE; or ON {prepared} UNPREPARE",
                 )
-            found[table.sql] = self._twin(known, table, rows, policies.get(table))
+            found[table.sql] = self._twin(known, table, rows, policies.get(table.sql))
             moments.add(known.moment)
             nonces.append(known.nonce)
         if len(moments) > 1:
@@ -190,7 +190,7 @@ class PreparedTables:
                 accepted=f"ALTER PRIVACY POLICY ON {', '.join(map(str, tables))} PREPARE",
             )
         names = tuple(twin.sql for twin in found.values())
-        still = self._policies.shadows.still
+        still = self._policies.shadows.still_here
         beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes, still=still)
         return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
 

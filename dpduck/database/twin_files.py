@@ -24,9 +24,10 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.database.cursors import OpenCursor, Still
+from dpduck.database.cursors import OpenCursor
+from dpduck.database.shadows import Still, kept
 from dpduck.frontend.rows.facts import Column
-from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.program import BATCH_TEXTS
@@ -183,7 +184,8 @@ class TwinFiles:
         still: Still | None,
     ) -> str:
         told = [(column.name, column.type_name) for column in columns]
-        known = repr((table.sql, digest, _known_texts(cursor, table, columns, still), told))
+        texts = kept(still, table, ("texts", tuple(columns)), lambda: _texts_digest(cursor, table, columns))
+        known = repr((table.sql, digest, texts, told))
         if known in self._copies:
             self._copies.move_to_end(known)
             return self._copies[known]
@@ -244,24 +246,9 @@ class TwinFiles:
 def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
     """Begins transactions of tables, which hold them whatever is prepared or copied meanwhile."""
     try:
-        for name in names:
-            reader.columns(cursor, f"SELECT 1 FROM {name} LIMIT 0", {})
+        reader.columns(cursor, " UNION ALL ".join(f"(SELECT 1 FROM {name} LIMIT 0)" for name in names), {})
     except InternalError:
         raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again") from None
-
-
-def _known_texts(
-    cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column], still: Still | None
-) -> list[str]:
-    """Returns the digest of texts, which is asked once of a table that cannot change."""
-    if still is None or fold(table.parts[0]) not in still.databases:
-        return _texts_digest(cursor, table, columns)
-    question = ("texts", table, tuple(columns))
-    known: list[str] | None = still.facts.get(question)
-    if known is None:
-        known = _texts_digest(cursor, table, columns)
-        still.facts.put(question, known)
-    return known
 
 
 def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 
 import dpduck
 from dpduck.database.catalog import Catalog
-from dpduck.database.cursors import Shadows
 from dpduck.database.policies import PolicyStore
+from dpduck.database.shadows import Shadows
 from dpduck.frontend.text.names import TableName
 from tests.support.clinics import Clinic, by
 
