@@ -84,7 +84,7 @@ class PreparedTables:
             self._forget(nonce)
 
     def at(self) -> Mapping[str, str]:
-        """Tells when each prepared table was prepared, by its name in SQL."""
+        """Tells when each table was prepared, by its name in SQL."""
         return {table: known.at for table, known in self._known.items()}
 
     def rows(self, table: TableName) -> float | None:
@@ -171,8 +171,7 @@ class PreparedTables:
         tables = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads if not one.hidden)]))
         if not any(table.sql in self._known for table in tables):
             return None
-        found, moments, nonces = {}, set(), []
-        policies = self._policies.in_force()
+        found, moments, nonces, policies = {}, set(), [], self._policies.in_force()
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:
@@ -215,7 +214,8 @@ class PreparedTables:
             raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
-        return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own, known.cuts)
+        domains, most = _domains(policy, columns[table.sql]), policy.unit.max_rows
+        return Twin(name, domains, unit, known.unit_type, own, known.cuts, most)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
         """Returns what is written of a table; refused where DuckDB has columns that cannot be carried over.

@@ -36,6 +36,10 @@ from dpduck.trusted.rows.whole_numbers import Clamped
 from dpduck.values.errors import InternalError, Refusal, StoreError
 
 TABLE = "main.twin"
+BLOCK = 1 << 16
+"""Bytes of a block. Columns that are narrow share blocks, and whoever reads one has the others in memory, too: of
+DuckDB's blocks of 262,144 bytes three codes of eight took 38 MB in place of 15, and the file is no smaller."""
+
 MOST_COPIES = 16
 """Copies of public tables that are kept for joins with prepared ones."""
 
@@ -75,7 +79,7 @@ class TwinFiles:
         place = ":memory:" if part is None else str(part / "twin.duckdb")
         try:
             with self._cursor() as cursor:
-                cursor.execute(f"ATTACH {quote_text(place)} AS {catalog}")
+                cursor.execute(f"ATTACH {quote_text(place)} AS {catalog} (BLOCK_SIZE {BLOCK})")
                 yield cursor, f"{catalog}.{TABLE}"
                 cursor.execute(f"CREATE TABLE {catalog}.main.header (nonce VARCHAR, layout VARCHAR, mac VARCHAR)")
                 cursor.execute(
