@@ -11,11 +11,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
+from dpduck.database.attached import LISTING_VIEWS, Databases, Looked, Still, kept, require_stored
 from dpduck.database.cursors import Caller
 from dpduck.database.policies import PolicyStore, with_budget
 from dpduck.database.sandbox import Sandbox
-from dpduck.database.shadows import Databases, Looked, Still, kept
-from dpduck.database.stored_tables import LISTING_VIEWS, require_stored
 from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.rows.plain import keep_plans_plain
@@ -152,7 +151,7 @@ class Catalog:
     @cached_property
     def _in_force(self) -> dict[TableName, Policy]:
         """Policies by their tables, without the budgets that are in force."""
-        return {policy.table: policy for policy in self._policies.in_force().values()}
+        return {policy.table: policy for policy in self._policies.now().policies.values()}
 
     def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
         def ask() -> tuple[TableName, str | None] | None:

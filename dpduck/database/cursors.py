@@ -300,3 +300,18 @@ def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iter
         if timer is not None:
             timer.cancel()
             timer.join()  # the cursor may be closed from here on
+
+
+_OF_ANY_LENGTH = re.compile(r"VARCHAR|BLOB|BIT|BIGNUM|JSON|\[|STRUCT|MAP|UNION|VARIANT")
+
+
+def characters_of(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
+    """Tells how many bytes the texts of a SELECT's rows have, and whatever else has no fixed length, as text."""
+    types = [row[1] for row in cursor.execute(f"DESCRIBE FROM ({select_sql})").fetchall()]
+    names = [f"c{number}" for number in range(len(types))]
+    long = [name for name, kind in zip(names, types, strict=True) if _OF_ANY_LENGTH.search(kind)]
+    if not long:
+        return 0
+    length = " + ".join(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)" for name in long)
+    found = cursor.execute(f"SELECT sum({length}) FROM ({select_sql}) AS t({', '.join(names)})").fetchone()
+    return 0 if found is None or found[0] is None else int(found[0])

@@ -171,7 +171,7 @@ class PreparedTables:
         tables = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads if not one.hidden)]))
         if not any(table.sql in self._known for table in tables):
             return None
-        found, moments, nonces, policies = {}, set(), [], self._policies.in_force()
+        found, moments, nonces, policies = {}, set(), [], self._policies.now().policies
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:

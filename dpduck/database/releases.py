@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,12 +11,13 @@ from fractions import Fraction
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import OpenCursor, interrupted_after
+from dpduck.database.cursors import OpenCursor, characters_of, interrupted_after
 from dpduck.frontend.statements.kinds import PROJECTION
 from dpduck.frontend.text.names import quote_identifier, quote_text, written_values
-from dpduck.planning.recovery.intervals import ErrorLaw, laws_from_text, laws_to_text
+from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ledger.secrets import Steps, no_step
 from dpduck.trusted.ledger.table import Note
+from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
 
 SEED = "_seed"
@@ -34,7 +35,6 @@ FEW = 256
 
 _PLAIN = frozenset((pa.string(), pa.int64(), pa.int32(), pa.float64()))
 BEFORE_STORING = "before it is stored"
-_OF_ANY_LENGTH = re.compile(r"VARCHAR|BLOB|BIT|BIGNUM|JSON|\[|STRUCT|MAP|UNION|VARIANT")
 _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
 
 
@@ -77,9 +77,8 @@ class StoredRelease:
 
 @dataclass(frozen=True)
 class Asked:
-    """What became of a request. release: None where it has none. there: whether its table is in the store.
-
-    failed: the entry of one that failed after its charge. unanswered: of one whose process ended before its answer.
+    """What became of a request. there: whether its release's table is in the store. failed: the entry of one that
+    failed after its charge. unanswered: of one whose process ended before its answer.
     """
 
     release: StoredRelease | None = None
@@ -157,7 +156,7 @@ class ReleaseStore:
             ).fetchall()
             if rows:
                 found = _release(rows[0])
-                return Asked(found, self._is_there(cursor, found.name))
+                return Asked(found, self.taken(found.name))
             ((failed, ended),) = cursor.execute(
                 f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = {told}), "
                 f"(SELECT max(ledger_id) FROM {self._unanswered} WHERE digest = {told})"
@@ -181,9 +180,8 @@ class ReleaseStore:
     def covariances(self, digest: str) -> str | None:
         """Returns the public covariances of a release's cells as text; None where they are not kept."""
         with self._open_cursor() as cursor:
-            row = cursor.execute(
-                f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'", [digest]
-            ).fetchone()
+            kept = f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'"
+            row = cursor.execute(kept, [digest]).fetchone()
         return None if row is None or row[0] is None else str(row[0])
 
     def column_names(self, name: str) -> list[str]:
@@ -210,12 +208,8 @@ class ReleaseStore:
         return [_release(row) for row in rows]
 
     def taken(self, name: str) -> bool:
-        """Tells whether a table of this name is in the store."""
-        with self._open_cursor() as cursor:
-            return self._is_there(cursor, name)
-
-    def _is_there(self, cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
-        with suppress(duckdb.CatalogException):  # to bind it is cheaper than to list what is there
+        """Tells whether a table of this name is in the store: to bind it is cheaper than to list what is there."""
+        with suppress(duckdb.CatalogException), self._open_cursor() as cursor:
             cursor.execute(f"SELECT 1 FROM {self.table_sql(name)} LIMIT 0").fetchall()
             return True
         return False
@@ -223,22 +217,18 @@ class ReleaseStore:
     def kept_by(self, principal: str) -> tuple[int, int]:
         """Tells how many releases and views of a principal are in the store, and how many rows they have."""
         with self._open_cursor() as cursor:
-            row = cursor.execute(
-                f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?", [principal]
-            ).fetchone()
-        return (0, 0) if row is None else (int(row[0]), int(row[1]))
+            kept = f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?"
+            ((count, rows),) = cursor.execute(kept, [principal]).fetchall()
+        return int(count), int(rows)
 
     def means_something(self, name: str) -> bool:
-        """Tells whether DuckDB itself has a table of this name: it would be read where no view of the name is
-        any more.
+        """Tells whether DuckDB itself has a table of this name: it would be read where no view has the name any
+        more.
         """
+        internal = "internal AND schema_name IN ('main', 'pg_catalog')"
         with self._open_cursor() as cursor:
-            row = cursor.execute(
-                "SELECT 1 FROM duckdb_views() WHERE internal AND schema_name IN ('main', 'pg_catalog') "
-                "AND lower(view_name) = lower(?)",
-                [name],
-            ).fetchone()
-        return row is not None
+            found = f"SELECT 1 FROM duckdb_views() WHERE {internal} AND lower(view_name) = lower(?)"
+            return cursor.execute(found, [name]).fetchone() is not None
 
     def put_table(
         self,
@@ -279,7 +269,7 @@ class ReleaseStore:
                     self._remove(cursor, release.name)
                 bounded = select_sql if most is None else f"FROM ({select_sql}) LIMIT {most + 1}"
                 with interrupted_after(self.seconds, cursor):
-                    if characters is not None and _characters(cursor, bounded) > characters:
+                    if characters is not None and characters_of(cursor, bounded) > characters:
                         raise Refusal(
                             f"the texts of {release.name!r} are too long; the answers are kept: asking for them again "
                             "is free",
@@ -368,16 +358,28 @@ def _exact(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
-def _characters(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
-    """Tells how many bytes the texts of a SELECT's rows have, and whatever else has no fixed length, as text."""
-    types = [row[1] for row in cursor.execute(f"DESCRIBE FROM ({select_sql})").fetchall()]
-    names = [f"c{number}" for number in range(len(types))]
-    long = [name for name, kind in zip(names, types, strict=True) if _OF_ANY_LENGTH.search(kind)]
-    if not long:
-        return 0
-    length = " + ".join(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)" for name in long)
-    found = cursor.execute(f"SELECT sum({length}) FROM ({select_sql}) AS t({', '.join(names)})").fetchone()
-    return 0 if found is None or found[0] is None else int(found[0])
+def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
+    """Returns the error laws as JSON."""
+    return json.dumps(
+        [
+            [
+                [law.noise.name, None if law.parameter is None else str(law.parameter), law.variance, law.step]
+                for law in of_aggregate
+            ]
+            for of_aggregate in laws
+        ]
+    )
+
+
+def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
+    """Reads what laws_to_text wrote."""
+    return tuple(
+        tuple(
+            ErrorLaw(NoiseKind[noise], None if parameter is None else Fraction(parameter), *numbers)
+            for noise, parameter, *numbers in of_aggregate
+        )
+        for of_aggregate in json.loads(text)
+    )
 
 
 def _release(row: Sequence[object]) -> StoredRelease:

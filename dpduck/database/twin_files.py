@@ -24,8 +24,8 @@ from pathlib import Path
 
 import duckdb
 
+from dpduck.database.attached import Still, kept
 from dpduck.database.cursors import OpenCursor
-from dpduck.database.shadows import Still, kept
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.rows import reader

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.database.attached import Shadows
 from dpduck.database.catalog import Catalog
 from dpduck.database.policies import PolicyStore
-from dpduck.database.shadows import Shadows
 from dpduck.frontend.text.names import TableName
 from tests.support.clinics import Clinic, by
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -227,27 +226,3 @@ def _smallest(tail: Callable[[int], float], confidence: float) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if tail(middle) <= allowed else (middle, high)
     return high
-
-
-def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
-    """Returns the error laws as JSON."""
-    return json.dumps(
-        [
-            [
-                [law.noise.name, None if law.parameter is None else str(law.parameter), law.variance, law.step]
-                for law in of_aggregate
-            ]
-            for of_aggregate in laws
-        ]
-    )
-
-
-def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Reads what laws_to_text wrote."""
-    return tuple(
-        tuple(
-            ErrorLaw(NoiseKind[noise], None if parameter is None else Fraction(parameter), *numbers)
-            for noise, parameter, *numbers in of_aggregate
-        )
-        for of_aggregate in json.loads(text)
-    )

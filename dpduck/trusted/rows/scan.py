@@ -58,7 +58,7 @@ class Scan:
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """Returns what is known of the units of rows that are grouped by these keys. worker: whether one answers for
-        rows. None where all rows are ranked, as those are that were not prepared.
+        rows.
 
         Rows are left out by conditions, by joins, by a worker that could not compute them, and by other keys than codes
         of domains; keys: None where anything else may leave out rows.
@@ -68,9 +68,8 @@ class Scan:
         # two joins take longer than to hold what one leaves, where conditions can be expected to leave few rows of many
         once = worker or (self.joined and bool(self.where))
         free = keys is not None and not (self.where or self.moved or self.stages or self.joined or worker)
-        known = Known(once, free and self.prepared.codes.issuperset(keys or ()))
-        # hardly a unit would have few rows: to set those apart takes longer than to rank them all
-        return None if self.prepared.crowded and not known.placed else known
+        placed = free and self.prepared.codes.issuperset(keys or ())
+        return Known(once, placed, self.prepared.crowded and not placed)
 
     def ordering(self) -> dict[str, str]:
         """Returns columns by which a unit's rows are bounded, but for the unit."""

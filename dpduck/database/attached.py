@@ -1,4 +1,4 @@
-"""Knows what is attached, what of it cannot change meanwhile, and which built-in functions a macro hides.
+"""Knows what is attached, what of it cannot change meanwhile or is no table, and which functions a macro hides.
 
 Whoever runs SQL on a connection of a database may have hidden a function; where nothing can be added, that is looked
 for once: listing functions takes 10 to 25 ms.
@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeVar
 
 import duckdb
 
 from dpduck.database.cursors import PREFIX, OpenCursor, SandboxAnswers
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName, fold, quote_text
+from dpduck.values.errors import Refusal
 
 Fact = TypeVar("Fact")
 
@@ -38,23 +38,16 @@ MOST_STILL = 512
 class Databases:
     """What is attached, as one cursor saw it. rows: by name, but for DuckDB's own, the store and copies of releases.
 
-    kinds: of all, by folded names. collation: that texts have where none is written.
+    kinds: of all, by folded names. collation: that texts have where none is written. token: what tells these databases
+    from others, where all are read-only; None where one can be written. unchanging: the same where all of them are
+    files of DuckDB's, so that nothing can be added to one.
     """
 
     rows: tuple[tuple[object, ...], ...]
     kinds: Mapping[str, str]
     collation: str
-
-    @cached_property
-    def token(self) -> str | None:
-        """Returns what tells these databases from others, where all are read-only; None where one can be written."""
-        ordered = sorted(self.rows, key=lambda row: str(row[2]))
-        return repr(ordered) if ordered and all(row[3] for row in ordered) else None
-
-    @property
-    def unchanging(self) -> str | None:
-        """Returns the token where all of them are files of DuckDB's, so that nothing can be added to one; else None."""
-        return self.token if all(row[4] for row in self.rows) else None
+    token: str | None
+    unchanging: str | None
 
 
 @dataclass(frozen=True)
@@ -103,9 +96,12 @@ class Shadows:
     def databases(self, cursor: duckdb.DuckDBPyConnection) -> Databases:
         """Returns what is attached, as this cursor sees it."""
         rows = cursor.execute(_DATABASES).fetchall()
-        others = [row for row in rows if not (row[7] or row[0] == self.store or str(row[0]).startswith(PREFIX))]
-        kinds = {fold(str(row[0])): str(row[6]) for row in rows}
-        return Databases(tuple(row[:6] for row in others), kinds, str(rows[0][5] or "") if rows else "")
+        others = [row[:6] for row in rows if not (row[7] or row[0] == self.store or str(row[0]).startswith(PREFIX))]
+        others.sort(key=lambda row: str(row[2]))
+        token = repr(others) if others and all(row[3] for row in others) else None
+        unchanging = token if all(row[4] for row in others) else None
+        kinds, collation = {fold(str(row[0])): str(row[6]) for row in rows}, str(rows[0][5] or "") if rows else ""
+        return Databases(tuple(others), kinds, collation, token, unchanging)
 
     def still(self, databases: Databases) -> Still | None:
         """Returns what cannot change of these; None where something can."""
@@ -152,3 +148,57 @@ class Shadows:
         found = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
         self._known = None if token is None else (token, found)
         return found
+
+
+# Whether what DuckDB lists as a table holds rows of its own, asked where it lies.
+#
+# DuckDB lists views of an attached PostgreSQL as tables: a view could compute from all rows, or raise by one.
+# Other kinds of databases are refused: in SQLite a column may hold values of another type than its own, and
+# one such row makes every reading of the column fail.
+
+LISTING_VIEWS = ("duckdb", "ducklake")
+"""Kinds of databases whose views DuckDB lists as views."""
+
+_KIND = "SELECT type FROM duckdb_databases() WHERE lower(database_name) = lower({})"
+_POSTGRES = """
+SELECT c.relkind::text, c.relrowsecurity, pg_catalog.current_setting('server_encoding'),
+    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND t.typcategory IN ('A', 'C')) AS nested,
+    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a
+            WHERE a.attrelid = c.oid AND pg_catalog.to_jsonb(a) ->> 'attgenerated' = 'v') AS computed,
+    EXISTS (WITH RECURSIVE part AS (
+                SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid
+                UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN part ON i.inhparent = part.inhrelid)
+            SELECT 1 FROM part JOIN pg_catalog.pg_class k ON k.oid = part.inhrelid
+            WHERE k.relkind NOT IN ('r', 'p')) AS foreign_parts
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE pg_catalog.lower(n.nspname) = pg_catalog.lower({}) AND pg_catalog.lower(c.relname) = pg_catalog.lower({})
+"""
+_ACCEPTED = "a table with rows of its own, in DuckDB, DuckLake or PostgreSQL"
+
+
+def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
+    """Refuses what is in another database and no plain table there, as this cursor's transaction sees it."""
+    database, schema, name = table.parts
+    row = cursor.execute(_KIND.format(quote_text(database))).fetchall()
+    kind = str(row[0][0]) if row else ""
+    if kind in LISTING_VIEWS or not row:
+        return
+    if kind != "postgres":
+        raise Refusal(f"{table} lies in a database of kind {kind!r}", accepted=_ACCEPTED)
+    asked = _POSTGRES.format(quote_text(schema), quote_text(name))
+    try:
+        found = cursor.execute(f"SELECT * FROM postgres_query({quote_text(database)}, {quote_text(asked)})").fetchall()
+    except duckdb.Error:
+        raise Refusal(f"PostgreSQL does not say what {table} is", accepted=_ACCEPTED) from None
+    if len(found) != 1 or found[0][0] not in ("r", "p") or found[0][5]:
+        raise Refusal(f"{table} is a view, or no plain table, in PostgreSQL", accepted=_ACCEPTED)
+    _, secured, encoding, nested, computed, _ = found[0]
+    if secured:
+        raise Refusal(f"{table} has row-level security: its rows depend on who reads", accepted=_ACCEPTED)
+    if nested or computed or encoding == "SQL_ASCII":
+        raise Refusal(
+            f"{table} has columns of arrays or rows, computed ones, or texts without an encoding: one row could make "
+            "reading fail",
+            accepted="a PostgreSQL table without them",
+        )
