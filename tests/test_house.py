@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 248,
-    "lines": 53_543,
+    "lines": 53_567,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 587,
     "modules of a plain count": 98,

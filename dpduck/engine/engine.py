@@ -109,7 +109,7 @@ class Engine:
             self._twins, self._measured.put,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
-        self._views = PrivateViews(self._releases, store)
+        self._views = PrivateViews(self._releases, store, self._policies.declared)
         self.foresight = Foresight(self._policies, ledger, steps, progress)
         self._from_known = KnownStatements(
             connections.cursor, self._policies, self._releases, self._measured, self._copies, self._views,
