@@ -204,7 +204,7 @@ class PolicyStore:
 
     def declared(self) -> list[TableName]:
         """Returns all tables with a policy in force, and all declared public ones."""
-        return [*(policy.table for policy in self._now().policies.values()), *self.public_tables()]
+        return [*(policy.table for policy in self.now().policies.values()), *self.public_tables()]
 
     def declare_public(self, table: TableName) -> None:
         """Records that the owner calls the table public."""
