@@ -14,6 +14,7 @@ import click
 import duckdb
 
 from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors, prepared_tables, preparing
+from dpduck.commands.audit import audit_command
 from dpduck.commands.policy import policy
 from dpduck.commands.principals import principal
 from dpduck.commands.serving import serve
@@ -386,7 +387,7 @@ def _print_json(columns: list[str], rows: list[tuple[object, ...]]) -> None:
         click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
 
 
-for _command in (serve, principal, policy):
+for _command in (serve, principal, policy, audit_command):
     main.add_command(_command)
 
 if __name__ == "__main__":
