@@ -24,7 +24,7 @@ ERROR = 1e-9
 
 MOST_RUNS = 40_000
 LEAST_RUNS = 40
-SEARCHED_RUNS = 500
+SEARCHED_RUNS, SEARCHED_SECONDS = 500, 0.5
 IN_TURN = 10
 SLOWER = 4
 """Times the seconds of a statement each of whose runs is a release of its own."""
@@ -83,7 +83,7 @@ def audit(
         for number, case in enumerate(cases, start=1):
             for kind in (CROWDED,) if case.then else (CROWDED, SPREAD):
                 tell(f"{number} of {len(cases)}: {case.mechanism or 'statement'}, {kind} unit")
-                yield _audited(pairs[kind], case, f"{kind[0]}{number}_", settings, workers)
+                yield audit_case(pairs[kind], case, f"{kind[0]}{number}_", settings, workers)
         if settings.search > 0:
             yield from _searched(pairs, Search(tables, settings.seed), settings, workers, tell)
 
@@ -96,7 +96,7 @@ def with_tag(text: str) -> str:
     return f"{head}{options}refresh = '{{tag}}', {rest}"
 
 
-def _audited(pair: Neighbours, case: Case, word: str, settings: Settings, workers: Workers) -> Finding:
+def audit_case(pair: Neighbours, case: Case, word: str, settings: Settings, workers: Workers) -> Finding:
     """Compares one statement on both neighbours: what is said, and what is answered again and again."""
     began = time.monotonic()
     first, second = outcomes(pair, case.text.replace("{tag}", word))
@@ -166,7 +166,7 @@ def _shortly(pair: Neighbours, case: Case, settings: Settings, workers: Workers)
     try:
         plans: list[Planned] = [planned(connection, case.text) for connection in pair.both]
         runs = [measured(one, workers) for one in plans]
-        found = tuple(_bounds(runs, plans[0].claim, settings.seconds, SEARCHED_RUNS, settings.error))
+        found = tuple(_bounds(runs, plans[0].claim, SEARCHED_SECONDS, SEARCHED_RUNS, settings.error))
     except DpduckError as error:
         return Finding("search", pair.kind, case.text, told=str(error), seconds=time.monotonic() - began)
     return Finding("search", pair.kind, case.text, found, seconds=time.monotonic() - began)

@@ -19,7 +19,7 @@ from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
 from dpduck.engine.twin_database import twin_database
 from dpduck.frontend.rows.facts import Clamp, Column, Policy
-from dpduck.frontend.text.names import fold, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.mechanisms.rehearsal import awkward_values
 from dpduck.owner.domains import is_numeric
 from dpduck.owner.twin import key_sql
@@ -30,8 +30,8 @@ CROWDED, SPREAD, ODD = "crowded", "spread", "odd"
 KINDS = (CROWDED, SPREAD, ODD)
 """All rows in one cell; in several; with NULLs and extreme values."""
 
-UNITS, MOST_ROWS = 160, 20_000
-"""Of each twin: few enough to be counted at once, enough for texts that 1, 2, .. 17 units have."""
+UNITS, MOST_ROWS = 400, 20_000
+"""Of each twin: few enough to be counted at once, enough for texts that 1, 2, .. 28 units have."""
 
 MOST_ADDED = 200
 WHOSE = 9_000_001
@@ -51,9 +51,14 @@ class Neighbours:
 
     def columns(self, policy: Policy) -> tuple[Column, ...]:
         """Returns the columns of a table."""
-        engine = loaded(self.both[0])
-        with engine.connections.cursor() as cursor:
-            return Catalog(cursor, engine.about.policies).columns(policy.table)
+        return catalog_columns(self.both[0], policy.table)
+
+
+def catalog_columns(connection: duckdb.DuckDBPyConnection, table: TableName) -> tuple[Column, ...]:
+    """Returns the columns of a table of a database that dpduck is loaded on."""
+    engine = loaded(connection)
+    with engine.connections.cursor() as cursor:
+        return Catalog(cursor, engine.about.policies).columns(table)
 
 
 def loaded(connection: duckdb.DuckDBPyConnection) -> Engine:
@@ -140,12 +145,12 @@ def _add_unit(found: Neighbours, policy: Policy) -> None:
             values.append(f"CAST({key_sql(key, column.type_name)} AS {column.type_name}) AS {name}")
         else:
             values.append(f"{_value(column, policy, found.kind, place)} AS {name}")
-    order = "i" if found.kind == SPREAD else "0"
     table = within(policy)
+    half = f"(SELECT count(*) FROM {table}) // 2"
+    copied = f"{half} + n * {half} // {number}" if found.kind == SPREAD else "0"  # of texts that many units have
     connection.execute(
         f"INSERT INTO {table} BY NAME WITH known AS (SELECT *, row_number() OVER () - 1 AS i FROM {table}) "
-        f"SELECT {', '.join(values)} FROM range({number}) AS r(n) JOIN known ON i = "
-        f"{f'n * (SELECT count(*) FROM known) // {number}' if order == 'i' else '0'}"
+        f"SELECT {', '.join(values)} FROM range({number}) AS r(n) JOIN known ON i = {copied}"
     )
 
 

@@ -51,7 +51,7 @@ def as_json(finding: Finding) -> str:
 
 
 def summary(findings: Sequence[Finding], seed: str, passed: float) -> str:
-    """Returns the last line: how many statements, and how many of them tell too much."""
+    """Returns the last lines: how many statements, and how many of them tell too much."""
     broken = [one for one in findings if one.broken]
     refused = sum(bool(one.refused) for one in findings)
     measured = sum(bool(one.bounds) for one in findings)
@@ -59,5 +59,5 @@ def summary(findings: Sequence[Finding], seed: str, passed: float) -> str:
         f"{len(broken)} TELL MORE THAN THEY ARE CHARGED FOR" if broken else "none tells more than it is charged for"
     )
     seeded = f"; seed of the search {seed}" if any(one.mechanism == "search" for one in findings) else ""
-    chance = f"; false alarms below {len(findings) * ERROR:.0e}" if findings else ""
-    return f"{measured} measured, {refused} refused alike, in {passed:.0f} s: {verdict}{seeded}{chance}"
+    told = f"{measured} measured, {refused} refused alike, in {passed:.0f} s: {verdict}{seeded}"
+    return "\n".join(textwrap.wrap(f"{told}; false alarms below {max(len(findings), 1) * ERROR:.0e}", WIDTH))

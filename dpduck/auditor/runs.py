@@ -14,9 +14,9 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpduck.algebra.hashing import project, reduced
+from dpduck.algebra.hashing import Words, project, reduced
 from dpduck.auditor.bounds import Claim
-from dpduck.auditor.neighbours import UNIQUE_TEXT, loaded
+from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, loaded
 from dpduck.database.sandbox import Sandbox
 from dpduck.engine.functions import OWNER
 from dpduck.frontend.text.names import quote_identifier
@@ -27,6 +27,7 @@ from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import HistogramProposal, secret_name
 from dpduck.mechanisms.summaries.sketch import SketchProposal
 from dpduck.mechanisms.synthetic.measure import Model
+from dpduck.owner.twin import key_sql
 from dpduck.trusted.ask import Ask, Sketch, Within, price
 from dpduck.trusted.ledger.secrets import no_step, required
 from dpduck.trusted.noise.entropy import operating_system_entropy
@@ -37,7 +38,7 @@ from dpduck.trusted.private.key_delta import PublishedKeys
 from dpduck.trusted.private.sketches import SketchHashes, hashed
 from dpduck.trusted.private.summaries import NoisySummary
 from dpduck.trusted.rows.workers import Workers
-from dpduck.values.arrays import FloatArray
+from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.privacy import Charge
 
 Seen = tuple[list[float], dict[object, float]]
@@ -179,8 +180,8 @@ def _seeing(found: Planned) -> Seeing:
     if found.mechanism.name == "sketch":
         return _sketched
     if found.mechanism.name == "projection" and isinstance(found.question, SparseRequest):
-        key = _digest(found, found.question)
-        return lambda plan, noisy, tools: _projected(noisy, key)
+        key, others = _digest(found, found.question), _others(found, found.question)
+        return lambda plan, noisy, tools: _projected(noisy, key, others)
     if found.mechanism.name == "histogram" and isinstance(found.question, SparseRequest):
         key = _digest(found, found.question)
         return lambda plan, noisy, tools: _counted(plan, key, tools)
@@ -244,11 +245,26 @@ def _digest(found: Planned, sparse: SparseRequest) -> KeyDigests:
         return listed_questions(cursor, sparse.keys[:1], [text], None).digests
 
 
-def _projected(noisy: tuple[Any, Any], key: KeyDigests) -> Seen:
-    """Reads the key's count off a projection, and how long the projection is."""
+def _others(found: Planned, sparse: SparseRequest) -> tuple[Words, IntegerArray]:
+    """Returns the rows that everybody else has of each key, which whoever asks may know: of a text column."""
+    policies = {policy.table: policy for policy in loaded(found.connection).about.policies.policies()}
+    whose, table = policies[sparse.table].unit.column, ".".join(map(quote_identifier, sparse.table.parts))
+    columns = {one.name: one.type_name for one in catalog_columns(found.connection, sparse.table)}
+    if not whose or sparse.keys[0].type_name != "VARCHAR":
+        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    rows = found.connection.execute(
+        f"SELECT CAST(md5_number({quote_identifier(sparse.keys[0].name)}) >> 64 AS UBIGINT) AS high, count(*) AS n "
+        f"FROM {table} WHERE {quote_identifier(whose)} <> {key_sql(str(WHOSE), columns[whose])} GROUP BY 1"
+    ).fetchnumpy()
+    return np.asarray(rows["high"], np.uint64), np.asarray(rows["n"], np.int64)
+
+
+def _projected(noisy: tuple[Words, IntegerArray], key: KeyDigests, others: tuple[Words, IntegerArray]) -> Seen:
+    """Reads the key's count off a projection, less what everybody else has in it."""
     coefficients, table = noisy
+    rest = table - project(coefficients, reduced(others[0]), others[1], len(table))
     signs = project(coefficients, reduced(key.high), np.ones(1, np.int64), len(table))
-    return [float(signs @ table) / len(table), float(np.abs(table).sum())], {}
+    return [float(signs @ rest) / len(table), float(np.abs(rest).sum())], {}
 
 
 def _counted(plan: HistogramProposal, key: KeyDigests, tools: Tools) -> Seen:

@@ -46,7 +46,6 @@ class Asked:
     unit: str | None
     numbers: tuple[str, ...]
     where: str
-    pure: bool
     delta: bool
     price: str
 
@@ -85,7 +84,6 @@ def _asked(policy: Policy, columns: Sequence[Column], epsilon: str) -> Asked:
         None if unit.column in (None, "") else quote_identifier(unit.column or ""),
         tuple(map(quote_identifier, numbers)),
         where,
-        budget.pure,
         budget.delta_keys > 0 or (not budget.pure and budget.epsilon is not None),
         price,
     )  # fmt: skip
@@ -102,26 +100,28 @@ def own_statements(one: Asked) -> Iterator[Case]:
         for answer in (f"sum({value})", f"avg({value})", f"median({value})"):
             yield Case("cube", f"{SELECT} {options} {named}{answer} AS a {whole}{by_first}")
         yield Case("cube", f"{SELECT} {options} count(*) AS n, sum({value}) AS s {whole}")
+        clause = one.options(", quantiles = 'choice'")
+        yield Case("cube", f"{SELECT} {clause} {named}median({value}) AS a {whole}{by_first}")
     if len(one.keys) > 1:
         pair = ", ".join(one.keys[:2])
         yield Case("cube", f"{SELECT} {options} {pair}, count(*) AS n {whole} GROUP BY CUBE ({pair})")
-        if one.pure and "epsilon" in one.price:
-            yield Case("synthetic table", f"CREATE PRIVATE TABLE audited_{{tag}} OPTIONS ({one.price}, mechanism = "
-                       f"'mwem', rows = 40) AS SELECT {pair} {whole} WORKLOAD MARGINALS (2)")  # fmt: skip
+        clause = f"OPTIONS ({one.price}, mechanism = 'mwem', rows = 40)"
+        select = f"AS SELECT {pair} {whole} WORKLOAD MARGINALS (2)"
+        yield Case("synthetic table", f"CREATE PRIVATE TABLE audited_{{tag}} {clause} {select}")
     if one.unit is not None and first:
         yield Case("cube", f"{SELECT} {options} {first}, count(DISTINCT {one.unit}) AS n {whole}{by_first}")
     if first:
-        yield Case("summary", f"{SELECT} {one.options(', summary = ' + repr('filter'))} {first}, count(*) AS n {whole}"
-                   f"{by_first}")  # fmt: skip
-        yield Case("summary", f"{SELECT} {one.options(', summary = ' + repr('priority') + ', summary_size = 2')} "
-                   f"{first}, count(*) AS n {whole}{by_first}")  # fmt: skip
-        yield Case("sketch", f"{SELECT} {one.options(', sketch_rows = 3, sketch_width = 64, summary = ' + repr('sketch'))} {first}, count(*) AS n {whole}"
-                   f"{by_first}")  # fmt: skip
+        for method in ("'filter'", "'priority', summary_size = 2", "'sketch', sketch_rows = 3"):
+            clause = one.options(f", summary = {method}")
+            mechanism = "sketch" if "sketch" in method else "summary"
+            yield Case(mechanism, f"{SELECT} {clause} {first}, count(*) AS n {whole}{by_first}")
     key = next(iter(one.texts), first)
     if one.delta and key:
         for kind in ("LAPLACE", "GAUSSIAN"):
-            clause = f"({one.price}, delta = 1e-7, group_selection_strategy = {kind}_THRESHOLD, refresh = '{{tag}}')"
-            yield Case("selected keys", f"{SELECT} {clause} {key}, count(*) AS n {whole} GROUP BY {key}")
+            clause = f"({one.price}, delta = 1e-7, group_selection_strategy = {kind}_THRESHOLD, "
+            clause += "max_groups_contributed = 1, refresh = '{tag}')"
+            counted = "count(*)" if one.unit is None else f"count(DISTINCT {one.unit})"
+            yield Case("selected keys", f"{SELECT} {clause} {key}, {counted} AS n {whole} GROUP BY {key}")
     if key:
         yield from _sparse_statements(one, key)
     if first:
@@ -231,7 +231,10 @@ def _aggregates(one: Asked) -> list[str]:
         found += [f"quantile_cont({value}, 0.25)", f"sum({value} * 2 + 1)", f"sum(abs({value}))"]
         found += [f"sum({value}, contribution_bounds_per_group => (0, 8))", f"sum({value}) FILTER (WHERE {value} > 1)"]
     for value in one.numbers:
-        found += [f"sum(least(greatest(1 / {value}, 0), 1))", f"count(DISTINCT {value})"]
+        found += [f"sum(least(greatest(1 / {value}, 0), 1))"]
+    for key in one.keys:
+        found += [f"count(DISTINCT {key})"]
+    for value in one.numbers:
         found += [f"sum(CAST({value} AS TINYINT), contribution_bounds_per_row => (0, 3))"]
     for text in one.texts:
         found += [f"count({text})", f"sum(CAST({text} AS INTEGER), contribution_bounds_per_row => (0, 3))"]
@@ -244,7 +247,7 @@ def _aggregates(one: Asked) -> list[str]:
 def _conditions(one: Asked) -> list[str]:
     found = ["", "1 = 1"]
     for key in one.keys:
-        found += [f"{key} IS NOT NULL", f"{key} = (SELECT {key})", f"coalesce({key} = {key}, FALSE)"]
+        found += [f"{key} IS NOT NULL", f"{key} IS DISTINCT FROM {key}", f"coalesce({key} = {key}, FALSE)"]
     for value in one.numbers:
         found += [f"{value} > 1", f"100 / {value} > 1", f"CAST({value} AS TINYINT) < 9", f"{value} * {value} > 4",
                   f"sqrt({value}) > 1", f"{value} BETWEEN -5 AND 50 OR {value} IS NULL"]  # fmt: skip
