@@ -7,34 +7,25 @@ check.py (publish/checker.py, which imports nothing of dpduck) verifies all of i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 
 import duckdb
 
+from dpduck.engine.certificates import MODEL, NEIGHBOURS, certificates, chained
 from dpduck.publish import checker
 from dpduck.publish.postgres import open_store
 from dpduck.publish.publish import replace_directory
-from dpduck.values.accounting import epsilon_of
 from dpduck.values.errors import Refusal
 
-DELTAS = (Fraction(1, 10**6), Fraction(1, 10**9))
-"""Deltas at which the price of a release without a pure guarantee is also said as an epsilon."""
-
-_ENTRIES = """SELECT id, epoch_us("at"), unit_key, table_name, statement, mechanism, epsilon, rho, delta, budget
-    FROM store.dpduck.ledger_entries WHERE id <= {} ORDER BY id"""
-_RELEASES = """SELECT ledger_id, list(name ORDER BY kind, name), any_value(strategy), any_value(rows)
-    FROM store.dpduck.releases WHERE ledger_id <= {} GROUP BY ledger_id ORDER BY ledger_id"""
-_PLANS = "SELECT ledger_id, plan, made_by FROM store.dpduck.plans"
-_NAMES = ("id", "at", "unit", "table", "statement", "mechanism", "epsilon", "rho", "delta", "budget")
+STORE = "store"
+"""The name under which open_store attaches a store."""
 
 
 @dataclass(frozen=True)
@@ -49,75 +40,22 @@ class Certified:
 def certify(store: Path, entries: int, target: Path) -> Certified:
     """Writes the bundle of a store whose first `entries` entries were verified (engine.connection.verify_store)."""
     with open_store(store) as connection:
-        chain = _chained(connection, entries)
-        certificates = list(_certificates(connection, {entry["id"]: entry for entry in chain}, entries))
+        chain = chained(connection, STORE, entries)
+        released = list(certificates(connection, STORE, chain))
     head = str(chain[-1]["link"]) if chain else checker.GENESIS
     bundle = {
         "format": checker.FORMAT,
         "software": {"dpduck": version("dpduck"), "DuckDB": duckdb.__version__, "Python": platform.python_version()},
-        "model": "central: the owner's process sees the rows, and adds the noise",
-        "neighbours": "one table is the other without all rows of one privacy unit; by periods, of one of them",
+        "model": MODEL,
+        "neighbours": NEIGHBOURS,
         "entries": chain,
         "head": head,
-        "certificates": certificates,
+        "certificates": released,
     }
     with _replaced(target) as folder:
         (folder / "certificates.json").write_text(json.dumps(bundle, indent=1, ensure_ascii=False) + "\n", "utf-8")
         (folder / "check.py").write_text(Path(checker.__file__).read_text("utf-8"), "utf-8")
-    return Certified(len(certificates), len(chain), head)
-
-
-def _chained(connection: duckdb.DuckDBPyConnection, most: int) -> list[dict[str, object]]:
-    """Returns the entries of the ledger, each with a link to all before it."""
-    chain: list[dict[str, object]] = []
-    link = checker.GENESIS
-    for row in connection.execute(_ENTRIES.format(int(most))).fetchall():
-        entry: dict[str, object] = dict(zip(_NAMES, row, strict=True))
-        if entry["budget"] is not None:
-            entry["budget"] = json.loads(str(entry["budget"]))
-        link = hashlib.sha256((link + checker.canonical(entry)).encode()).hexdigest()
-        chain.append({**entry, "link": link})
-    return chain
-
-
-def _certificates(
-    connection: duckdb.DuckDBPyConnection, entries: dict[object, dict[str, object]], most: int
-) -> Iterator[dict[str, object]]:
-    """Yields a certificate for each release, in the order of the ledger."""
-    plans = {}
-    if _has_plans(connection):
-        plans = {row[0]: (json.loads(row[1]), row[2]) for row in connection.execute(_PLANS).fetchall()}
-    for ledger_id, names, strategy, rows in connection.execute(_RELEASES.format(int(most))).fetchall():
-        entry = entries[ledger_id]
-        plan, made_by = plans.get(ledger_id, (None, None))
-        yield {
-            "entry": ledger_id,
-            "names": names,
-            "statement": entry["statement"],
-            "privacy_unit": entry["unit"],
-            "strategy": strategy,
-            "rows": rows,
-            "flavor": "zero-concentrated" if entry["epsilon"] is None else "pure",
-            "price": {name: entry[name] for name in ("epsilon", "rho", "delta")},
-            "also": _forms(entry),
-            "plan": plan,
-            "made_by": made_by,
-            "link": entry["link"],
-        }
-
-
-def _forms(entry: dict[str, object]) -> list[dict[str, str]]:
-    """Returns the price as epsilon and delta, for readers who know no rho; keys' own delta comes on top."""
-    rho, delta = Fraction(str(entry["rho"])), Fraction(str(entry["delta"]))
-    return [{"epsilon": str(epsilon_of(rho, small)), "delta": str(small + delta)} for small in DELTAS]
-
-
-def _has_plans(connection: duckdb.DuckDBPyConnection) -> bool:
-    found = connection.execute(
-        "SELECT count(*) FROM duckdb_tables() WHERE database_name = 'store' AND schema_name = 'dpduck' "
-        "AND table_name = 'plans'"
-    ).fetchone()
-    return found is not None and found[0] == 1
+    return Certified(len(released), len(chain), head)
 
 
 @contextmanager

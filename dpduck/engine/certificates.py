@@ -1,0 +1,111 @@
+"""Certificates of releases: what was promised of each, for a bundle of them, or of one by dp_certificate('view').
+
+The entries of the ledger are chained by SHA-256; a certificate has the link of its entry, as the bundle has it. The
+checker of bundles (publish/checker.py) has code of its own for all of this. Principals' names are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import duckdb
+
+from dpduck.database.releases import StoredRelease
+from dpduck.database.tables import rows_sql
+from dpduck.frontend.text.names import fold, quote_identifier
+from dpduck.values.accounting import epsilon_of
+from dpduck.values.errors import Refusal
+
+GENESIS = "0" * 64
+MODEL = "central: the owner's process sees the rows, and adds the noise"
+NEIGHBOURS = "one table is the other without all rows of one privacy unit; by periods, of one of them"
+COLUMNS = (("field", "VARCHAR"), ("value", "VARCHAR"))
+Entry = dict[str, object]
+
+DELTAS = (Fraction(1, 10**6), Fraction(1, 10**9))
+"""Deltas at which the price of a release without a pure guarantee is also said as an epsilon."""
+
+_ENTRIES = """SELECT id, epoch_us("at"), unit_key, table_name, statement, mechanism, epsilon, rho, delta, budget
+    FROM {store}.dpduck.ledger_entries WHERE id <= $1 ORDER BY id"""
+_RELEASES = """SELECT ledger_id, list(name ORDER BY kind, name), any_value(strategy), any_value(rows)
+    FROM {store}.dpduck.releases WHERE ledger_id <= $1 GROUP BY ledger_id ORDER BY ledger_id"""
+_PLANS = "SELECT ledger_id, plan, made_by FROM {store}.dpduck.plans"
+_NAMES = ("id", "at", "unit", "table", "statement", "mechanism", "epsilon", "rho", "delta", "budget")
+
+
+def chained(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> list[Entry]:
+    """Returns the first `most` entries of an attached store's ledger, each with a link to all before it."""
+    chain: list[Entry] = []
+    link = GENESIS
+    for row in connection.execute(_ENTRIES.format(store=quote_identifier(store)), [most]).fetchall():
+        entry: Entry = dict(zip(_NAMES, row, strict=True))
+        if entry["budget"] is not None:
+            entry["budget"] = json.loads(str(entry["budget"]))
+        written = json.dumps(entry, sort_keys=True, separators=(",", ":"))
+        link = hashlib.sha256((link + written).encode()).hexdigest()
+        chain.append({**entry, "link": link})
+    return chain
+
+
+def certificates(connection: duckdb.DuckDBPyConnection, store: str, chain: Sequence[Entry]) -> Iterator[Entry]:
+    """Yields a certificate for each release of these entries, in the order of the ledger."""
+    entries, most = {entry["id"]: entry for entry in chain}, len(chain)
+    place = quote_identifier(store)
+    plans = {}
+    if _has_plans(connection, store):
+        found = connection.execute(_PLANS.format(store=place)).fetchall()
+        plans = {row[0]: (json.loads(row[1]), row[2]) for row in found}
+    for ledger_id, names, strategy, rows in connection.execute(_RELEASES.format(store=place), [most]).fetchall():
+        entry = entries[ledger_id]
+        plan, made_by = plans.get(ledger_id, (None, None))
+        yield {
+            "entry": ledger_id,
+            "names": names,
+            "statement": entry["statement"],
+            "privacy_unit": entry["unit"],
+            "strategy": strategy,
+            "rows": rows,
+            "flavor": "zero-concentrated" if entry["epsilon"] is None else "pure",
+            "price": {name: entry[name] for name in ("epsilon", "rho", "delta")},
+            "also": _forms(entry),
+            "plan": plan,
+            "made_by": made_by,
+            "link": entry["link"],
+        }
+
+
+def certificate_sql(
+    connection: duckdb.DuckDBPyConnection,
+    store: str,
+    releases: Sequence[StoredRelease],
+    name: str,
+    *,
+    owner: bool,
+) -> str:
+    """Returns SQL with the fields of one release's certificate: of a private view, or for its owner of any release."""
+    known = [one for one in releases if fold(one.name) == fold(name) and (owner or one.kind == "view")]
+    if not known:
+        raise Refusal(f"there is no private view {name[:80]!r}", accepted="a name of dp_releases()")
+    chain = chained(connection, store, known[0].ledger_id)
+    (found,) = (one for one in certificates(connection, store, chain) if one["entry"] == known[0].ledger_id)
+    fields = {"model": MODEL, "neighbours": NEIGHBOURS, **found}
+    shown = {name: value if isinstance(value, str | None) else json.dumps(value) for name, value in fields.items()}
+    return rows_sql(COLUMNS, [[name, value] for name, value in shown.items()])
+
+
+def _forms(entry: Entry) -> list[dict[str, str]]:
+    """Returns the price as epsilon and delta, for readers who know no rho; keys' own delta comes on top."""
+    rho, delta = Fraction(str(entry["rho"])), Fraction(str(entry["delta"]))
+    return [{"epsilon": str(epsilon_of(rho, small)), "delta": str(small + delta)} for small in DELTAS]
+
+
+def _has_plans(connection: duckdb.DuckDBPyConnection, store: str) -> bool:
+    found = connection.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = $1 AND schema_name = 'dpduck' "
+        "AND table_name = 'plans'",
+        [store],
+    ).fetchone()
+    return found is not None and found[0] == 1
