@@ -35,7 +35,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-duckdb2 lint format bench audit engines papers peers wheel lock clean
+.PHONY: help demo quick test test-duckdb2 lint format bench audit engines papers peers wheel rehearsal lock clean
 
 help:
 	@echo 'make demo          a clinic of a million visits: policy, explanation, release, budget'
@@ -46,6 +46,7 @@ help:
 	@echo 'make audit         long statistical audits; make papers: the figures of the papers; make peers: other systems'
 	@echo 'make engines       tests of tables that lie in Spark; needs Java 17'
 	@echo 'make wheel         the wheel, in dist/'
+	@echo 'make rehearsal     a release but for publishing it: two builds, every Python and DuckDB, upgrade, SBOM, licences'
 	@echo 'make lock          the lock files anew from pyproject.toml (UPGRADE=--upgrade for newer versions)'
 	@echo 'make clean         everything that was made, environments included'
 
@@ -147,9 +148,14 @@ wheel: $(DEVELOPMENT)
 	@rm -rf dist
 	$(BIN)/python -m hatchling build --target wheel
 
+# What is committed is built and tried; `.ci/rehearse` says what it needs and what can be set.
+rehearsal: $(DEVELOPMENT)
+	@.ci/rehearse
+
 lock: $(DEVELOPMENT)
 	$(COMPILE) $(UPGRADE) pyproject.toml --group development --output-file requirements/development.lock
 	$(COMPILE) pyproject.toml --constraint requirements/development.lock --output-file requirements/runtime.lock
+	$(COMPILE) --group rehearsal --output-file requirements/rehearsal.lock
 	$(COMPILE) --group build --constraint requirements/development.lock --output-file requirements/build.lock
 	@sed '/^pyspark-client==/,/[^\\]$$/d' requirements/development.lock > .venv/without-client.txt
 	$(COMPILE) pyproject.toml --group spark --constraint .venv/without-client.txt --output-file requirements/spark.lock
