@@ -14,7 +14,7 @@ import dpduck
 
 POLICY = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 3), DOMAIN sex IN (0, 1))"
 ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex"
-VIEW = "CREATE PRIVATE VIEW by_sex OPTIONS (epsilon = 1) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+VIEW = "CREATE PRIVATE VIEW cubed OPTIONS (epsilon = 1) AS SELECT sex, count(*) AS n FROM visits GROUP BY CUBE (sex)"
 
 
 def made(folder: Path) -> None:
@@ -33,7 +33,7 @@ def checked(folder: Path) -> None:
         assert float(spent[0][0]) == 2, spent
         answer = con.execute("FROM dp(?)", [ASKED]).fetchall()
         assert repr(answer) == (folder / "answer.txt").read_text("utf-8"), answer
-        assert len(con.execute("FROM private.by_sex").fetchall()) == 2
+        assert len(con.execute("FROM private.cubed").fetchall()) == 3
         assert con.execute("SELECT spent FROM dp_budget() WHERE measure = 'epsilon'").fetchall() == spent
         try:
             con.execute("FROM dp(?)", [ASKED.replace("epsilon = 1", "epsilon = 2")]).fetchall()
