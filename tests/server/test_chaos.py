@@ -222,9 +222,10 @@ def run_chaos(folder: Path, seconds: float) -> None:
             chaos.one()
     finally:
         chaos.over.set()
+        chaos._end()  # whoever waits for it is told
+        deadline = time.monotonic() + BACK
         for one in asking:
-            one.join(60)
-        chaos._end()
+            one.join(max(0.1, deadline - time.monotonic()))
     answered = {(text, repr(rows)) for one in asking for text, rows in one.answers.items()}
     back = f"back after {max(chaos.back, default=0):.1f} s at most" if chaos.back else "never ended"
     asked = sum(one.asked for one in asking)
