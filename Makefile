@@ -143,6 +143,7 @@ papers: $(DEVELOPMENT)
 
 peers: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -m peer
+	$(BIN)/python -m benchmarks.peers.table --environments .venv-peers --write docs/peers.md
 
 wheel: $(DEVELOPMENT)
 	@rm -rf dist
@@ -165,5 +166,5 @@ lock: $(DEVELOPMENT)
 	  --output-file requirements/duckdb2.lock
 
 clean:
-	rm -rf .venv .venv-duckdb2 .venv-spark dist build .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-duckdb2 .venv-peers .venv-spark dist build .hypothesis .mypy_cache .ruff_cache
 	find dpduck tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
