@@ -16,12 +16,12 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 257,
-    "lines": 54_700,
+    "modules": 258,
+    "lines": 54_919,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 593,
-    "modules of a plain count": 99,
-    "functions of a stored answer": 86,
+    "functions of a plain count": 587,
+    "modules of a plain count": 98,
+    "functions of a stored answer": 84,
     "modules of a stored answer": 17,
 }
 """What `python -m benchmarks.house` may print at most: lower a figure whenever the house has become smaller."""

@@ -17,6 +17,7 @@ from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors, prepared_t
 from dpduck.commands.audit import audit_command
 from dpduck.commands.policy import policy
 from dpduck.commands.principals import principal
+from dpduck.commands.report import report
 from dpduck.commands.serving import serve
 from dpduck.database.store import StoreFiles, store_files
 from dpduck.engine.connection import connect, verify_store
@@ -387,7 +388,7 @@ def _print_json(columns: list[str], rows: list[tuple[object, ...]]) -> None:
         click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
 
 
-for _command in (serve, principal, policy, audit_command):
+for _command in (serve, principal, policy, report, audit_command):
     main.add_command(_command)
 
 if __name__ == "__main__":

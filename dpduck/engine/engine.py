@@ -100,19 +100,16 @@ class Engine:
         self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
         self._workers = Workers()
         self.engines = EngineTables(connections.cursor, store, self._policies, self._workers)
-        self._policies.create_tables()
-        self.engines.create_tables()
-        self._prepared.create_tables()
-        self._releases.create_tables()
         self._measured = MeasuredStore(connections.cursor, store)
-        self._measured.create_tables()
+        for made in (self._policies, self.engines, self._prepared, self._releases, self._measured):
+            made.create_tables()
         self._copies = ReleaseCopies(connections.cursor)
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
             self._twins, self._measured.put,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
-        self._views = PrivateViews(self._releases, store)
+        self._views = PrivateViews(self._releases, store, self._policies.declared)
         self.foresight = Foresight(self._policies, ledger, steps, progress)
         self._from_known = KnownStatements(
             connections.cursor, self._policies, self._releases, self._measured, self._copies, self._views,
@@ -120,7 +117,8 @@ class Engine:
         )  # fmt: skip
         self.known = self._from_known.known
         self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
-        self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
+        known = self._from_known.margins
+        self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy(), known)
         self._sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
             SparseStore(connections.cursor, store), steps, self._workers, self._twins,
@@ -271,16 +269,13 @@ class Engine:
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysis:
         """Analyses a statement. known: its earlier analysis, which holds while public facts are the same."""
-        with (
-            self._open_cursor() as cursor,
-            self._policies.shadows.looked_for(cursor, self._open_cursor) as shadowed,
-        ):
+        with self._open_cursor() as cursor, self._policies.shadows.looked_for(cursor, self._open_cursor) as looked:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
-            catalog = Catalog(cursor, self._policies, box, caller, shadowed)
+            catalog = Catalog(cursor, self._policies, box, caller, looked)
             if known is not None and catalog.holds(known.facts):
                 return known.analysis
             if known is not None:
-                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, shadowed)
+                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, looked)
             analysis = analyse(statement, catalog, own_options())
             if analysis.request.question.treatment.strategy_table:
                 analysis = with_matrix(analysis, catalog)
