@@ -35,7 +35,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-duckdb2 lint format bench audit engines papers peers site pictures notebooks wheel lock clean
+.PHONY: help demo quick test test-duckdb2 lint format bench audit engines papers peers site pictures notebooks wheel rehearsal lock clean
 
 help:
 	@echo 'make demo          a clinic of a million visits: policy, explanation, release, budget'
@@ -48,6 +48,7 @@ help:
 	@echo 'make site          the docs as a site, in dist/site/; make pictures: its pictures anew'
 	@echo 'make notebooks     the notebooks anew, with their outputs'
 	@echo 'make wheel         the wheel, in dist/'
+	@echo 'make rehearsal     a release but for publishing it: two builds, every Python and DuckDB, upgrade, SBOM, licences'
 	@echo 'make lock          the lock files anew from pyproject.toml (UPGRADE=--upgrade for newer versions)'
 	@echo 'make clean         everything that was made, environments included'
 
@@ -144,6 +145,7 @@ papers: $(DEVELOPMENT)
 
 peers: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -m peer
+	$(BIN)/python -m benchmarks.peers.table --environments .venv-peers --write docs/peers.md
 
 site: $(DEVELOPMENT)
 	$(BIN)/python site/build.py
@@ -159,9 +161,14 @@ wheel: $(DEVELOPMENT)
 	@rm -rf dist
 	$(BIN)/python -m hatchling build --target wheel
 
+# What is committed is built and tried; `.ci/rehearse` says what it needs and what can be set.
+rehearsal: $(DEVELOPMENT)
+	@.ci/rehearse
+
 lock: $(DEVELOPMENT)
 	$(COMPILE) $(UPGRADE) pyproject.toml --group development --output-file requirements/development.lock
 	$(COMPILE) pyproject.toml --constraint requirements/development.lock --output-file requirements/runtime.lock
+	$(COMPILE) --group rehearsal --output-file requirements/rehearsal.lock
 	$(COMPILE) --group build --constraint requirements/development.lock --output-file requirements/build.lock
 	@sed '/^pyspark-client==/,/[^\\]$$/d' requirements/development.lock > .venv/without-client.txt
 	$(COMPILE) pyproject.toml --group spark --constraint .venv/without-client.txt --output-file requirements/spark.lock
@@ -171,5 +178,5 @@ lock: $(DEVELOPMENT)
 	  --output-file requirements/duckdb2.lock
 
 clean:
-	rm -rf .venv .venv-duckdb2 .venv-spark dist build .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-duckdb2 .venv-peers .venv-spark dist build .hypothesis .mypy_cache .ruff_cache
 	find dpduck tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 STATIONS = (
     *("values", "algebra", "frontend", "trusted", "planning", "database", "engines"),
-    *("mechanisms", "owner", "engine", "publish", "server", "commands"),
+    *("mechanisms", "owner", "engine", "publish", "server", "auditor", "commands"),
 )
 ORDER = {station: rank for rank, station in enumerate(STATIONS)}
 ORDER["__init__"] = ORDER["__main__"] = ORDER["engine"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -87,6 +90,7 @@ def test_the_lock_files_answer_to_the_project() -> None:
     groups = project["dependency-groups"]
     spark = pins("spark")
     assert all(spark[re.split(r"[\[=<>]", entry)[0]] for entry in groups.pop("spark") if isinstance(entry, str))
+    assert all(pins("rehearsal")[entry] for entry in groups.pop("rehearsal"))
     named = [entry for group in groups.values() for entry in group if isinstance(entry, str)]
     development = pins("development")
     extras = [entry for extra in project["project"]["optional-dependencies"].values() for entry in extra]
@@ -95,3 +99,28 @@ def test_the_lock_files_answer_to_the_project() -> None:
         name = re.split(r"[<>=]", name)[0]
         assert name in development
         assert not exact or development[name] == exact
+
+
+def test_two_builds_have_one_hash(tmp_path: Path) -> None:
+    """A wheel and an sdist are functions of the sources and SOURCE_DATE_EPOCH: anybody can build them again."""
+    hashes = []
+    for name in ("first", "second"):
+        copied = tmp_path / name
+        for part in ("dpduck", "sql"):
+            shutil.copytree(ROOT / part, copied / part, ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / part, copied / part)
+        command = [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path / f"{name}_dist")]
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+        subprocess.run(command, cwd=copied, check=True, capture_output=True, stdin=subprocess.DEVNULL, env=environment)
+        built = sorted((tmp_path / f"{name}_dist").iterdir())
+        hashes.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in built})
+    assert [name.rpartition(".")[2] for name in hashes[0]] == ["whl", "gz"]
+    assert hashes[0] == hashes[1]
+
+
+def test_what_is_supported_is_bounded() -> None:
+    """DuckDB 3 is not accepted before it was tried, and the hosted CI runs what everybody runs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "duckdb>=1.5.5,<3" in project["dependencies"]
+    assert "run: .ci/run" in (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")

@@ -198,7 +198,7 @@ def test_functions_are_those_of_a_connection() -> None:
         run_page(connection, "reference")
         arguments = {
             "dp_check": "'visits'", "dp_draft": "'visits'", "dp_plan": f"$$ {ASKED} $$",
-            "dp_ask": "'counted', ['drug 1']",
+            "dp_ask": "'counted', ['drug 1']", "dp_certificate": "'wards'",
             "dp_stderr_of": "'wards', '1'", "dp_ratio_of": "'wards', '1', '1'",
             "dp_known": "$$ SELECT ward, count(*) AS n FROM visits GROUP BY ward $$",
             "dp_explain": f"$$ {ASKED} $$", "dp_errors": f"$$ {ASKED} $$", "dp_twin": "'visits'",

@@ -12,7 +12,7 @@ import click
 import duckdb
 
 from dpduck.engine.connection import load
-from dpduck.frontend.text.names import quote_identifier
+from dpduck.frontend.text.names import in_sql
 from dpduck.values.errors import DpduckError, Refusal
 
 DATABASE = click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
@@ -54,11 +54,6 @@ BEFORE = {
     "reading rows": 0.0, "numbering units": 0.35, "sorting rows": 0.4, "counting again": 0.75, "closing the file": 0.95,
 }  # fmt: skip
 """Which part of the time passes before each step: measured once, for the estimate of what is left."""
-
-
-def in_sql(listed: str) -> str:
-    """Returns the name of a table, as a listing shows it, in SQL: no part of one that has a policy has a dot."""
-    return ".".join(map(quote_identifier, listed.split(".")))
 
 
 def prepared_tables(

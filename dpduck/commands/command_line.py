@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 import duckdb
 
-from dpduck.commands import DATABASE, FORMAT, STORE, in_sql, one_line_errors, prepared_tables, preparing
+from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors, prepared_tables, preparing
+from dpduck.commands.audit import audit_command
 from dpduck.commands.policy import policy
 from dpduck.commands.principals import principal
 from dpduck.commands.report import report
@@ -21,7 +22,7 @@ from dpduck.commands.serving import serve
 from dpduck.database.store import StoreFiles, store_files
 from dpduck.engine.connection import connect, verify_store
 from dpduck.engine.functions import MACROS
-from dpduck.frontend.text.names import quote_identifier
+from dpduck.frontend.text.names import in_sql, quote_identifier
 from dpduck.publish.certify import certify
 from dpduck.publish.publish import publish
 from dpduck.server.owner_door import Owner, owner_of_server
@@ -387,7 +388,7 @@ def _print_json(columns: list[str], rows: list[tuple[object, ...]]) -> None:
         click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
 
 
-for _command in (serve, principal, policy, report):
+for _command in (serve, principal, policy, report, audit_command):
     main.add_command(_command)
 
 if __name__ == "__main__":

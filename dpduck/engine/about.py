@@ -16,6 +16,7 @@ from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore
 from dpduck.database.store import STORE_NAME
 from dpduck.database.tables import Value, check, rows_sql
+from dpduck.engine.certificates import certificate_sql
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.rows.periods import period_column
@@ -58,7 +59,7 @@ def require_owner(caller: Caller) -> None:
 
 @dataclass(frozen=True)
 class AboutTables:
-    """Answers dp_check, dp_draft, dp_columns and dp_twin."""
+    """Answers dp_check, dp_draft, dp_columns, dp_twin and dp_certificate."""
 
     open_cursor: OpenCursor
     policies: PolicyStore
@@ -141,6 +142,12 @@ class AboutTables:
                 accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
                 raise Refusal(f"{str(written)!r} has no privacy policy to make a twin of", accepted=accepted)
             return twin_sql(policy, catalog.columns(table), catalog.unique_keys(table), rows)
+
+    def certificate(self, name: str, caller: Caller) -> str:
+        """Returns SQL with the certificate of a private view, for whoever may read it; of any release for the owner."""
+        releases = [one for one, _ in self.releases.all()]
+        with self.open_cursor() as cursor:
+            return certificate_sql(cursor, STORE_NAME, releases, name, owner=caller.owner)
 
     def columns(self, text: str | None, caller: Caller) -> str:
         """Returns SQL with the columns of a table or private view that may be asked about; of all where none is

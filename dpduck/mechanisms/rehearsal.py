@@ -111,7 +111,8 @@ def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, tables: dict[TableName
             )
 
 
-def _made_up(type_name: str) -> tuple[str, ...]:
+def awkward_values(type_name: str) -> tuple[str, ...]:
+    """Lists texts of awkward values of a type; none of one that is not computed with."""
     if type_name.startswith("DECIMAL("):
         width, scale = map(int, type_name.removeprefix("DECIMAL(").removesuffix(")").split(","))
         largest = "9" * (width - scale) + "." + "9" * scale if width > scale else "0." + "9" * scale
@@ -121,7 +122,7 @@ def _made_up(type_name: str) -> tuple[str, ...]:
 
 def _one_of(type_name: str, which: str = "i") -> str:
     """Returns a value of the type for row i; NULL for types that nothing is computed with."""
-    values = _made_up(type_name)
+    values = awkward_values(type_name)
     listed = ", ".join(quote_text(text) for text in values)
     return f"CAST(list_extract([{listed}], 1 + {which} % {len(values)}) AS {type_name})" if values else "NULL"
 

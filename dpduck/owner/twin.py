@@ -37,16 +37,16 @@ def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str
     for place, column in enumerate(columns):
         mixed = f"hash(i, {place})"
         if fold(column.name) in unique:
-            value = _key("i", column.type_name)
+            value = key_sql("i", column.type_name)
         elif fold(column.name) == fold(whose or ""):
-            value = _key(f"i // {policy.unit.max_rows}", column.type_name)
+            value = key_sql(f"i // {policy.unit.max_rows}", column.type_name)
         else:
             value = _value(column, policy.domain(column.name), policy.clamp(column.name), mixed)
         made.append(f"CAST({value} AS {column.type_name}) AS {quote_identifier(column.name)}")
     return f"SELECT {', '.join(made)} FROM range({rows}) AS made_up(i)"
 
 
-def _key(number: str, type_name: str) -> str:
+def key_sql(number: str, type_name: str) -> str:
     """Returns the value of a key that has this number: the same in every table, so that references lead somewhere."""
     if type_name == "VARCHAR":
         return f"'made up ' || ({number})"

@@ -18,10 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpduck
+from dpduck.auditor.neighbours import loaded
 from dpduck.commands.command_line import main
+from dpduck.database.cursors import Caller
 from dpduck.publish import checker
 from dpduck.trusted.ledger.periods import for_person
 from dpduck.values.accounting import epsilon_of
+from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Periods, charged_key, last_number
 from dpduck.values.privacy import Charge
 
@@ -366,3 +369,25 @@ def test_the_checker_counts_periods_as_the_ledger_does(word: str, first: int, mo
         found = checker.of_person((charge.epsilon, charge.rho, charge.delta), run.count)
         assert (found[0], found[2]) == (person.epsilon, person.delta)
         assert person.rho * (1 - checker.SMALL) <= found[1] <= person.rho
+
+
+def test_a_certificate_in_sql_is_that_of_the_bundle(written: Path, bundle: Bundle) -> None:
+    """dp_certificate of a view has the fields of the bundle's certificate; an answer's is for the owner alone."""
+    kept = next(one for one in bundle["certificates"] if "ages" in one["names"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPDUCK_STATE_DIR", str(written.parent / "state"))
+        with dpduck.connect(written.parent / "clinic.duckdb") as con:
+            found = dict(con.execute("FROM dp_certificate('AGES')").fetchall())
+            answer = dict(con.execute("FROM dp_certificate('release_2')").fetchall())
+            analyst = Caller("alice", owner=False)
+            told = loaded(con)
+            with pytest.raises(Refusal, match="no private view"):
+                told.about.certificate("release_2", analyst)
+            assert "ages" in told.about.certificate("ages", analyst)
+    assert {name: found[name] for name in ("statement", "privacy_unit", "strategy", "link", "made_by", "flavor")} == {
+        name: kept[name] for name in ("statement", "privacy_unit", "strategy", "link", "made_by", "flavor")
+    }
+    for name in ("plan", "price", "also", "rows", "entry"):
+        assert json.loads(found[name]) == kept[name], name
+    assert found["neighbours"] == bundle["neighbours"] and found["model"] == bundle["model"]
+    assert json.loads(answer["entry"]) == 2 and "owner" not in found

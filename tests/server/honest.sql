@@ -86,6 +86,7 @@ FROM dp_columns(NULL)
 FROM dp_twin('visits', 3)
 SELECT count(*) FROM dp_twin('visits', number_of_rows := 20)
 SELECT number, epsilon, fits FROM dp_plan($$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) sex, count(*) AS n FROM visits GROUP BY sex; SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.2) count(*) AS n FROM visits $$)
+SELECT value FROM dp_certificate('ages') WHERE field = 'statement'
 # --- plain questions over a private table's own name, answered from what is known
 SELECT ward, count(*) AS n FROM visits GROUP BY ward ORDER BY n DESC LIMIT 3
 SELECT sex, count(*) AS n FROM main.visits WHERE ward IN ('w0', 'w1') GROUP BY sex

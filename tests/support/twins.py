@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import duckdb
 import pytest
 
-from dpduck.commands import in_sql
+from dpduck.frontend.text.names import in_sql
 from dpduck.trusted.private import door
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.hidden import ExactCounts

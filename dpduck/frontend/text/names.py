@@ -161,6 +161,11 @@ def chance_column(aggregate: int) -> str:
     return f"chance_{aggregate + 1}"
 
 
+def in_sql(listed: str) -> str:
+    """Returns the name of a table, as a listing shows it, in SQL: no part of one that has a policy has a dot."""
+    return ".".join(map(quote_identifier, listed.split(".")))
+
+
 def is_reserved(name: str) -> bool:
     """Tells whether a key of this name would be taken for one of the columns above.
 

@@ -1,0 +1,172 @@
+"""The order of an audit: neighbours from policies, each statement asked of both, bounds, and a search for others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+
+import duckdb
+
+from dpduck.auditor.bounds import Bound, Claim, bounds
+from dpduck.auditor.channel import ANSWERED, FAILED, Outcome, difference, outcomes
+from dpduck.auditor.neighbours import CROWDED, KINDS, ODD, SPREAD, Neighbours, neighbours
+from dpduck.auditor.runs import Planned, Seen, asked, measured, planned, table_of
+from dpduck.auditor.statements import Case, Search, own_statements
+from dpduck.auditor.statements import asked as what_can_be_asked
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import DpduckError
+
+ERROR = 1e-9
+"""The chance that a statement is said to tell too much when it does not."""
+
+MOST_RUNS = 40_000
+LEAST_RUNS = 40
+SEARCHED_RUNS, SEARCHED_SECONDS = 500, 0.5
+IN_TURN = 10
+SLOWER = 4
+"""Times the seconds of a statement each of whose runs is a release of its own."""
+NEARLY = 1 - 1e-6
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an audit is made. epsilon: of each own statement. seconds: of each, on both neighbours.
+
+    search: seconds of the search. seed: of the search. error: see ERROR.
+    """
+
+    epsilon: str = "1"
+    seconds: float = 5.0
+    search: float = 0.0
+    seed: str = ""
+    error: float = ERROR
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was seen of one statement on one pair of neighbours.
+
+    refused: why nobody gets an answer. told: what beside the answers tells the neighbours apart.
+    """
+
+    mechanism: str
+    kind: str
+    statement: str
+    bounds: tuple[Bound, ...] = ()
+    refused: str = ""
+    told: str = ""
+    seconds: float = 0.0
+
+    @property
+    def broken(self) -> bool:
+        """Tells whether the statement tells more than it may."""
+        return bool(self.told) or any(bound.broken for bound in self.bounds)
+
+
+def audit(
+    source: duckdb.DuckDBPyConnection, given: Sequence[str], settings: Settings, tell: Tell = lambda line: None
+) -> Iterator[Finding]:
+    """Yields what was seen of each statement: those that are given, else own ones of every mechanism; then a search.
+
+    source: a connection that dpduck is loaded on, of which policies and public tables are read, and no private row.
+    """
+    workers = Workers()
+    with ExitStack() as stack:
+        pairs = {kind: stack.enter_context(neighbours(source, kind)) for kind in KINDS}
+        tables = what_can_be_asked(pairs[CROWDED], settings.epsilon)
+        cases = [Case("", with_tag(text)) for text in given] or [one for of in tables for one in own_statements(of)]
+        for number, case in enumerate(cases, start=1):
+            for kind in (CROWDED,) if case.then else (CROWDED, SPREAD):
+                tell(f"{number} of {len(cases)}: {case.mechanism or 'statement'}, {kind} unit")
+                yield audit_case(pairs[kind], case, f"{kind[0]}{number}_", settings, workers)
+        if settings.search > 0:
+            yield from _searched(pairs, Search(tables, settings.seed), settings, workers, tell)
+
+
+def with_tag(text: str) -> str:
+    """Adds a fresh tag to a statement's first OPTIONS (..), where it has none."""
+    head, options, rest = text.partition("OPTIONS (")
+    if not options or "refresh" in text or head.lstrip().upper().startswith("CREATE PRIVATE") or "{tag}" in text:
+        return text
+    return f"{head}{options}refresh = '{{tag}}', {rest}"
+
+
+def audit_case(pair: Neighbours, case: Case, word: str, settings: Settings, workers: Workers) -> Finding:
+    """Compares one statement on both neighbours: what is said, and what is answered again and again."""
+    began = time.monotonic()
+    first, second = outcomes(pair, case.text.replace("{tag}", word))
+
+    def finding(found: Sequence[Bound] = (), refused: str = "", told: str = "") -> Finding:
+        passed = time.monotonic() - began
+        return Finding(case.mechanism, pair.kind, case.text, tuple(found), refused, told, passed)
+
+    differs = difference(first, second)
+    if differs is not None:
+        return finding(told=differs)
+    if first.kind != ANSWERED:
+        return finding(refused=first.text, told=FAILED if first.kind == FAILED else "")
+    plans = [planned(connection, case.text) for connection in pair.both]
+    claim = plans[0].claim
+    if _undercharged(first, claim):
+        return finding(told="a charge below the price")
+    runs = [measured(one, workers) if not case.then else asked(one, case.before, case.then, word) for one in plans]
+    seconds = settings.seconds * (SLOWER if case.then else 1)
+    return finding(_bounds(runs, claim, seconds, MOST_RUNS, settings.error))
+
+
+def _undercharged(outcome: Outcome, claim: Claim) -> bool:
+    """Tells whether the ledger was charged less than what the plan costs."""
+    _, epsilon, rho, delta, _ = outcome.price
+    paid = [float(str(amount)) for amount in (epsilon, rho, delta)]
+    return any(was < due * NEARLY for was, due in zip(paid, (claim.epsilon or 0, claim.rho, claim.delta), strict=True))
+
+
+def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: int, error: float) -> list[Bound]:
+    """Runs both in turn, for so many seconds or runs, and bounds what they tell. One that fails tells of that."""
+    seen: tuple[list[Seen], list[Seen]] = ([], [])
+    end = time.monotonic() + seconds
+    while len(seen[0]) < LEAST_RUNS or (time.monotonic() < end and len(seen[0]) < most):
+        for one, into in zip(runs, seen, strict=True):
+            into.extend(islice(one, IN_TURN))
+    return bounds(table_of(seen), claim, error)
+
+
+def _searched(
+    pairs: dict[str, Neighbours], search: Search, settings: Settings, workers: Workers, tell: Tell
+) -> Iterator[Finding]:
+    """Yields what a search finds: each statement is compared on all pairs, and measured shortly on one."""
+    end, number = time.monotonic() + settings.search, 0
+    while time.monotonic() < end:
+        number += 1
+        text, parts = search.statement()
+        case, word = Case("search", text), f"s{number}_"
+        tell(f"search, seed {settings.seed}: {number} statements, {len(search.accepted)} parts accepted")
+        began, answered = time.monotonic(), False
+        for kind in (ODD, CROWDED):
+            first, second = outcomes(pairs[kind], text.replace("{tag}", word))
+            told, answered = difference(first, second) or "", first.kind == ANSWERED
+            if told or first.kind == FAILED:
+                yield Finding("search", kind, text, told=told or FAILED, seconds=time.monotonic() - began)
+                break
+        search.note(parts, answered)
+        if answered:
+            yield _shortly(pairs[(CROWDED, SPREAD)[number % 2]], case, settings, workers)
+        else:
+            yield Finding("search", ODD, text, refused=first.text, seconds=time.monotonic() - began)
+
+
+def _shortly(pair: Neighbours, case: Case, settings: Settings, workers: Workers) -> Finding:
+    """Measures a statement of the search: what tells of a unit outright is seen in some hundred runs."""
+    began = time.monotonic()
+    try:
+        plans: list[Planned] = [planned(connection, case.text) for connection in pair.both]
+        runs = [measured(one, workers) for one in plans]
+        found = tuple(_bounds(runs, plans[0].claim, SEARCHED_SECONDS, SEARCHED_RUNS, settings.error))
+    except DpduckError as error:
+        return Finding("search", pair.kind, case.text, told=str(error), seconds=time.monotonic() - began)
+    return Finding("search", pair.kind, case.text, found, seconds=time.monotonic() - began)

@@ -1,0 +1,187 @@
+"""Makes neighbouring databases from policies alone: two twins, of which one has one more privacy unit.
+
+No row of the private tables is read. The unit that is added has more rows than MAX ROWS, all in one cell or spread,
+values beyond every CLAMP, and texts that nobody else has; "odd" ones have NULLs and extreme values in every column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import duckdb
+
+from dpduck.database.catalog import Catalog
+from dpduck.engine.connection import connect
+from dpduck.engine.engine import Engine
+from dpduck.engine.functions import engine_of
+from dpduck.engine.twin_database import twin_database
+from dpduck.frontend.rows.facts import Clamp, Column, Policy
+from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.mechanisms.rehearsal import awkward_values
+from dpduck.owner.domains import is_numeric
+from dpduck.owner.twin import key_sql
+from dpduck.trusted.ledger.secrets import BOUNDING_KEY
+from dpduck.values.errors import InternalError, Refusal
+
+CROWDED, SPREAD, ODD = "crowded", "spread", "odd"
+KINDS = (CROWDED, SPREAD, ODD)
+"""All rows in one cell; in several; with NULLs and extreme values."""
+
+UNITS, MOST_ROWS = 400, 20_000
+"""Of each twin: few enough to be counted at once, enough for texts that 1, 2, .. 28 units have."""
+
+MOST_ADDED = 200
+WHOSE = 9_000_001
+"""The number of the unit that is added, and of its first row where keys are unique."""
+
+UNIQUE_TEXT = "nobody else has this"
+_BUDGET = re.compile(r"^    (BUDGET|LIFETIME) \((.*)\)( PER \w+)?(,?)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Two databases, the second with one more unit; the policies, which are the same, and whose rows were added."""
+
+    both: tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]
+    policies: tuple[Policy, ...]
+    kind: str
+
+    def columns(self, policy: Policy) -> tuple[Column, ...]:
+        """Returns the columns of a table."""
+        return catalog_columns(self.both[0], policy.table)
+
+
+def catalog_columns(connection: duckdb.DuckDBPyConnection, table: TableName) -> tuple[Column, ...]:
+    """Returns the columns of a table of a database that dpduck is loaded on."""
+    engine = loaded(connection)
+    with engine.connections.cursor() as cursor:
+        return Catalog(cursor, engine.about.policies).columns(table)
+
+
+def loaded(connection: duckdb.DuckDBPyConnection) -> Engine:
+    """Returns the engine of a connection that dpduck is loaded on."""
+    engine = engine_of(connection)
+    if engine is None:
+        raise InternalError("dpduck is not loaded on this connection")
+    return engine
+
+
+def roomy(ddl: str) -> str:
+    """Rewrites a policy's statement with budgets of the same kind that very many runs fit into.
+
+    >>> roomy("CREATE PRIVACY POLICY ON t (\\n    PRIVACY UNIT ROW,\\n    BUDGET (epsilon = 1)\\n)").split("\\n")[2]
+    '    BUDGET (epsilon = 1000000)'
+    """
+    return _BUDGET.sub(_roomy, ddl)
+
+
+def _roomy(found: re.Match[str]) -> str:
+    amounts = "rho = 1000000" if found[2].startswith("rho") else "epsilon = 1000000"
+    amounts += ", delta = 0.0099, delta_keys = 0.0098" if "delta" in found[2] else ""
+    return f"    {found[1]} ({amounts}){found[3] or ''}{found[4]}"
+
+
+@contextmanager
+def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterator[Neighbours]:
+    """Lends two databases in memory that are made from the policies of a third, and have stores of their own."""
+    most = max((policy.unit.max_rows for policy in loaded(source).about.policies.policies()), default=1)
+    rows = max(UNITS, min(UNITS * most, MOST_ROWS))
+    with ExitStack() as stack:
+        both = stack.enter_context(connect()), stack.enter_context(connect())
+        for made in both:
+            made.execute("SET threads = 1")
+            for _ in twin_database(source, made, rows, roomy):
+                pass
+        # which rows of a unit count is decided by a secret that a database has once: neighbours have the same
+        loaded(both[1]).ledger.secrets.put(BOUNDING_KEY, loaded(both[0]).ledger.bounding_key)
+        policies = tuple(loaded(both[0]).about.policies.policies())
+        if not policies:
+            raise Refusal("no table has a privacy policy", accepted="dpduck policy draft DATABASE TABLE")
+        found = Neighbours(both, policies, kind)
+        for policy in policies:
+            for connection in both:
+                _grade_texts(connection, policy, found.columns(policy))
+            _add_unit(found, policy)
+        yield found
+
+
+def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns: Sequence[Column]) -> None:
+    """Gives texts without a domain to 1, 2, 3 .. units, so that some are near any threshold of selected keys."""
+    whose = quote_identifier(policy.unit.column) if policy.unit.column else "rowid"
+    for column in columns:
+        if is_open_text(column, policy):
+            connection.execute(
+                f"UPDATE {within(policy)} SET {quote_identifier(column.name)} = 'text ' || CAST(floor(sqrt(2 * u)) AS "
+                f"INTEGER) FROM (SELECT rowid AS r, dense_rank() OVER (ORDER BY {whose}) AS u FROM {within(policy)}) "
+                f"WHERE r = {within(policy)}.rowid"
+            )
+
+
+def is_open_text(column: Column, policy: Policy) -> bool:
+    """Tells whether a column has texts that nobody declared, and is not the privacy unit's."""
+    unit = policy.unit
+    hidden = {fold(name) for name in (unit.column, unit.reference and unit.reference.column) if name}
+    return column.type_name == "VARCHAR" and policy.domain(column.name) is None and fold(column.name) not in hidden
+
+
+def _add_unit(found: Neighbours, policy: Policy) -> None:
+    """Inserts the rows of one more unit into a table of the second database."""
+    connection, columns = found.both[1], found.columns(policy)
+    engine = loaded(connection)
+    with engine.connections.cursor() as cursor:
+        keys = Catalog(cursor, engine.about.policies).unique_keys(policy.table)
+    unique = {fold(key[0]) for key in keys if len(key) == 1}
+    unit = policy.unit
+    whose = fold((unit.reference.column if unit.reference is not None else unit.column) or "")
+    number = 1 if unit.column is None or whose in unique else min(3 * unit.max_rows, unit.max_rows + MOST_ADDED)
+    values = []
+    for place, column in enumerate(columns):
+        name = quote_identifier(column.name)
+        if fold(column.name) == whose or fold(column.name) in unique:
+            key = str(WHOSE) if fold(column.name) == whose else f"{WHOSE} + n"
+            values.append(f"CAST({key_sql(key, column.type_name)} AS {column.type_name}) AS {name}")
+        else:
+            values.append(f"{_value(column, policy, found.kind, place)} AS {name}")
+    table = within(policy)
+    half = f"(SELECT count(*) FROM {table}) // 2"
+    copied = f"{half} + n * {half} // {number}" if found.kind == SPREAD else "0"  # of texts that many units have
+    connection.execute(
+        f"INSERT INTO {table} BY NAME WITH known AS (SELECT *, row_number() OVER () - 1 AS i FROM {table}) "
+        f"SELECT {', '.join(values)} FROM range({number}) AS r(n) JOIN known ON i = {copied}"
+    )
+
+
+def within(policy: Policy) -> str:
+    """Returns a table's name without the database that it lies in."""
+    return ".".join(quote_identifier(part) for part in policy.table.parts[1:])
+
+
+def _value(column: Column, policy: Policy, kind: str, place: int) -> str:
+    """Returns SQL of a value of the unit that is added. n: of the row; what the made-up row has, else."""
+    name, clamp = f"known.{quote_identifier(column.name)}", policy.clamp(column.name)
+    period = policy.unit.period
+    if period is not None and fold(period.column) == fold(column.name):
+        return name
+    if kind == ODD:
+        texts = [quote_text(text) for text in awkward_values(column.type_name)]
+        listed = ", ".join(f"TRY_CAST({text} AS {column.type_name})" for text in [*texts, "NULL"])
+        return f"(CAST([{listed}] AS {column.type_name}[]))[1 + CAST((n + {place}) % {len(texts) + 1} AS INTEGER)]"
+    if clamp is not None:
+        return _beyond(clamp, column.type_name)
+    if kind == CROWDED and is_open_text(column, policy):
+        return quote_text(UNIQUE_TEXT)
+    if policy.domain(column.name) is not None and kind == CROWDED:
+        known = f"(SELECT min({quote_identifier(column.name)}) FROM {within(policy)})"
+        return f"CAST({known} AS {column.type_name})"
+    return name
+
+
+def _beyond(clamp: Clamp, type_name: str) -> str:
+    """Returns SQL of a value ten times beyond a clamp, where the type has such; else at its end."""
+    if not is_numeric(type_name):
+        return f"CAST({quote_text(clamp.high)} AS {type_name})"
+    far = f"CAST({quote_text(clamp.high)} AS DOUBLE) + 9 * abs(CAST({quote_text(clamp.high)} AS DOUBLE)) + 9"
+    return f"coalesce(TRY_CAST({far} AS {type_name}), CAST({quote_text(clamp.high)} AS {type_name}))"

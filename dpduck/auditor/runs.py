@@ -1,0 +1,273 @@
+"""Runs a release many times over one database, through the door: planned once, charged for all runs, counted once.
+
+Every ask of the plan is declared as often as it will be answered, and the ledger of the database, which is a twin's in
+memory, is charged that many prices. So nothing of trusted/ is opened otherwise than a release opens it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpduck.algebra.hashing import Words, project, reduced
+from dpduck.auditor.bounds import Claim
+from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, loaded
+from dpduck.database.sandbox import Sandbox
+from dpduck.engine.functions import OWNER
+from dpduck.frontend.text.names import quote_identifier
+from dpduck.mechanisms.mechanism import Mechanism, Tools
+from dpduck.mechanisms.registry import mechanism_of
+from dpduck.mechanisms.sparse.questions import listed_questions
+from dpduck.mechanisms.sparse.request import SparseRequest
+from dpduck.mechanisms.sparse.session import HistogramProposal, secret_name
+from dpduck.mechanisms.summaries.sketch import SketchProposal
+from dpduck.mechanisms.synthetic.measure import Model
+from dpduck.owner.twin import key_sql
+from dpduck.trusted.ask import Ask, Sketch, Within, price
+from dpduck.trusted.ledger.secrets import no_step, required
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.private.door import Bill, charged, opened
+from dpduck.trusted.private.histograms import LazyHistogram
+from dpduck.trusted.private.key_counts import KeyDigests
+from dpduck.trusted.private.key_delta import PublishedKeys
+from dpduck.trusted.private.sketches import SketchHashes, hashed
+from dpduck.trusted.private.summaries import NoisySummary
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.privacy import Charge
+
+Seen = tuple[list[float], dict[object, float]]
+"""What one run let out: numbers that every run has, and those that a run may have or not, by name."""
+
+MOST_COLUMNS = 160
+BATCH = 250
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A statement as it will be measured on one database. claim: what a release of it is charged."""
+
+    connection: duckdb.DuckDBPyConnection
+    mechanism: Mechanism[Any, Any, Any]
+    plan: Any
+    asks: Sequence[Ask[Any]]
+    question: object
+    text: str
+    claim: Claim
+
+
+def planned(connection: duckdb.DuckDBPyConnection, text: str) -> Planned:
+    """Plans a statement, as dp() does it."""
+    question, _ = loaded(connection).question_of(text.replace("{tag}", "planned"), OWNER)
+    mechanism = mechanism_of(question)
+    plan = mechanism.plan(question)
+    asks, cost = mechanism.asks(plan), plan.request.price
+    charge = charged(cost.charge, asks, cost.least_rho)
+    epsilon = None if charge.epsilon is None else float(charge.epsilon)
+    return Planned(
+        connection, mechanism, plan, asks, question, text, Claim(epsilon, float(charge.rho), float(charge.delta))
+    )
+
+
+def measured(found: Planned, workers: Workers) -> Iterator[Seen]:
+    """Yields what each run lets out, for ever."""
+    engine, seeing = loaded(found.connection), _seeing(found)
+    tools = Tools(Sandbox(), engine.ledger.secrets, no_step)
+    adaptive = any(isinstance(ask.query, Within) for ask in found.asks) or found.mechanism.name == "synthetic table"
+    times = 1 if adaptive else BATCH
+    plan = found.plan if adaptive else repeated(found.plan, times, {})
+    asks = found.mechanism.asks(plan)
+    rows, cost = plan.request.rows, price(asks)
+    periods = None if rows.periods is None else rows.periods.periods
+    charge = Charge(cost.epsilon, cost.rho, cost.delta)
+    bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, found.text, found.mechanism.name, None, periods)
+    while True:
+        with opened(
+            asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(),
+            no_step, workers,
+        ) as door:  # fmt: skip
+            for _ in range(times):
+                yield seeing(plan, found.mechanism.measure(plan, door, tools), tools)
+
+
+def asked(found: Planned, before: str, then: str, word: str) -> Iterator[Seen]:
+    """Yields what SQL shows of release after release by dp(), for ever. word: begins the tag of each."""
+    number = 0
+    while True:
+        number += 1
+        tag = f"{word}{number}"
+        try:
+            if before:
+                found.connection.execute("FROM dp($1)", [before]).fetchall()
+            found.connection.execute("FROM dp($1)", [found.text.replace("{tag}", tag)]).fetchall()
+            yield _rows(found.connection.execute(then.replace("{tag}", tag)).fetchall())
+        except duckdb.Error:
+            yield [], {FAILED: 1.0}
+
+
+def _rows(rows: Sequence[tuple[object, ...]]) -> Seen:
+    """Names each number by its place, and everything else by itself."""
+    named: dict[object, float] = {}
+    for place, row in enumerate(rows):
+        for column, value in enumerate(row):
+            if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+                named[place, column] = float(value)
+            else:
+                named[place, column, str(value)] = 1.0
+    return [], named
+
+
+def repeated(part: Any, times: int, known: dict[int, Any]) -> Any:
+    """Returns a plan whose every ask is declared so many times as often; what holds no ask is the same object."""
+    if id(part) in known:
+        return known[id(part)]
+    made = part
+    if isinstance(part, Ask):
+        made = replace(part, times=part.times * times)
+    elif isinstance(part, tuple | list):
+        inner = [repeated(one, times, known) for one in part]
+        if any(new is not old for new, old in zip(inner, part, strict=True)):
+            made = type(part)(inner)
+    elif is_dataclass(part) and not isinstance(part, type):
+        old = {one.name: getattr(part, one.name) for one in fields(part) if one.init}
+        new = {name: repeated(value, times, known) for name, value in old.items()}
+        if any(new[name] is not old[name] for name in old):
+            made = replace(part, **new)
+    known[id(part)] = made
+    return made
+
+
+def table_of(runs: tuple[Sequence[Seen], Sequence[Seen]]) -> tuple[FloatArray, FloatArray]:
+    """Makes numbers of runs over both databases: one row a run, one column a number, or whether there is one.
+
+    Of very many columns those are kept that differ most on the first half, on which the event is chosen too.
+    """
+    half = min(len(one) for one in runs) // 2
+    often: dict[object, int] = {}
+    for one in runs:
+        for _, named in one[:half]:
+            for name in named:
+                often[name] = often.get(name, 0) + 1
+    names = sorted(often, key=lambda name: (-often[name], str(name)))[:MOST_COLUMNS]
+    width = min(len(numbers) for one in runs for numbers, _ in one)
+    both = []
+    for one in runs:
+        fixed = np.array([numbers[:width] for numbers, _ in one], dtype=np.float64).reshape(len(one), width)
+        there = np.array([[name in named for name in names] for _, named in one], dtype=np.float64)
+        value = np.array([[named.get(name, 0.0) for name in names] for _, named in one], dtype=np.float64)
+        size = np.array([[float(len(named))] for _, named in one])
+        both.append(np.hstack([fixed, there.reshape(len(one), -1), value.reshape(len(one), -1), size]))
+    without, having = (np.nan_to_num(one, posinf=1e18, neginf=-1e18) for one in both)
+    moved = np.abs(having[:half].mean(axis=0) - without[:half].mean(axis=0))
+    spread = np.sqrt(having[:half].var(axis=0) + without[:half].var(axis=0)) + 1e-9
+    kept = np.argsort(-moved / spread)[:MOST_COLUMNS]
+    return without[:, kept], having[:, kept]
+
+
+# What is looked at of each kind of answer: what leaves, before it is recovered, since recovery costs nothing.
+
+Seeing = Callable[[Any, Any, Tools], Seen]
+
+
+def _seeing(found: Planned) -> Seeing:
+    """Returns how to look at what a mechanism measures. Where hashes are fresh each time, at the cells they hide."""
+    if found.mechanism.name == "sketch":
+        return _sketched
+    if found.mechanism.name == "projection" and isinstance(found.question, SparseRequest):
+        key, others = _digest(found, found.question), _others(found, found.question)
+        return lambda plan, noisy, tools: _projected(noisy, key, others)
+    if found.mechanism.name == "histogram" and isinstance(found.question, SparseRequest):
+        key = _digest(found, found.question)
+        return lambda plan, noisy, tools: _counted(plan, key, tools)
+    return lambda plan, noisy, tools: flat(noisy)
+
+
+def flat(noisy: object) -> Seen:
+    """Lists the numbers of an answer of any kind."""
+    numbers: list[float] = []
+    named: dict[object, float] = {}
+    if isinstance(noisy, np.ndarray):
+        numbers += noisy.ravel().astype(np.float64).tolist()
+    elif isinstance(noisy, int | float):
+        numbers.append(float(noisy))
+    elif isinstance(noisy, PublishedKeys):
+        groups = list(zip(*(key.to_pylist() for key in noisy.keys), strict=True))
+        for place, answers in enumerate(noisy.answers):
+            named.update({(place, *group): float(value) for group, value in zip(groups, answers.tolist(), strict=True)})
+        numbers += [float(value) for value in noisy.other or ()]
+    elif isinstance(noisy, NoisySummary):
+        cells = map(tuple, noisy.positions.T.tolist())
+        named.update(zip(cells, noisy.counts.astype(np.float64).tolist(), strict=True))
+        numbers.append(float(noisy.layers))
+    elif isinstance(noisy, Model):
+        numbers.append(noisy.records)
+        for component in noisy.distribution.components:
+            for cell, share in enumerate((component.table * noisy.records).ravel().tolist()):
+                named[component.members, cell] = share
+    elif isinstance(noisy, tuple | list):
+        for part in noisy:
+            more, others = flat(part)
+            numbers += more
+            named.update({(len(named), name): value for name, value in others.items()} if named else others)
+    return numbers, named
+
+
+def _sketched(plan: SketchProposal, noisy: tuple[SketchHashes, Any], tools: Tools) -> Seen:
+    """Reads every cell off every row of a sketch: up to the first 64 cells."""
+    hashes, table = noisy
+    query = plan.ask.query
+    numbers = query.numbers if isinstance(query, Sketch) else ()
+    sizes = [len(of_labels) for of_labels in numbers]
+    codes = np.unravel_index(np.arange(min(int(np.prod(sizes)), 64)), sizes)
+    found: list[float] = []
+    for row, of_bucket, of_sign in zip(table, hashes.buckets, hashes.signs, strict=True):
+        places = hashed(of_bucket, numbers, codes) % hashes.width
+        signs = 1 - 2 * (hashed(of_sign, numbers, codes) & 1)
+        found += (row[places] * signs).astype(np.float64).tolist()
+    return found, {}
+
+
+def _digest(found: Planned, sparse: SparseRequest) -> KeyDigests:
+    """Returns the digest of the key that the unit's rows have (see neighbours): of the first column."""
+    policies = {policy.table: policy for policy in loaded(found.connection).about.policies.policies()}
+    column, table = sparse.keys[0].name, ".".join(map(quote_identifier, sparse.table.parts))
+    text = UNIQUE_TEXT
+    if policies[sparse.table].domain(column) is not None:
+        name = quote_identifier(column)
+        text = found.connection.execute(f"SELECT CAST(min({name}) AS VARCHAR) FROM {table}").fetchall()[0][0]
+    with Sandbox() as box, box.cursor() as cursor:
+        return listed_questions(cursor, sparse.keys[:1], [text], None).digests
+
+
+def _others(found: Planned, sparse: SparseRequest) -> tuple[Words, IntegerArray]:
+    """Returns the rows that everybody else has of each key, which whoever asks may know: of a text column."""
+    policies = {policy.table: policy for policy in loaded(found.connection).about.policies.policies()}
+    whose, table = policies[sparse.table].unit.column, ".".join(map(quote_identifier, sparse.table.parts))
+    columns = {one.name: one.type_name for one in catalog_columns(found.connection, sparse.table)}
+    if not whose or sparse.keys[0].type_name != "VARCHAR":
+        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    rows = found.connection.execute(
+        f"SELECT CAST(md5_number({quote_identifier(sparse.keys[0].name)}) >> 64 AS UBIGINT) AS high, count(*) AS n "
+        f"FROM {table} WHERE {quote_identifier(whose)} <> {key_sql(str(WHOSE), columns[whose])} GROUP BY 1"
+    ).fetchnumpy()
+    return np.asarray(rows["high"], np.uint64), np.asarray(rows["n"], np.int64)
+
+
+def _projected(noisy: tuple[Words, IntegerArray], key: KeyDigests, others: tuple[Words, IntegerArray]) -> Seen:
+    """Reads the key's count off a projection, less what everybody else has in it."""
+    coefficients, table = noisy
+    rest = table - project(coefficients, reduced(others[0]), others[1], len(table))
+    signs = project(coefficients, reduced(key.high), np.ones(1, np.int64), len(table))
+    return [float(signs @ rest) / len(table), float(np.abs(rest).sum())], {}
+
+
+def _counted(plan: HistogramProposal, key: KeyDigests, tools: Tools) -> Seen:
+    """Asks a histogram for the key's count."""
+    state = LazyHistogram.from_bytes(required(tools.secrets, secret_name(plan.sparse.digest())))
+    return [float(state.values(key, plan.noise)[0])], {}

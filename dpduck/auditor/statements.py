@@ -1,0 +1,257 @@
+"""Statements to audit: some for each mechanism, and a search through what the policies let anybody ask.
+
+The search is guided by coverage: a statement is put together of parts, those that were accepted least often first, so
+that every part stands beside many others soon. Its choices follow from a seed, which is printed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dpduck.auditor.neighbours import UNIQUE_TEXT, Neighbours, is_open_text
+from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.frontend.text.names import fold, quote_identifier
+from dpduck.owner.domains import is_numeric
+from dpduck.values.domain import RangeDomain
+
+SELECT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
+MOST_CELLS = 200
+"""Of the keys of an own statement, so that it is measured often."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A statement to audit. mechanism: the one that it is meant for. text: with {tag}, a fresh word each time.
+
+    then: SQL whose rows are looked at in place of what is measured; each run is then a release by dp(), after `before`.
+    """
+
+    mechanism: str
+    text: str
+    then: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What can be asked of one table: keys by size, columns with a CLAMP, texts without a domain, the unit's column."""
+
+    table: str
+    keys: tuple[str, ...]
+    clamped: tuple[str, ...]
+    texts: tuple[str, ...]
+    unit: str | None
+    numbers: tuple[str, ...]
+    where: str
+    delta: bool
+    price: str
+
+    def options(self, more: str = "") -> str:
+        """Returns the clause with a price and a fresh tag."""
+        return f"({self.price}{more}, refresh = '{{tag}}')"
+
+
+def asked(found: Neighbours, epsilon: str) -> list[Asked]:
+    """Lists what can be asked of each table. epsilon: of one statement; a quarter of it as rho, where it has to be."""
+    return [_asked(policy, found.columns(policy), epsilon) for policy in found.policies]
+
+
+def _asked(policy: Policy, columns: Sequence[Column], epsilon: str) -> Asked:
+    unit, period = policy.unit, policy.unit.period
+    hidden = {fold(name) for name in (unit.column, unit.reference and unit.reference.column) if name}
+    open_columns = [one for one in columns if fold(one.name) not in hidden]
+    keys = [one for one in open_columns if policy.domain(one.name) is not None]
+    sizes = {one.name: domain.size for one in keys if (domain := policy.domain(one.name)) is not None}
+    small = sorted((name for name in sizes if sizes[name] <= MOST_CELLS), key=lambda name: sizes[name])
+    texts = [one.name for one in open_columns if is_open_text(one, policy)]
+    numbers = [one.name for one in open_columns if is_numeric(one.type_name)]
+    of_period = [] if period is None else [one for one in keys if fold(one.name) == fold(period.column)]
+    domain = policy.domain(of_period[0].name) if of_period else None
+    where = ""
+    if isinstance(domain, RangeDomain) and period is not None:
+        name = quote_identifier(period.column)
+        where = f" WHERE {name} >= '{domain.edges[0]}' AND {name} < '{domain.upper}'"
+    budget = policy.budget
+    price = f"epsilon = {epsilon}" if budget.pure or budget.epsilon is not None else f"rho = {epsilon}"
+    return Asked(
+        ".".join(map(quote_identifier, policy.table.parts[1:])),
+        tuple(map(quote_identifier, small)),
+        tuple(quote_identifier(clamp.column) for clamp in policy.clamps),
+        tuple(map(quote_identifier, texts)),
+        None if unit.column in (None, "") else quote_identifier(unit.column or ""),
+        tuple(map(quote_identifier, numbers)),
+        where,
+        budget.delta_keys > 0 or (not budget.pure and budget.epsilon is not None),
+        price,
+    )  # fmt: skip
+
+
+def own_statements(one: Asked) -> Iterator[Case]:
+    """Yields statements of every mechanism that the policy allows."""
+    whole, options = f"FROM {one.table}{one.where}", one.options()
+    first = one.keys[0] if one.keys else None
+    by_first = f" GROUP BY {first}" if first else ""
+    named = f"{first}, " if first else ""
+    yield Case("cube", f"{SELECT} {options} {named}count(*) AS n {whole}{by_first}")
+    for value in one.clamped[:1]:
+        for answer in (f"sum({value})", f"avg({value})", f"median({value})"):
+            yield Case("cube", f"{SELECT} {options} {named}{answer} AS a {whole}{by_first}")
+        yield Case("cube", f"{SELECT} {options} count(*) AS n, sum({value}) AS s {whole}")
+        clause = one.options(", quantiles = 'choice'")
+        yield Case("cube", f"{SELECT} {clause} {named}median({value}) AS a {whole}{by_first}")
+    if len(one.keys) > 1:
+        pair = ", ".join(one.keys[:2])
+        yield Case("cube", f"{SELECT} {options} {pair}, count(*) AS n {whole} GROUP BY CUBE ({pair})")
+        clause = f"OPTIONS ({one.price}, mechanism = 'mwem', rows = 40)"
+        select = f"AS SELECT {pair} {whole} WORKLOAD MARGINALS (2)"
+        yield Case("synthetic table", f"CREATE PRIVATE TABLE audited_{{tag}} {clause} {select}")
+    if one.unit is not None and first:
+        yield Case("cube", f"{SELECT} {options} {first}, count(DISTINCT {one.unit}) AS n {whole}{by_first}")
+    if first:
+        for method in ("'filter'", "'priority', summary_size = 2", "'sketch', sketch_rows = 3"):
+            clause = one.options(f", summary = {method}")
+            mechanism = "sketch" if "sketch" in method else "summary"
+            yield Case(mechanism, f"{SELECT} {clause} {first}, count(*) AS n {whole}{by_first}")
+    key = next(iter(one.texts), first)
+    if one.delta and key:
+        for kind in ("LAPLACE", "GAUSSIAN"):
+            clause = f"({one.price}, delta = 1e-7, group_selection_strategy = {kind}_THRESHOLD, "
+            clause += "max_groups_contributed = 1, refresh = '{tag}')"
+            counted = "count(*)" if one.unit is None else f"count(DISTINCT {one.unit})"
+            yield Case("selected keys", f"{SELECT} {clause} {key}, {counted} AS n {whole} GROUP BY {key}")
+    if key:
+        yield from _sparse_statements(one, key)
+    if first:
+        yield Case(
+            "known answers",
+            f"{SELECT} {options} {first}, count(*) AS n {whole}{by_first}",
+            f"FROM dp_known('SELECT count(*) AS n {whole.replace(chr(39), chr(39) * 2)}')",
+            f"ALTER PRIVACY POLICY ON {one.table} NEW EPOCH",
+        )
+
+
+def _sparse_statements(one: Asked, key: str) -> Iterator[Case]:
+    """Yields projections, histograms and sessions over a key; of a session what it answers, too."""
+    options = f"OPTIONS ({one.price}, sparsity = 1, queries = 10"
+    over = f"ON {one.table} ({key}){one.where}"
+    select = f"AS SELECT {key} FROM {one.table}{one.where}"
+    session = f"CREATE PRIVATE SESSION audited_{{tag}} {options}) {over}"
+    yield Case("projection", f"CREATE PRIVATE PROJECTION audited_{{tag}} {options}, rows = 64) {select}")
+    yield Case("histogram", f"CREATE PRIVATE HISTOGRAM audited_{{tag}} {options}) {over}")
+    yield Case("session", session)
+    yield Case("session", session, f"FROM dp_ask('audited_{{tag}}', ['{UNIQUE_TEXT}'])")
+
+
+# The search.
+
+
+@dataclass
+class Search:
+    """Puts statements together, of parts that were accepted least often so far. seed: all of its chance."""
+
+    tables: list[Asked]
+    seed: str
+    accepted: Counter[str] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
+    number: int = 0
+
+    def statement(self) -> tuple[str, tuple[str, ...]]:
+        """Returns the next statement, and the names of its parts."""
+        self.number += 1
+        one = self.tables[self.number % len(self.tables)]
+        keys, key_part = self._keys(one)
+        aggregates = [self._aggregate(one), *([self._aggregate(one)] if self._chance("second", 3) == 0 else [])]
+        grouping, group_part = self._grouping(keys)
+        where, where_part = self._pick("where", _conditions(one))
+        option, option_part = self._pick("option", OPTIONS)
+        tail, tail_part = self._pick("tail", ["", " ORDER BY ALL", " HAVING a1 > 0", " ORDER BY a1 DESC LIMIT 3"])
+        listed = [*keys, *(f"{sql} AS a{place + 1}" for place, (sql, _) in enumerate(aggregates))]
+        joined = one.where if not where else f"{one.where} AND ({where})" if one.where else f" WHERE {where}"
+        text = f"{SELECT} {one.options(option)} {', '.join(listed)} FROM {one.table}{joined}{grouping}{tail}"
+        parts = (key_part, group_part, where_part, option_part, tail_part, *(part for _, part in aggregates))
+        self.tried.update(set(parts))
+        return text, parts
+
+    def note(self, parts: Sequence[str], answered: bool) -> None:
+        """Notes whether a statement of these parts was answered."""
+        if answered:
+            self.accepted.update(set(parts))
+
+    def _chance(self, what: str, number: int) -> int:
+        digest = hashlib.sha256(f"{self.seed} {self.number} {what}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") % number
+
+    def _pick(self, what: str, options: Sequence[str]) -> tuple[str, str]:
+        """Returns one of the three options that were tried least; of those that are always refused, seldom one."""
+        order = sorted(
+            range(len(options)),
+            key=lambda place: (self._tries(f"{what} {options[place]}"), self._chance(f"{what} {place}", 1 << 30)),
+        )
+        chosen = options[order[self._chance(what, min(3, len(order)))]]
+        return chosen, f"{what} {chosen}"
+
+    def _tries(self, part: str) -> int:
+        """Counts how often a part was tried, three times as often where it was never accepted."""
+        return self.tried[part] * (1 if self.accepted[part] or self.tried[part] < 2 else 3)
+
+    def _keys(self, one: Asked) -> tuple[list[str], str]:
+        number = self._chance("number of keys", 1 + min(3, len(one.keys)))
+        start = self._chance("first key", max(len(one.keys), 1))
+        keys = [one.keys[(start + place) % len(one.keys)] for place in range(number)]
+        return keys, f"keys {one.table} {number}"
+
+    def _aggregate(self, one: Asked) -> tuple[str, str]:
+        return self._pick(f"aggregate {one.table}", _aggregates(one))
+
+    def _grouping(self, keys: Sequence[str]) -> tuple[str, str]:
+        if not keys:
+            return "", "grouping none"
+        listed = ", ".join(keys)
+        forms = [f"{listed}", f"CUBE ({listed})", f"ROLLUP ({listed})", f"GROUPING SETS (({listed}), ())", "ALL",
+                 f"MARGINALS (1, {listed})"]  # fmt: skip
+        names = ["list", "cube", "rollup", "sets", "all", "marginals"]
+        name, part = self._pick("grouping", names)
+        return f" GROUP BY {forms[names.index(name)]}", part
+
+
+OPTIONS = (
+    "", ", consistency = 'none'", ", consistency = 'l1'", ", consistency = 'linf'", ", nonnegative = TRUE",
+    ", integer = TRUE", ", budgets = 'uniform'", ", confidence = 0.9", ", strategy = 'identity'",
+    ", max_rows_contributed = 1",
+)  # fmt: skip
+
+
+def _aggregates(one: Asked) -> list[str]:
+    found = ["count(*)", "count(*) FILTER (WHERE 1 = 1)"]
+    for value in one.clamped:
+        found += [f"{name}({value})" for name in ("sum", "avg", "min", "max", "median", "var_pop", "stddev", "count")]
+        found += [f"quantile_cont({value}, 0.25)", f"sum({value} * 2 + 1)", f"sum(abs({value}))"]
+        found += [f"sum({value}, contribution_bounds_per_group => (0, 8))", f"sum({value}) FILTER (WHERE {value} > 1)"]
+    for value in one.numbers:
+        found += [f"sum(least(greatest(1 / {value}, 0), 1))"]
+    for key in one.keys:
+        found += [f"count(DISTINCT {key})"]
+    for value in one.numbers:
+        found += [f"sum(CAST({value} AS TINYINT), contribution_bounds_per_row => (0, 3))"]
+    for text in one.texts:
+        found += [f"count({text})", f"sum(CAST({text} AS INTEGER), contribution_bounds_per_row => (0, 3))"]
+        found += [f"count(*) FILTER (WHERE CAST({text} AS DATE) > DATE '2020-01-01')"]
+    if one.unit is not None:
+        found += [f"count(DISTINCT {one.unit})"]
+    return [*found, "count(*, contribution_bounds_per_group => (0, 2))"]
+
+
+def _conditions(one: Asked) -> list[str]:
+    found = ["", "1 = 1"]
+    for key in one.keys:
+        found += [f"{key} IS NOT NULL", f"{key} IS DISTINCT FROM {key}", f"coalesce({key} = {key}, FALSE)"]
+    for value in one.numbers:
+        found += [f"{value} > 1", f"100 / {value} > 1", f"CAST({value} AS TINYINT) < 9", f"{value} * {value} > 4",
+                  f"sqrt({value}) > 1", f"{value} BETWEEN -5 AND 50 OR {value} IS NULL"]  # fmt: skip
+    for text in one.texts:
+        found += [f"{text} LIKE 'n%'", f"CAST({text} AS INTEGER) > 1", f"length({text}) > 3",
+                  f"CAST({text} AS DATE) > DATE '2020-01-01'", f"regexp_matches({text}, 'o')"]  # fmt: skip
+    return found
