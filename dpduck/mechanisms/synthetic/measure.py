@@ -172,8 +172,9 @@ class MwemAsks:
             kinds = (Choice, Candidate)
             self.rounds = Ask(scan, Within(schedule.amount - spent, schedule.pure, kinds))
             return
-        rate, parameter = schedule.of_round(schedule.round_price)
-        self.choice, self.candidate = self.round_asks(rate, parameter, schedule.rounds)
+        if schedule.rounds:
+            rate, parameter = schedule.of_round(schedule.round_price)
+            self.choice, self.candidate = self.round_asks(rate, parameter, schedule.rounds)
 
     @property
     def asks(self) -> Sequence[Ask[Any]]:

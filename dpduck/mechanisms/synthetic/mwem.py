@@ -165,7 +165,7 @@ def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOrac
     state = _begin(pool, schedule, method, oracle, state, observations, records)
     chosen: list[int] = []
     mean: FloatArray | None = None
-    share, more = schedule.round_price / (4 if schedule.adaptive else 1), True
+    share, more = schedule.round_price / (4 if schedule.adaptive else 1), schedule.rounds > 0
     while more:
         price, before = _price(schedule, share, oracle.left), state
         more = price < oracle.left if schedule.adaptive else len(chosen) + 1 < schedule.rounds

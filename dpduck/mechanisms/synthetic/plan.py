@@ -19,11 +19,12 @@ from dpduck.mechanisms.synthetic.mwem import Method, Pool
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import (
     RECORDS,
+    TOTAL_SHARE,
     Schedule,
     annealed_error,
     drawn_error,
     mean_absolute,
-    pair_noise,
+    all_drowned,
     predicted_error,
     queries_rounds,
     rounds_of,
@@ -49,9 +50,6 @@ QUIET = 0.03
 QUIET_CUBE, CLEAR = 0.1, 0.4
 """A cube of a predicted error below the first stands unless annealed rounds are predicted to have so little of it:
 predictions of cubes are up to three times too high, those of rounds up to 1.6 times too low."""
-
-DROWNED = 0.25
-"""Total variation of noise in pairs of columns from which on nothing but 1-way marginals is worth its price."""
 
 MOST_CELLS = 1 << 22
 """Cells of all candidates of annealed rounds."""
@@ -236,21 +234,22 @@ def annealed(
     rounds = ROUNDS_BEGUN[pure] * len(sizes)
     schedule = Schedule(pure, amount, bound, rounds, choice_share, len(first), share, True)
     loudest = 2 * records / mean_absolute(pure, schedule.variance(schedule.parameter(amount)))
-    drowned = pair_noise(schedule, sizes, records) > DROWNED
+    drowned = all_drowned(schedule, sizes, records)
     if drowned:
-        schedule, loudest = replace(schedule, rounds=1, first_share=Fraction(9, 10)), 0.0
+        schedule, loudest = replace(schedule, rounds=0, first_share=1 - TOTAL_SHARE[pure], adaptive=False), 0.0
     chosen = candidates(sizes, workload, LARGEST_MODEL, loudest)
     counts = np.bincount([attribute for attributes in workload for attribute in attributes], minlength=len(sizes))
     means = [float(counts[list(attributes)].mean()) for attributes in chosen]
     weights = tuple(max(1, min(WEIGHT, int(WEIGHT * mean / max(means)))) for mean in means)
     families = tuple(Family(attributes, tuple(sizes[a] for a in attributes)) for attributes in chosen)
-    _, least = schedule.of_round(schedule.round_price / 4)
-    _require_drawable(pure, [schedule.parameter(schedule.total_price), schedule.parameter(schedule.first_price), least])
+    least = [] if drowned else [schedule.of_round(schedule.round_price / 4)[1]]
+    first_noise = schedule.parameter(schedule.first_price)
+    _require_drawable(pure, [schedule.parameter(schedule.total_price), first_noise, *least])
     shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in workload]
     return Fit(
         "aim",
         annealed_error(schedule, shapes, sizes, records),
-        f"1-way marginals, then annealed rounds among {len(families)} marginals",
+        "1-way marginals alone" if drowned else f"1-way marginals, then annealed rounds among {len(families)} marginals",
         pool=Pool(tuple(sizes), families, first, True, weights),
         schedule=schedule,
         method=Method(expected=expected, anneals=not drowned, largest=LARGEST_MODEL),

@@ -87,7 +87,9 @@ def test_better_than_independent_margins(columns: int, rows: int, epsilon: str) 
     plan = annealed(table.sizes, sets, False, price_of("0.01"), 1, 500)
     assert plan.pool is not None and plan.schedule is not None and plan.method is not None
     assert {len(family.attributes) for family in plan.pool.workload} == {1}
-    assert plan.schedule.first_share == Fraction(9, 10) and not plan.method.anneals
+    assert plan.schedule.rounds == 0 and not plan.method.anneals
+    spent = plan.schedule.total_price + plan.schedule.first * plan.schedule.first_price
+    assert spent == plan.schedule.amount
 
 
 def test_candidates_are_public_and_bounded() -> None:
