@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.margin_tree import MarginTree, margin_tree
-from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrated
+from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrated, spread
 from dpduck.trusted.operators import Family
 from dpduck.values.arrays import FloatArray, IntegerArray
 
@@ -38,6 +38,8 @@ FLAT_PRIOR = 3 / 4
 """Weight per measured value of a prior that knows nothing, the uniform distribution."""
 
 Parameters = Mapping[Members, FloatArray]
+IMPOSSIBLE = -1e9
+"""In the place of the logarithm of 0: its exponential is 0 exactly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,10 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class FitProblem:
-    """What is fitted. sets: of the parameters. records: n. prior: tables that add up to the logarithm of the prior."""
+    """What is fitted. sets: of the parameters. records: n. prior: tables that add up to the logarithm of the prior.
+
+    zeros: tables to be added to it, IMPOSSIBLE where no row can be, else 0.
+    """
 
     tree: JunctionTree
     sizes: Sequence[int]
@@ -63,6 +68,7 @@ class FitProblem:
     records: float
     prior: Parameters
     strength: float
+    zeros: Parameters
 
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -90,11 +96,23 @@ class FitProblem:
     def base(self) -> tuple[list[FloatArray], float]:
         """Returns the logarithm of the prior over cliques, and that of its total."""
         tables = [np.zeros(shape) for shape in self.shapes]
-        for one, logarithm in self.prior.items():
+        for one, logarithm in (*self.prior.items(), *self.zeros.items()):
             place = next(place for place, clique in enumerate(self.tree.cliques) if set(one) <= set(clique))
             clique, shape = self.tree.cliques[place], self.shapes[place]
             tables[place] += logarithm.reshape([size if m in one else 1 for m, size in zip(clique, shape, strict=True)])
         return tables, calibrated(self.tree, tables)[1]
+
+    @cached_property
+    def possible(self) -> list[FloatArray | None]:
+        """For each observation, 1 where a row can be: noise elsewhere tells nothing. None where that is everywhere."""
+        found: list[FloatArray | None] = []
+        for observation in self.observations:
+            inside = [one for one in self.zeros if set(one) <= set(observation.attributes)]
+            mask = np.ones(observation.shape)
+            for one in inside:
+                mask *= np.exp(self.zeros[one]).reshape(spread(observation.attributes, one, observation.shape))
+            found.append(mask if inside and observation.coefficients is None else None)
+        return found
 
     def lifted(self, flat: FloatArray) -> list[FloatArray]:
         """Returns a table over each clique: together the sum of those over sets."""
@@ -109,16 +127,17 @@ class FitProblem:
         """Returns the value of F at a distribution."""
         logarithms, (base, total) = self.lifted(parameters), self.base
         for place, logarithm in enumerate(logarithms):
-            logarithms[place] = logarithm + base[place] if self.prior else logarithm
+            logarithms[place] = logarithm + base[place] if self.prior or self.zeros else logarithm
         tables, constant = calibrated(self.tree, logarithms)
         found = np.empty(parameters.size)
         for tree, table in zip(self.margin_trees, tables, strict=True):
             for one, margin in tree.margins(table).items() if tree is not None else ():
                 found[self.places[one]] = margin.reshape(-1)
         residuals, misfit = [], 0.0
-        for observation in self.observations:
+        for observation, mask in zip(self.observations, self.possible, strict=True):
             margin = found[self.places[observation.attributes]].reshape(observation.shape)
             residual = self.records * observation.predicted(margin) - observation.value
+            residual = residual if mask is None else residual * mask
             misfit += float(np.vdot(residual, residual)) / (2 * observation.variance)
             residuals.append(residual / observation.variance)
         divergence = float(np.vdot(found, parameters)) - constant + total
@@ -154,14 +173,15 @@ def fit(
     prior: Parameters,
     strength: float,
     tolerance: float = TOLERANCE,
+    zeros: Parameters | None = None,
 ) -> Fitted:
-    """Returns the fitted distribution. start: parameters that are known; their sets lie in cliques. prior: see
+    """Returns the fitted distribution. start: parameters that are known; their sets lie in cliques. prior, zeros: see
     FitProblem.
 
     Steps may raise F for a while: what counts, for the end and for the answer, is the lowest F so far.
     """
     sets = tuple(dict.fromkeys([*(observation.attributes for observation in observations), *start]))
-    problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength)
+    problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength, zeros or {})
     known = [start.get(one, np.zeros([sizes[member] for member in one])).reshape(-1) for one in sets]
     point = best = problem.point(np.concatenate(known))
     slope = problem.gradient(point)

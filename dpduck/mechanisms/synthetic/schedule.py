@@ -49,7 +49,8 @@ class ScheduledAsk:
 class Schedule:
     """The division. amount: epsilon where pure, else rho. first: how many marginals are asked before the rounds.
 
-    first_share: of the amount, for those together. rounds: none where those are all that is asked. choice_share: of a round, for the choice.
+    first_share: of the amount, for those together. choice_share: of a round, for the choice.
+    rounds: none where the first marginals are all that is asked.
     adaptive: rounds start at a quarter of their share and double it where an answer is drowned in noise.
     """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from itertools import combinations
 
 import pytest
@@ -13,7 +12,8 @@ from benchmarks.peers._wide_tables import made
 from benchmarks.peers.synthetic_wide import independent, ours, picked, price_of
 from dpduck.frontend.statements.synthetic import SyntheticOptions
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, _allowed
-from dpduck.mechanisms.synthetic.plan import annealed, candidates
+from dpduck.mechanisms.synthetic.plan import annealed
+from dpduck.mechanisms.synthetic.pool import candidates
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of, wanted_rounds
 from dpduck.trusted.operators import Family
 from tests.support.clinics import Clinic
