@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 248,
-    "lines": 53_463,
+    "modules": 252,
+    "lines": 54_044,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 593,
     "modules of a plain count": 99,
