@@ -23,6 +23,7 @@ from dpduck.mechanisms.synthetic.schedule import (
     Schedule,
     all_drowned,
     annealed_error,
+    annealed_seconds,
     drawn_error,
     mean_absolute,
     predicted_error,
@@ -56,7 +57,10 @@ ROUNDS_BEGUN = {True: 1, False: 2}
 
 @dataclass(frozen=True)
 class Fit:
-    """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM."""
+    """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM.
+
+    seconds: a guess of how long it takes, of annealed rounds.
+    """
 
     name: str
     error: float
@@ -65,6 +69,7 @@ class Fit:
     pool: Pool | None = None
     schedule: Schedule | None = None
     method: Method | None = None
+    seconds: float | None = None
 
 
 def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
@@ -213,7 +218,9 @@ def _annealed(request: SyntheticRequest) -> list[Fit]:
     found = annealed(sizes, base.question.grouping_sets, pure, amount, base.rows.unit_bound, request.expect_rows)
     if found.pool is None:
         return []
-    return [replace(found, pool=replace(found.pool, zeros=kept_zeros(sizes, (), request.zeros, LARGEST_ZEROS)))]
+    zeros = kept_zeros(sizes, (), request.zeros, LARGEST_ZEROS)
+    drawn = 1.2e-6 * (request.options.rows or _records(request)) * len(sizes)
+    return [replace(found, pool=replace(found.pool, zeros=zeros), seconds=(found.seconds or 0.0) + drawn)]
 
 
 def annealed(
@@ -253,6 +260,7 @@ def annealed(
         pool=Pool(tuple(sizes), families, first, True, weights),
         schedule=schedule,
         method=Method(expected=expected, anneals=not drowned, largest=LARGEST_MODEL),
+        seconds=annealed_seconds(schedule, sizes, sum(prod(family.shape) for family in families), records),
     )
 
 
@@ -287,7 +295,7 @@ def explained_synthetic(request: SyntheticRequest, found: tuple[Fit, ...]) -> st
         total, worst = (one.plan.total_variance, one.plan.worst_stderr) if one.plan is not None else (None, None)
         rows.append([
             one.name, number == 0, total, worst, base.price.stated_epsilon, base.price.stated_delta,
-            base.price.charge.rho, cells, asked, note, None, one.error,
+            base.price.charge.rho, cells, asked, note, one.seconds, one.error,
         ])  # fmt: skip
     return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
 

@@ -51,8 +51,8 @@ def test_no_column_stays_uniform(wide: Clinic) -> None:
     """At a small price every column of the rows has about nine in ten of its common value: a column that no round
     reached had one in seven. Noise of a share has a deviation of 0.03 at most: 0.25 off has a chance below 1e-15."""
     price = "epsilon = 1, delta = 1e-6"
-    explained = wide.con.execute("SELECT strategy, note FROM dp_explain(?)", [statement(price)]).fetchall()
-    assert [row[0] for row in explained] == ["aim", "mwem"]
+    explained = wide.con.execute("SELECT strategy, note, seconds FROM dp_explain(?)", [statement(price)]).fetchall()
+    assert [row[0] for row in explained] == ["aim", "mwem"] and 0.1 < explained[0][2] < 10
     assert "annealed rounds among" in explained[0][1]
     wide.dp(statement(f"{price}, rows = 3000"))
     common = ", ".join(f"avg((coalesce({name}, '') = 'v0')::INTEGER)" for name in NAMES)
@@ -125,6 +125,17 @@ def test_pairs_have_more_rounds() -> None:
     assert (wanted_rounds(pairs, 14), wanted_rounds(triples, 14), wanted_rounds(pairs[:5], 14)) == (42, 14, 5)
     schedule = Schedule(False, price_of("5"), 1, 1, price_of("1"))
     assert rounds_of(schedule, pairs, 14, 10**6) == 42
+
+
+def test_small_columns_are_measured_in_pairs_among_large_ones() -> None:
+    """Where an average pair would drown, pairs of small columns are candidates if they and 1-way marginals are clear;
+    with all columns large, or at a hundredth of the rho, 1-way marginals have all of the price."""
+    mixed, large = (2, 3, 5, 5, 100, 100, 50, 2), (60,) * 8
+    for sizes, price, measured in ((mixed, "1", True), (large, "1", False), (mixed, "0.05", False)):
+        plan = annealed(sizes, list(combinations(range(8), 3)), False, price_of(price), 1, 5_000)
+        assert plan.pool is not None and plan.schedule is not None
+        assert (plan.schedule.rounds > 0) == measured, sizes
+        assert ((0, 1) in [family.attributes for family in plan.pool.workload]) == measured
 
 
 def test_options_have_the_names_they_had() -> None:
