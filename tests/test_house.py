@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 252,
-    "lines": 54_044,
+    "lines": 54_064,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 593,
     "modules of a plain count": 99,
