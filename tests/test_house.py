@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 248,
-    "lines": 53_608,
+    "modules": 252,
+    "lines": 54_209,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 587,
     "modules of a plain count": 98,

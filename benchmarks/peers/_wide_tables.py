@@ -46,10 +46,10 @@ def margin_of(codes: np.ndarray, sizes: tuple[int, ...], members: tuple[int, ...
     return np.bincount(cells, minlength=int(np.prod([sizes[m] for m in members]))) / codes.shape[1]
 
 
-def made(name: str, rows: int | None = None, columns: int | None = None) -> Wide:
+def made(name: str, rows: int | None = None, columns: int | None = None, more: int = 0) -> Wide:
     """Each column follows one of six kinds of rows, or one of the four columns before it, by Dirichlet laws."""
     most, many, choices, seed = MADE[name]
-    columns, rows, random = columns or most, rows or many, np.random.default_rng(seed)
+    columns, rows, random = columns or most, rows or many, np.random.default_rng(seed + more)
     sizes = tuple(int(size) for size in random.choice(choices, columns))
     kinds, codes = random.choice(6, rows, p=random.dirichlet(np.full(6, 2.0))), np.zeros((columns, rows), np.int64)
     for column, size in enumerate(sizes):

@@ -9,6 +9,7 @@ from datetime import UTC
 from fractions import Fraction
 
 from dpduck.database.check import Finding
+from dpduck.database.compare import Distance
 from dpduck.database.cursors import Caller
 from dpduck.database.releases import StoredRelease
 from dpduck.frontend.rows.facts import Policy
@@ -256,4 +257,16 @@ def check(findings: Sequence[Finding]) -> str:
     """dp_check: exact facts for the owner."""
     columns = [("finding", "VARCHAR"), ("value", "DOUBLE"), ("advice", "VARCHAR"), ("percent", "DOUBLE")]
     listed = [[finding.what, finding.value, finding.advice, finding.percent] for finding in findings]
+    return rows_sql(columns, listed)
+
+
+def compared(found: Sequence[Distance]) -> str:
+    """dp_compare: exact distances for the owner."""
+    columns = [
+        ("columns", "VARCHAR"), ("ways", "INTEGER"), ("distance", "DOUBLE"), ("worst_value", "VARCHAR"),
+        ("in_data", "DOUBLE"), ("in_rows", "DOUBLE"),
+    ]  # fmt: skip
+    listed: list[list[Value]] = [
+        [one.columns, one.ways, one.distance, one.value, one.in_data, one.in_rows] for one in found
+    ]
     return rows_sql(columns, listed)

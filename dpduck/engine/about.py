@@ -10,12 +10,13 @@ from sqlglot import exp
 
 from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_columns, check_table
+from dpduck.database.compare import coded, distances
 from dpduck.database.cursors import Caller, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore
 from dpduck.database.store import STORE_NAME
-from dpduck.database.tables import Value, check, rows_sql
+from dpduck.database.tables import Value, check, compared, rows_sql
 from dpduck.engine.certificates import certificate_sql
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Policy
@@ -23,10 +24,13 @@ from dpduck.frontend.rows.periods import period_column
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import from_sql, unit_sql
 from dpduck.frontend.rows.tree import of_relation
+from dpduck.frontend.statements.parse import parse_statement
+from dpduck.frontend.statements.synthetic import CreateSynthetic
 from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.limits import bounded_tokens
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.frontend.text.tokens import TokenReader
+from dpduck.mechanisms.synthetic.request import analyse_synthetic
 from dpduck.owner.draft import draft_lines, open_columns
 from dpduck.owner.policies import owned_table
 from dpduck.owner.policy_text import domain_text
@@ -59,7 +63,7 @@ def require_owner(caller: Caller) -> None:
 
 @dataclass(frozen=True)
 class AboutTables:
-    """Answers dp_check, dp_draft, dp_columns, dp_twin and dp_certificate."""
+    """Answers dp_check, dp_compare, dp_draft, dp_columns, dp_twin and dp_certificate."""
 
     open_cursor: OpenCursor
     policies: PolicyStore
@@ -92,6 +96,34 @@ class AboutTables:
                 return check(check_table(reads, policy, from_sql(source), unit, rows))
             column = period_column(source, catalog, exp.Null())
             return check(check_table(reads, policy, from_sql(source), unit, rows, column))
+
+    def compare(self, text: str, caller: Caller) -> str:
+        """Returns SQL with exact distances of a synthetic table from the data, for its owner's eyes only.
+
+        A condition is looked at where the owner wrote it: others' run in a process that holds nothing else.
+        """
+        require_owner(caller)
+        name = named_table(text).table
+        view = self.releases.view(name)
+        statement = None if view is None else parse_statement(view.statement)
+        if view is None or not isinstance(statement, CreateSynthetic):
+            raise Refusal(f"{name!r} is no synthetic table", accepted="the name of a CREATE PRIVATE TABLE .. AS SELECT")
+        with self.open_cursor() as cursor:
+            catalog = Catalog(cursor, self.policies)
+            request = analyse_synthetic(statement, catalog)
+            source, written = request.base.asked_tables, statement.query
+            conditions = [part for part in ("where", "joins", "with_") if written.args.get(part)]
+            table = source[0] if len(source) == 1 and written.args["from_"].this.find(exp.Query) is None else None
+            owned = view.principal == caller.name or not conditions
+            if table is None or not owned or not set(conditions) <= {"where"} or self.engines.has(table):
+                raise Refusal(
+                    f"{name!r} is of several tables, of an engine's, or has a WHERE of somebody else's",
+                    accepted="a CREATE PRIVATE TABLE of the owner's FROM one stored table",
+                )
+            written.args["from_"].this.replace(exp.to_table(table.sql, dialect="duckdb"))
+            data = coded(cursor, request.base.question, written.sql("duckdb"))
+            rows = coded(cursor, request.base.question, f"FROM {self.releases.table_sql(name)}")
+        return compared(distances(request.base.question, data, rows))
 
     def draft(self, argument: str, caller: Caller, ask: AskPrivately) -> str:
         """Returns SQL with a policy to begin with, line by line: from the schema alone, or from noisy facts. argument:

@@ -92,17 +92,16 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) 
 
 
 def counted(
-    select: exp.Select, options: Sequence[exp.Expr], facts: PublicFacts, group: exp.Group | None = None
+    select: exp.Select, options: Sequence[exp.Expr], facts: PublicFacts, group: exp.Group | None = None, bins: int = 0
 ) -> tuple[Request, RowSource]:
-    """Returns the rows of a SELECT of columns, counted by a group's sets at the price of these options; and where they
-    lie.
+    """Returns the rows of a SELECT of columns, counted by a group's sets at the price of these options; and the source.
 
-    For statements that ask something else of their rows than aggregates.
+    For statements that ask something else of their rows than aggregates. bins: of a column with more, none for all.
     """
     given, source = read_options(options, select), read_row_source(select, facts, {})
     items = select_items(select, source.scope) if group is not None else ()
     grouping = _grouping(group, items, source)
-    builder = KeyBuilder(source, facts, selecting=given.selection is not None, nodes=given.summary is not None)
+    builder = KeyBuilder(source, facts, given.selection is not None, given.summary is not None, bins)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
     (sets, _), aggregates = _grouping_sets(grouping, keys), (Aggregate("", "count(*)"),)
     check_groups(aggregates, keys, sets, select)

@@ -42,7 +42,7 @@ Reader = Callable[[exp.Expr], Value | None]
 
 
 @dataclass(frozen=True)
-class _Span:
+class Span:
     """What a label stands for: low <= value < high; no high: the value low alone, and no low: NULL.
 
     anything: all values, or those besides some.
@@ -66,11 +66,11 @@ def possible_cells(
         if key.shape or len(key.sources) != 1 or key.expression != sources[key.sources[0]].sql:
             continue
         domain = sources[key.sources[0]].domain
-        read = _reader(domain, collated)
-        mine = [part for part in conjuncts if _columns(part, scope) == {key.expression}]
+        read = reader(domain, collated)
+        mine = [part for part in conjuncts if columns_of(part, scope) == {key.expression}]
         if read is None or not mine:
             continue
-        spans = _spans(domain, read)
+        spans = spans_of(domain, read)
         kept = [all(_may(part, span, read) for part in mine) for span in spans]
         condition = _shown(key, position, kept)
         if condition is not None:
@@ -83,14 +83,14 @@ def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | N
 
     None where some do and some do not, or where that is not known; and for codes of a single value, which can be tried.
     """
-    read = _number if domain.type_name == "DOUBLE" else _reader(domain, collated)
-    spans = [] if read is None else _spans(domain, read)
+    read = _number if domain.type_name == "DOUBLE" else reader(domain, collated)
+    spans = [] if read is None else spans_of(domain, read)
     if read is None or not isinstance(domain, RangeDomain):
         several = [False] * domain.size
         if not isinstance(domain, RangeDomain) and domain.other is not None:
             several[-1] = True
             known = frozenset(span.low for span in spans if span.low is not None)
-            spans = [*spans[:-1], _Span(None, anything=True, besides=known)]
+            spans = [*spans[:-1], Span(None, anything=True, besides=known)]
     else:
         single = domain.type_name in _INTEGERS and domain.step == "1"
         several = [not single] * len(domain.edges) + [False] * domain.with_null
@@ -99,9 +99,9 @@ def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | N
     if read is None:
         return [None] * domain.size
     condition = _of_integers(condition) if domain.type_name in _INTEGERS else condition
-    opposite, found = _negated(condition), list[bool | None]()
+    opposite, found = negated(condition), list[bool | None]()
     for span, many in zip(spans, several, strict=True):
-        met, missed = _could(condition, span, read), _could(opposite, span, read)
+        met, missed = could(condition, span, read), could(opposite, span, read)
         found.append(met if many and met != missed else None)
     return found
 
@@ -116,23 +116,23 @@ def stands_for_several(domain: Domain) -> list[bool]:
     return several + [False] * domain.with_null
 
 
-def _could(node: exp.Expr, span: _Span, read: Reader) -> bool:
+def could(node: exp.Expr, span: Span, read: Reader) -> bool:
     """As _may, which leaves IS NULL open."""
     node = node.unnest()
     if isinstance(node, exp.And):
-        return all(_could(part, span, read) for part in (node.left, node.right))
+        return all(could(part, span, read) for part in (node.left, node.right))
     if isinstance(node, exp.Or):
-        return any(_could(part, span, read) for part in (node.left, node.right))
+        return any(could(part, span, read) for part in (node.left, node.right))
     asked = node.this.unnest() if isinstance(node, exp.Not) else node
     if isinstance(asked, exp.Is) and isinstance(asked.expression, exp.Null):
         is_null = span.low is None and not span.anything
         return is_null if asked is node else not is_null
-    if isinstance(node, exp.Not) and not isinstance(opposite := _negated(node.this), exp.Not):
-        return _could(opposite, span, read)
+    if isinstance(node, exp.Not) and not isinstance(opposite := negated(node.this), exp.Not):
+        return could(opposite, span, read)
     return _may(node, span, read)
 
 
-def _with_beyond(spans: Sequence[_Span], domain: RangeDomain, read: Reader) -> list[_Span]:
+def _with_beyond(spans: Sequence[Span], domain: RangeDomain, read: Reader) -> list[Span]:
     """Returns the spans of bins, the outermost of which hold all values beyond them."""
     edges = [_parser(read)(text) for text in (*domain.edges, domain.upper)]
     if any(edge is None for edge in edges):
@@ -140,9 +140,9 @@ def _with_beyond(spans: Sequence[_Span], domain: RangeDomain, read: Reader) -> l
     first, last = (datetime.min, datetime.max) if isinstance(edges[0], datetime) else (-_FARTHEST, _FARTHEST)
     count = len(domain.edges)
     changed = list(spans)
-    changed[0] = _Span(first, edges[1] if count > 1 else last)
+    changed[0] = Span(first, edges[1] if count > 1 else last)
     if count > 1:
-        changed[count - 1] = _Span(edges[count - 1], last)
+        changed[count - 1] = Span(edges[count - 1], last)
     return changed
 
 
@@ -166,15 +166,15 @@ def _of_integers(node: exp.Expr) -> exp.Expr:
     return (exp.GTE if isinstance(node, exp.GT) else exp.LT)(this=node.this.copy(), expression=after)
 
 
-def _negated(node: exp.Expr) -> exp.Expr:
+def negated(node: exp.Expr) -> exp.Expr:
     """Returns what values other than NULL meet that do not meet a condition; something unreadable where that is not
     known.
     """
     node = node.unnest()
     if isinstance(node, exp.And):
-        return exp.Or(this=_negated(node.left), expression=_negated(node.right))
+        return exp.Or(this=negated(node.left), expression=negated(node.right))
     if isinstance(node, exp.Or):
-        return exp.And(this=_negated(node.left), expression=_negated(node.right))
+        return exp.And(this=negated(node.left), expression=negated(node.right))
     if isinstance(node, exp.Not):
         inner: exp.Expr = node.this.copy()
         return inner
@@ -194,34 +194,35 @@ def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
     """Tells whether a value in no code of a column's domain may meet a condition on it; True where that is not
     known.
     """
-    read = _number if domain.type_name == "DOUBLE" else _reader(domain, collated)
+    read = _number if domain.type_name == "DOUBLE" else reader(domain, collated)
     if read is None:
         return True
-    beyond = [] if domain.with_null else [_Span(None)]
+    beyond = [] if domain.with_null else [Span(None)]
     condition = _of_integers(condition) if domain.type_name in _INTEGERS else condition
     if not isinstance(domain, RangeDomain):
-        known = frozenset(span.low for span in _spans(domain, read) if span.low is not None)
-        beyond += [] if domain.other is not None else [_Span(None, anything=True, besides=known)]
+        known = frozenset(span.low for span in spans_of(domain, read) if span.low is not None)
+        beyond += [] if domain.other is not None else [Span(None, anything=True, besides=known)]
     else:
         low, high = _parser(read)(domain.edges[0]), _parser(read)(domain.upper)
         if low is None or high is None:
-            beyond.append(_Span(None, anything=True))
+            beyond.append(Span(None, anything=True))
         elif not domain.with_edges:
             first, last = (datetime.min, datetime.max) if isinstance(low, datetime) else (-_FARTHEST, _FARTHEST)
-            beyond += [_Span(first, low), _Span(high, last)]
+            beyond += [Span(first, low), Span(high, last)]
         if domain.type_name == "DOUBLE":  # NaN and infinities, which are larger than all that is declared or smaller
-            beyond.append(_Span(None, anything=True))
-    return any(_could(condition, span, read) for span in beyond)
+            beyond.append(Span(None, anything=True))
+    return any(could(condition, span, read) for span in beyond)
 
 
-def _columns(part: exp.Expr, scope: Scope) -> set[str]:
+def columns_of(part: exp.Expr, scope: Scope) -> set[str]:
+    """Returns the columns of a condition, resolved; none where one of them is unclear."""
     columns = list(part.find_all(exp.Column))
     if any(len(scope.find(column)) != 1 for column in columns):
         return set()
     return {sql_of(resolve(column, scope)) for column in columns}
 
 
-def _reader(domain: Domain, collated: bool) -> Reader | None:
+def reader(domain: Domain, collated: bool) -> Reader | None:
     """Tells how literals that a column of this type is compared with are read; None for types that are left alone."""
     type_name = domain.type_name
     if type_name.partition("(")[0] in _NUMBERS:
@@ -274,18 +275,18 @@ def _parser(read: Reader) -> Callable[[str], Value | None]:
     return parsers[read]
 
 
-def _spans(domain: Domain, read: Reader) -> list[_Span]:
+def spans_of(domain: Domain, read: Reader) -> list[Span]:
     """Returns what each code of the domain stands for, in order."""
-    value, anything, nothing = _parser(read), _Span(None, anything=True), _Span(None)
+    value, anything, nothing = _parser(read), Span(None, anything=True), Span(None)
     if not isinstance(domain, RangeDomain):
         found = [value(text) for text in domain.values]
-        listed = [anything if one is None else _Span(one) for one in found]
-        other = _Span(None, anything=True, besides=frozenset[Value](domain.values))
+        listed = [anything if one is None else Span(one) for one in found]
+        other = Span(None, anything=True, besides=frozenset[Value](domain.values))
         return [*listed, *[nothing] * domain.with_null, *[other] * (domain.other is not None)]
     edges = [value(text) for text in (*domain.edges, domain.upper)]
     single = domain.type_name in _INTEGERS and domain.step == "1"
     spans = [
-        anything if low is None or high is None else _Span(low) if single else _Span(low, high)
+        anything if low is None or high is None else Span(low) if single else Span(low, high)
         for low, high in pairwise(edges)
     ]
     if domain.with_edges:
@@ -293,7 +294,7 @@ def _spans(domain: Domain, read: Reader) -> list[_Span]:
     return [*spans, *[nothing] * domain.with_null]
 
 
-def _may(node: exp.Expr, span: _Span, read: Reader) -> bool:
+def _may(node: exp.Expr, span: Span, read: Reader) -> bool:
     """Tells whether some value that a label stands for can meet the condition; True where that is not known."""
     node = node.unnest()
     if isinstance(node, exp.And):
@@ -319,7 +320,7 @@ def _may(node: exp.Expr, span: _Span, read: Reader) -> bool:
     return value is None or _compare(kind, span, value)
 
 
-def _compare(kind: type[exp.Expr], span: _Span, value: Value) -> bool:
+def _compare(kind: type[exp.Expr], span: Span, value: Value) -> bool:
     """Tells whether a value of the span can be so compared with this one; NULL compares with nothing."""
     low, high = span.low, span.high
     if span.anything:

@@ -40,9 +40,13 @@ class KeyBuilder:
     selecting: whether keys without a public domain are accepted, because a threshold decides what is shown of them.
     written: such keys, as they were resolved.
     nodes: ranges are summed up by nodes (workload.dyadic), not one by one.
+    bins: neighbouring bins of a column that has more are one, so many at most; 0 for all of them.
     """
 
-    def __init__(self, source: RowSource, facts: PublicFacts, selecting: bool = False, nodes: bool = False) -> None:
+    def __init__(
+        self, source: RowSource, facts: PublicFacts, selecting: bool = False, nodes: bool = False, bins: int = 0
+    ) -> None:
+        self.bins = bins
         self.source = source
         self.facts = facts
         self.selecting = selecting
@@ -65,6 +69,8 @@ class KeyBuilder:
             position = self._source(expression)
             domain = self.columns[sql_of(expression)].domain
             name = self._name(expression.name)
+            if self.bins and isinstance(domain, RangeDomain) and len(domain.edges) > self.bins:
+                return _coarser(Key(name, text, domain.type_name, domain.labels, (position,), ()), domain, self.bins)
             codes = tuple(range(domain.size))
             return Key(name, text, released_type(domain), domain.labels, (position,), codes)
         if isinstance(expression, exp.Anonymous) and str(expression.this) in RANGE_SHAPES:
@@ -174,6 +180,14 @@ class KeyBuilder:
             raise refusal(column, f"the public table of {column.name!r} is empty", "rows in it, or a LEFT JOIN")
         present = tuple(value for value in values if value is not None)
         return ValueDomain(type_name, present, with_null=join.outer or None in values)
+
+
+def _coarser(key: Key, domain: RangeDomain, bins: int) -> Key:
+    """Returns a key whose labels are the lower edges of so many runs of bins, and NULL."""
+    width = -(-len(domain.edges) // bins)
+    edges = domain.edges[::width]
+    codes = (*(place // width for place in range(len(domain.edges))), *[len(edges)] * domain.with_null)
+    return replace(key, labels=(*edges, *[None] * domain.with_null), codes=codes)
 
 
 def released_type(domain: Domain) -> str:

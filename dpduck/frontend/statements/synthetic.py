@@ -177,6 +177,8 @@ OWN_OPTIONS = (
     Option("mechanism", "choice", "how the table is made", choices=MECHANISMS),
     Option("rows", "whole", "of the table; free", Fraction(1), Fraction(10**7)),
     Option("weights", "flag", "a second table with the probability of every cell; free"),
+    Option("bins", "whole", "of a RANGE column, at most: neighbours are one", Fraction(1), Fraction(10**6)),
+    Option("inside", "flag", "values are drawn inside bins, not their lower edges; free"),
     Option("rounds", "whole", "how often MWEM asks", Fraction(1), Fraction(10**4)),
     Option("ask", "choice", "what a round asks", choices=("", "marginals", "queries")),
     Option("update", "choice", "what follows a round", choices=("fit", "paper")),
@@ -193,6 +195,7 @@ OWN = tuple(option.name for option in OWN_OPTIONS)
 @dataclass(frozen=True)
 class SyntheticOptions:
     """rows: of the table, None for the noisy number of records. weights: also the table of probabilities.
+    bins: of a RANGE column, at most, 0 for all. inside: whether rows have values inside bins, or their lower edges.
 
     rounds, ask, first: None and '' for the rule. ask: 'marginals' as a whole, or single 'queries'. update: 'fit' or
     'paper'.
@@ -203,6 +206,8 @@ class SyntheticOptions:
     mechanism: str = "auto"
     rows: int | None = None
     weights: bool = False
+    bins: int = 0
+    inside: bool = False
     rounds: int | None = None
     ask: str = ""
     update: str = "fit"
@@ -222,6 +227,8 @@ def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tu
         mechanism=given.choice("mechanism"),
         rows=given.whole("rows"),
         weights=given.flag("weights"),
+        bins=given.whole("bins") or 0,
+        inside=given.flag("inside"),
         rounds=given.whole("rounds"),
         ask=given.choice("ask"),
         update=given.choice("update"),

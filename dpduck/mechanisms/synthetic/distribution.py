@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.margin_tree import margin_tree, sum_away
-from dpduck.mechanisms.synthetic.fit import PRIOR, Observation, Parameters, fit
+from dpduck.frontend.select.impossible_cells import ImpossibleCells
+from dpduck.mechanisms.synthetic.fit import IMPOSSIBLE, PRIOR, Observation, Parameters, fit
 from dpduck.mechanisms.synthetic.junction import (
     Beliefs,
     JunctionTree,
     Members,
+    calibrated,
     eliminated,
     junction_tree,
     spread,
@@ -117,14 +119,41 @@ def conditional(component: Component, given: Members) -> FloatArray:
     return np.divide(component.table, inside, out=np.zeros_like(component.table), where=inside > 0)
 
 
-def uniform(sizes: Sequence[int], *, dense: bool) -> Distribution:
-    """Returns the uniform distribution, as one dense table or as a component for each attribute."""
-    if dense:
-        members = tuple(range(len(sizes)))
-        return Distribution(tuple(sizes), (Component(members, np.full(tuple(sizes), 1 / prod(sizes))),))
-    return Distribution(
-        tuple(sizes), tuple(Component((place,), np.full(size, 1 / size)) for place, size in enumerate(sizes))
-    )
+def uniform(sizes: Sequence[int], *, dense: bool, zeros: Parameters | None = None) -> Distribution:
+    """Returns the uniform distribution over what is possible, as one dense table or on the cliques of zeros."""
+    known = zeros or {}
+    every = tuple(range(len(sizes)))
+    cliques = (every,) if dense else cliques_of(sizes, list(known))
+    components: list[Component] = []
+    for group in connected(len(sizes), cliques):
+        tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
+        logarithms = [np.zeros([sizes[member] for member in clique]) for clique in tree.cliques]
+        for one in (one for one in known if group.issuperset(one)):
+            place = next(place for place, clique in enumerate(tree.cliques) if set(one) <= set(clique))
+            logarithms[place] += known[one].reshape(spread(tree.cliques[place], one, logarithms[place].shape))
+        tables, _ = calibrated(tree, logarithms)
+        components += [Component(clique, table) for clique, table in zip(tree.cliques, tables, strict=True)]
+    return Distribution(tuple(sizes), tuple(components))
+
+
+def zero_tables(sizes: Sequence[int], zeros: Iterable[ImpossibleCells]) -> Parameters:
+    """Returns zeros as a fit takes them."""
+    found: dict[Members, FloatArray] = {}
+    for one in zeros:
+        table = found.setdefault(one.members, np.zeros([sizes[member] for member in one.members]))
+        table.reshape(-1)[list(one.cells)] = IMPOSSIBLE
+    return found
+
+
+def kept_zeros(
+    sizes: Sequence[int], sets: Sequence[Members], zeros: Iterable[ImpossibleCells], most: int
+) -> tuple[ImpossibleCells, ...]:
+    """Returns zeros beside which these sets need at most so many cells: sizes decide, no row does."""
+    kept: list[ImpossibleCells] = []
+    for one in zeros:
+        if needed_cells(sizes, [*sets, *(other.members for other in kept), one.members]) <= most:
+            kept.append(one)
+    return tuple(kept)
 
 
 def cliques_of(sizes: Sequence[int], sets: Sequence[Members]) -> tuple[Members, ...]:
@@ -184,8 +213,9 @@ def _drawn(weights: FloatArray, groups: IntegerArray, shift: float) -> IntegerAr
     """For rows in groups, increasing, a cell of the row of weights that the group names."""
     found, counts = np.unique(groups, return_counts=True)
     cumulated = np.cumsum(weights[found], axis=1)
+    ended = cumulated >= cumulated[:, -1:]  # cells of no weight at the end have no row by rounding either
     cumulated *= (counts / np.maximum(cumulated[:, -1], 1e-300))[:, None]
-    cumulated[:, -1] = counts
+    cumulated = np.where(ended, counts[:, None], cumulated)
     cumulated += ((shift + np.arange(len(found)) * GOLDEN) % 1)[:, None]
     ends = np.floor(cumulated).astype(np.int64)
     ends[:, 1:] -= ends[:, :-1].copy()
@@ -217,12 +247,16 @@ def connected(attributes: int, marginals: Sequence[tuple[int, ...]]) -> list[set
 
 
 def fit_tables(
-    sizes: Sequence[int], observations: Sequence[Observation], steps: int = STEPS
+    sizes: Sequence[int],
+    observations: Sequence[Observation],
+    steps: int = STEPS,
+    zeros: Sequence[ImpossibleCells] = (),
 ) -> tuple[Distribution, float]:
     """Returns the distribution, and the number of records that the tables speak of. The prior: the 1-way marginals'
     product.
     """
-    cliques = cliques_of(sizes, [observation.attributes for observation in observations])
+    impossible = zero_tables(sizes, zeros)
+    cliques = cliques_of(sizes, [*(observation.attributes for observation in observations), *impossible])
     if cells_of(sizes, cliques) > LARGEST_TABLE:
         raise ValueError("these marginals connect more attributes than tables can hold")
     sums = [float(observation.value.sum()) for observation in observations]
@@ -237,6 +271,7 @@ def fit_tables(
         found = fit(
             tree, sizes, inside, records, steps=steps, start={(place,): np.zeros(sizes[place]) for place in group},
             prior=known, strength=PRIOR * records, tolerance=TOLERANCE,
+            zeros={one: table for one, table in impossible.items() if group.issuperset(one)},
         )  # fmt: skip
         components += [Component(clique, table) for clique, table in zip(tree.cliques, found.tables, strict=True)]
     return Distribution(tuple(sizes), tuple(components)), records

@@ -19,9 +19,10 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from dpduck.algebra.margin_tree import MarginTree, margin_tree
-from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrated
+from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrated, spread
 from dpduck.trusted.operators import Family
 from dpduck.values.arrays import FloatArray, IntegerArray
 
@@ -38,11 +39,19 @@ FLAT_PRIOR = 3 / 4
 """Weight per measured value of a prior that knows nothing, the uniform distribution."""
 
 Parameters = Mapping[Members, FloatArray]
+FEW_ENTRIES = 1 << 15
+"""Cells of a clique times its sets: up to so many, all such cliques are one matrix; single calls would take longer."""
+
+IMPOSSIBLE = -1e9
+"""In the place of the logarithm of 0: its exponential is 0 exactly."""
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A distribution: its parameters, its margins on their sets, both flat, and on cliques; F, and the misfit in it."""
+    """A distribution: its parameters, its margins on their sets, both flat, and on cliques; F, and the misfit in it.
+
+    residuals: by the variance, of all measured marginals, then of each query.
+    """
 
     parameters: FloatArray
     margins: FloatArray
@@ -54,7 +63,10 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class FitProblem:
-    """What is fitted. sets: of the parameters. records: n. prior: tables that add up to the logarithm of the prior."""
+    """What is fitted. sets: of the parameters. records: n. prior: tables that add up to the logarithm of the prior.
+
+    zeros: tables to be added to it, IMPOSSIBLE where no row can be, else 0.
+    """
 
     tree: JunctionTree
     sizes: Sequence[int]
@@ -63,6 +75,7 @@ class FitProblem:
     records: float
     prior: Parameters
     strength: float
+    zeros: Parameters
 
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -90,33 +103,97 @@ class FitProblem:
     def base(self) -> tuple[list[FloatArray], float]:
         """Returns the logarithm of the prior over cliques, and that of its total."""
         tables = [np.zeros(shape) for shape in self.shapes]
-        for one, logarithm in self.prior.items():
+        for one, logarithm in (*self.prior.items(), *self.zeros.items()):
             place = next(place for place, clique in enumerate(self.tree.cliques) if set(one) <= set(clique))
             clique, shape = self.tree.cliques[place], self.shapes[place]
             tables[place] += logarithm.reshape([size if m in one else 1 for m, size in zip(clique, shape, strict=True)])
         return tables, calibrated(self.tree, tables)[1]
 
+    @cached_property
+    def small(self) -> tuple[list[int], sparse.csr_array, list[int]]:
+        """Returns cliques of few cells, what lifts parameters to the cells of them all, and where each one ends."""
+        places, rows, ends = [], [np.zeros(0, np.int64)], [0]
+        lengths = [np.zeros(1, np.int64)]
+        for place, (clique, shape) in enumerate(zip(self.tree.cliques, self.shapes, strict=True)):
+            tree, cells = self.margin_trees[place], prod(shape)
+            if tree is None or cells * len(tree.wanted) > FEW_ENTRIES:
+                continue
+            columns = np.empty((cells, len(tree.wanted)), np.int64)
+            for number, one in enumerate(tree.wanted):
+                found = np.arange(self.places[one].start, self.places[one].stop).reshape(spread(clique, one, shape))
+                columns[:, number] = np.broadcast_to(found, shape).reshape(-1)
+            places.append(place)
+            rows.append(columns.reshape(-1))
+            lengths.append(np.full(cells, len(tree.wanted)))
+            ends.append(ends[-1] + cells)
+        indices, parameters = np.concatenate(rows), max(self.places[one].stop for one in self.sets)
+        entries = np.ones(len(indices)), indices, np.cumsum(np.concatenate(lengths))
+        return places, sparse.csr_array(entries, shape=(ends[-1], parameters)), ends
+
+    @cached_property
+    def whole(self) -> Whole:
+        """Returns the observations of marginals, one after the other."""
+        seen = [one for one in self.observations if one.coefficients is None]
+        nothing = np.zeros(0)
+        return Whole(
+            np.concatenate([np.zeros(0, np.int64), *(np.arange(*self._span(one)) for one in seen)]),
+            np.concatenate([nothing, *(one.value.reshape(-1) for one in seen)]),
+            np.concatenate([nothing, *(self._weights(one) for one in seen)]),
+        )
+
+    @cached_property
+    def queries(self) -> list[Observation]:
+        """Returns the observations of single queries."""
+        return [one for one in self.observations if one.coefficients is not None]
+
+    def _span(self, observation: Observation) -> tuple[int, int]:
+        place = self.places[observation.attributes]
+        return place.start, place.stop
+
+    def _weights(self, observation: Observation) -> FloatArray:
+        """Returns 1 by the variance of each cell; nothing where no row can be: noise tells nothing there."""
+        found = np.full(observation.shape, 1 / observation.variance)
+        for one, table in self.zeros.items():
+            if set(one) <= set(observation.attributes):
+                found *= np.exp(table).reshape(spread(observation.attributes, one, observation.shape))
+        return found.reshape(-1)
+
     def lifted(self, flat: FloatArray) -> list[FloatArray]:
         """Returns a table over each clique: together the sum of those over sets."""
+        places, matrix, ends = self.small
+        cells = matrix @ flat
+        known = {place: cells[ends[number] : ends[number + 1]] for number, place in enumerate(places)}
         found = []
-        for tree, shape in zip(self.margin_trees, self.shapes, strict=True):
-            sets = () if tree is None else tree.wanted
-            tables = {one: flat[self.places[one]].reshape([self.sizes[member] for member in one]) for one in sets}
-            found.append(np.zeros(shape) if tree is None else tree.lifted(tables))
+        for place, (tree, shape) in enumerate(zip(self.margin_trees, self.shapes, strict=True)):
+            if place in known or tree is None:
+                found.append(known[place].reshape(shape) if tree is not None else np.zeros(shape))
+                continue
+            tables = {one: flat[self.places[one]].reshape([self.sizes[m] for m in one]) for one in tree.wanted}
+            found.append(tree.lifted(tables))
+        return found
+
+    def margins(self, tables: Sequence[FloatArray]) -> FloatArray:
+        """Returns the adjoint: margins on all sets, flat, of tables over cliques."""
+        places, matrix, _ = self.small
+        found: FloatArray = matrix.T @ np.concatenate([np.zeros(0), *(tables[place].reshape(-1) for place in places)])
+        known = set(places)
+        for place, tree in enumerate(self.margin_trees):
+            if tree is not None and place not in known:
+                for one, margin in tree.margins(tables[place]).items():
+                    found[self.places[one]] = margin.reshape(-1)
         return found
 
     def point(self, parameters: FloatArray) -> Point:
         """Returns the value of F at a distribution."""
         logarithms, (base, total) = self.lifted(parameters), self.base
         for place, logarithm in enumerate(logarithms):
-            logarithms[place] = logarithm + base[place] if self.prior else logarithm
+            logarithms[place] = logarithm + base[place] if self.prior or self.zeros else logarithm
         tables, constant = calibrated(self.tree, logarithms)
-        found = np.empty(parameters.size)
-        for tree, table in zip(self.margin_trees, tables, strict=True):
-            for one, margin in tree.margins(table).items() if tree is not None else ():
-                found[self.places[one]] = margin.reshape(-1)
-        residuals, misfit = [], 0.0
-        for observation in self.observations:
+        found, whole = self.margins(tables), self.whole
+        gaps = self.records * found[whole.places] - whole.values
+        scaled = gaps * whole.weights
+        residuals, misfit = [scaled], float(np.vdot(gaps, scaled)) / 2
+        for observation in self.queries:
             margin = found[self.places[observation.attributes]].reshape(observation.shape)
             residual = self.records * observation.predicted(margin) - observation.value
             misfit += float(np.vdot(residual, residual)) / (2 * observation.variance)
@@ -127,11 +204,21 @@ class FitProblem:
     def gradient(self, point: Point) -> FloatArray:
         """Returns the gradient of F over the sets, its mean under the distribution taken away."""
         slope = self.strength * point.parameters
-        for observation, residual in zip(self.observations, point.residuals, strict=True):
+        slope += np.bincount(self.whole.places, self.records * point.residuals[0], len(slope))
+        for observation, residual in zip(self.queries, point.residuals[1:], strict=True):
             part = self.records * observation.parameter(residual)
             slope[self.places[observation.attributes]] += part.reshape(-1)
         slope[self.places[self.sets[0]]] -= float(np.vdot(point.margins, slope))
         return slope
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """Measured marginals, one after the other. places: of their cells among margins. weights: 1 by the variance."""
+
+    places: IntegerArray
+    values: FloatArray
+    weights: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,14 +241,15 @@ def fit(
     prior: Parameters,
     strength: float,
     tolerance: float = TOLERANCE,
+    zeros: Parameters | None = None,
 ) -> Fitted:
-    """Returns the fitted distribution. start: parameters that are known; their sets lie in cliques. prior: see
+    """Returns the fitted distribution. start: parameters that are known; their sets lie in cliques. prior, zeros: see
     FitProblem.
 
     Steps may raise F for a while: what counts, for the end and for the answer, is the lowest F so far.
     """
     sets = tuple(dict.fromkeys([*(observation.attributes for observation in observations), *start]))
-    problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength)
+    problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength, zeros or {})
     known = [start.get(one, np.zeros([sizes[member] for member in one])).reshape(-1) for one in sets]
     point = best = problem.point(np.concatenate(known))
     slope = problem.gradient(point)

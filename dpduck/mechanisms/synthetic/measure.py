@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpduck.frontend.select.impossible_cells import ImpossibleCells
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
-from dpduck.mechanisms.synthetic.distribution import Component, Distribution, fit_tables
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Component, Distribution, fit_tables, kept_zeros
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.mwem import Pool, synthesise
 from dpduck.mechanisms.synthetic.plan import Fit, fits_of
@@ -88,14 +89,14 @@ def fitted(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
     """Returns questions about the counts, and the fit, by which MWEM chooses what it asks next."""
     chosen = proposal.fits[0]
     if proposal.mwem_asks is None:
-        return _measured(chosen, door.tables(proposal.tables))
+        return _measured(chosen, proposal.question.zeros, door.tables(proposal.tables))
     if chosen.pool is None or chosen.schedule is None or chosen.method is None:
         raise InternalError("MWEM without a schedule")
     found = synthesise(chosen.pool, chosen.schedule, chosen.method, proposal.mwem_asks.through(door))
     return Model(found.distribution, found.records)
 
 
-def _measured(chosen: Fit, noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
+def _measured(chosen: Fit, zeros: Sequence[ImpossibleCells], noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
     plan = chosen.plan
     if plan is None:
         raise InternalError("tables without a plan")
@@ -104,7 +105,8 @@ def _measured(chosen: Fit, noisy: Sequence[tuple[IntegerArray, ...]]) -> Model:
         Observation(marginal, np.asarray(answer, np.float64), max(variance, 1e-9))
         for marginal, answer, variance in zip(plan.workload.marginals, answers, plan.variances, strict=True)
     ]
-    return Model(*fit_tables(plan.workload.sizes, observations))
+    kept = kept_zeros(plan.workload.sizes, plan.workload.marginals, zeros, LARGEST_TABLE)
+    return Model(*fit_tables(plan.workload.sizes, observations, zeros=kept))
 
 
 def model_table(proposal: SyntheticProposal, model: Model, tools: Tools) -> ReleasedTable:
@@ -172,8 +174,9 @@ class MwemAsks:
             kinds = (Choice, Candidate)
             self.rounds = Ask(scan, Within(schedule.amount - spent, schedule.pure, kinds))
             return
-        rate, parameter = schedule.of_round(schedule.round_price)
-        self.choice, self.candidate = self.round_asks(rate, parameter, schedule.rounds)
+        if schedule.rounds:
+            rate, parameter = schedule.of_round(schedule.round_price)
+            self.choice, self.candidate = self.round_asks(rate, parameter, schedule.rounds)
 
     @property
     def asks(self) -> Sequence[Ask[Any]]:

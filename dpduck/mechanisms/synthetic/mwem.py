@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.frontend.select.impossible_cells import ImpossibleCells
 from dpduck.mechanisms.synthetic.distribution import (
     LARGEST_TABLE,
     Component,
@@ -23,6 +24,7 @@ from dpduck.mechanisms.synthetic.distribution import (
     connected,
     singles,
     uniform,
+    zero_tables,
 )
 from dpduck.mechanisms.synthetic.fit import (
     FLAT_PRIOR,
@@ -77,7 +79,7 @@ class Pool:
     """What may be asked: the workload's families, then those asked before the rounds, last the number of records.
 
     whole: candidates are the workload's families as a whole, which are marginals then; else their queries. weights: of
-    the workload's families in choices, in units of 1/WEIGHT; none for 1 each.
+    the workload's families in choices, in units of 1/WEIGHT; none for 1 each. zeros: where no row can be.
     """
 
     sizes: tuple[int, ...]
@@ -85,6 +87,7 @@ class Pool:
     first: tuple[Family, ...]
     whole: bool
     weights: tuple[int, ...] = ()
+    zeros: tuple[ImpossibleCells, ...] = ()
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
@@ -148,10 +151,11 @@ class Synthesis:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What is known so far. parameters: of the distribution, where it was fitted."""
+    """What is known so far. parameters: of the distribution, where it was fitted. zeros: see FitProblem."""
 
     distribution: Distribution
     parameters: Parameters
+    zeros: Parameters
 
 
 def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOracle) -> Synthesis:
@@ -161,11 +165,12 @@ def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOrac
     total = first_total, schedule.variance(parameter), method.expected
     observations: list[Observation] = []
     records = total_of(observations, *total)
-    state = State(uniform(pool.sizes, dense=method.dense or method.averages), {})
+    zeros = zero_tables(pool.sizes, pool.zeros)
+    state = State(uniform(pool.sizes, dense=method.dense or method.averages, zeros=zeros), {}, zeros)
     state = _begin(pool, schedule, method, oracle, state, observations, records)
     chosen: list[int] = []
     mean: FloatArray | None = None
-    share, more = schedule.round_price / (4 if schedule.adaptive else 1), True
+    share, more = schedule.round_price / (4 if schedule.adaptive else 1), schedule.rounds > 0
     while more:
         price, before = _price(schedule, share, oracle.left), state
         more = price < oracle.left if schedule.adaptive else len(chosen) + 1 < schedule.rounds
@@ -217,7 +222,9 @@ def _begin(
         if len(family.attributes) == len(pool.sizes) > 1:
             joined, place = state.distribution.join(family.attributes)
             table = from_histogram(noisy, records, schedule.pure)
-            return State(joined.replaced(place, table), {family.attributes: np.log(table)})
+            return replace(
+                state, distribution=joined.replaced(place, table), parameters={family.attributes: np.log(table)}
+            )
         observations.append(noisy)
     return _updated(state, observations, records, replace(method, fits=True), ROUND_STEPS, everywhere=True)
 
@@ -293,6 +300,7 @@ def _allowed(pool: Pool, method: Method, asked: Sequence[Members], used: float) 
     if prod(pool.sizes) <= method.largest and len(pool.workload) <= MOST_SCORED:
         allowed[: len(pool.workload)] = True
         return allowed
+    asked = [*asked, *(one.members for one in pool.zeros)]
     elimination = eliminated(pool.sizes, asked)
     near = [1 << attribute for attribute in range(len(pool.sizes))]
     for attributes in asked:
@@ -340,7 +348,7 @@ def _updated(
         if inside:
             table = replayed(component.members, component.table, inside, records, method.passes)
             distribution = distribution.replaced(place, table)
-    return State(distribution, state.parameters)
+    return replace(state, distribution=distribution)
 
 
 def _fitted(
@@ -353,7 +361,7 @@ def _fitted(
 ) -> State:
     """Cliques for all that was asked, and a fit of each part that hangs together."""
     sizes, newest = state.distribution.sizes, set(observations[-1].attributes)
-    sets = [*(one.attributes for one in observations), *state.parameters]
+    sets = [*(one.attributes for one in observations), *state.parameters, *state.zeros]
     dense = method.dense or method.averages
     cliques = (tuple(range(len(sizes))),) if dense else cliques_of(sizes, sets)
     old = {component.members: component for component in state.distribution.components}
@@ -377,7 +385,8 @@ def _fitted(
             start={one: table for one, table in state.parameters.items() if group.issuperset(one)},
             prior={(place,): np.log(known[place]) for place in group} if known else {},
             strength=SINGLES_PRIOR * records if known else FLAT_PRIOR * values,
+            zeros={one: table for one, table in state.zeros.items() if group.issuperset(one)},
         )
         parameters.update(found.parameters)
         components += [Component(clique, table) for clique, table in zip(tree.cliques, found.tables, strict=True)]
-    return State(Distribution(sizes, tuple(components)), parameters)
+    return State(Distribution(sizes, tuple(components)), parameters, state.zeros)

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from itertools import combinations
 from math import hypot, prod
 
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.request import Key, Request
+from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.synthetic import SyntheticOptions
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, needed_cells
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, kept_zeros, needed_cells
 from dpduck.mechanisms.synthetic.mwem import Method, Pool
+from dpduck.mechanisms.synthetic.pool import LARGEST_HISTOGRAM, LARGEST_ZEROS, candidates, pool_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import (
     RECORDS,
+    TOTAL_SHARE,
     Schedule,
+    all_drowned,
     annealed_error,
+    annealed_seconds,
     drawn_error,
     mean_absolute,
-    pair_noise,
     predicted_error,
     queries_rounds,
     rounds_of,
@@ -34,7 +36,6 @@ from dpduck.planning.plan import Plan
 from dpduck.trusted.ask import WEIGHT
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import Family
-from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
 
 MOST_ROUNDS = 64
@@ -50,19 +51,16 @@ QUIET_CUBE, CLEAR = 0.1, 0.4
 """A cube of a predicted error below the first stands unless annealed rounds are predicted to have so little of it:
 predictions of cubes are up to three times too high, those of rounds up to 1.6 times too low."""
 
-DROWNED = 0.25
-"""Total variation of noise in pairs of columns from which on nothing but 1-way marginals is worth its price."""
-
-MOST_CELLS = 1 << 22
-"""Cells of all candidates of annealed rounds."""
-
 ROUNDS_BEGUN = {True: 1, False: 2}
 """Annealed rounds begin with so small a share that there could be four times so many for each attribute."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM."""
+    """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM.
+
+    seconds: a guess of how long it takes, of annealed rounds.
+    """
 
     name: str
     error: float
@@ -71,6 +69,7 @@ class Fit:
     pool: Pool | None = None
     schedule: Schedule | None = None
     method: Method | None = None
+    seconds: float | None = None
 
 
 def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
@@ -101,7 +100,7 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
 
 def _of_mwem(options: SyntheticOptions) -> list[str]:
     """Returns the options that are MWEM's alone, as far as they are given."""
-    plain = SyntheticOptions(options.mechanism, options.rows, options.weights)
+    plain = SyntheticOptions(options.mechanism, options.rows, options.weights, options.bins, options.inside)
     return [field.name for field in fields(options) if getattr(options, field.name) != getattr(plain, field.name)]
 
 
@@ -217,7 +216,11 @@ def _annealed(request: SyntheticRequest) -> list[Fit]:
     pure = base.price.charge.epsilon is not None
     amount = base.price.charge.epsilon if base.price.charge.epsilon is not None else base.price.charge.rho
     found = annealed(sizes, base.question.grouping_sets, pure, amount, base.rows.unit_bound, request.expect_rows)
-    return [found]
+    if found.pool is None:
+        return []
+    zeros = kept_zeros(sizes, (), request.zeros, LARGEST_ZEROS)
+    drawn = 1.2e-6 * (request.options.rows or _records(request)) * len(sizes)
+    return [replace(found, pool=replace(found.pool, zeros=zeros), seconds=(found.seconds or 0.0) + drawn)]
 
 
 def annealed(
@@ -236,46 +239,29 @@ def annealed(
     rounds = ROUNDS_BEGUN[pure] * len(sizes)
     schedule = Schedule(pure, amount, bound, rounds, choice_share, len(first), share, True)
     loudest = 2 * records / mean_absolute(pure, schedule.variance(schedule.parameter(amount)))
-    drowned = pair_noise(schedule, sizes, records) > DROWNED
+    drowned = all_drowned(schedule, sizes, records)
     if drowned:
-        schedule, loudest = replace(schedule, rounds=1, first_share=Fraction(9, 10)), 0.0
+        schedule, loudest = replace(schedule, rounds=0, first_share=1 - TOTAL_SHARE[pure], adaptive=False), 0.0
     chosen = candidates(sizes, workload, LARGEST_MODEL, loudest)
     counts = np.bincount([attribute for attributes in workload for attribute in attributes], minlength=len(sizes))
     means = [float(counts[list(attributes)].mean()) for attributes in chosen]
     weights = tuple(max(1, min(WEIGHT, int(WEIGHT * mean / max(means)))) for mean in means)
     families = tuple(Family(attributes, tuple(sizes[a] for a in attributes)) for attributes in chosen)
-    _, least = schedule.of_round(schedule.round_price / 4)
-    _require_drawable(pure, [schedule.parameter(schedule.total_price), schedule.parameter(schedule.first_price), least])
+    least = [] if drowned else [schedule.of_round(schedule.round_price / 4)[1]]
+    first_noise = schedule.parameter(schedule.first_price)
+    _require_drawable(pure, [schedule.parameter(schedule.total_price), first_noise, *least])
     shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in workload]
     return Fit(
         "aim",
         annealed_error(schedule, shapes, sizes, records),
-        f"1-way marginals, then annealed rounds among {len(families)} marginals",
+        "1-way marginals alone"
+        if drowned
+        else f"1-way marginals, then annealed rounds among {len(families)} marginals",
         pool=Pool(tuple(sizes), families, first, True, weights),
         schedule=schedule,
         method=Method(expected=expected, anneals=not drowned, largest=LARGEST_MODEL),
+        seconds=annealed_seconds(schedule, sizes, sum(prod(family.shape) for family in families), records),
     )
-
-
-def candidates(
-    sizes: Sequence[int], workload: Sequence[tuple[int, ...]], largest: int, loudest: float
-) -> list[tuple[int, ...]]:
-    """All subsets of the workload's marginals, without the largest where all have more than MOST_CELLS together.
-
-    largest: cells of one. loudest: the same, were the price spent on it, for noise of twice the records in all.
-    """
-    found: set[tuple[int, ...]] = {(place,) for place in range(len(sizes))}
-    for attributes in workload:
-        for order in range(2, len(attributes) + 1):
-            found.update(combinations(attributes, order))
-    cells = {attributes: prod(sizes[attribute] for attribute in attributes) for attributes in found}
-    order_of = sorted(found, key=lambda attributes: (len(attributes) > 1, cells[attributes], attributes))
-    kept, total = [], 0
-    for attributes in order_of:
-        total += cells[attributes]
-        if len(attributes) == 1 or (total <= MOST_CELLS and cells[attributes] <= min(largest, loudest)):
-            kept.append(attributes)
-    return sorted(kept)
 
 
 def _first_share(pure: bool, amount: Fraction, bound: int, sizes: Sequence[int], records: int) -> Fraction:
@@ -309,7 +295,7 @@ def explained_synthetic(request: SyntheticRequest, found: tuple[Fit, ...]) -> st
         total, worst = (one.plan.total_variance, one.plan.worst_stderr) if one.plan is not None else (None, None)
         rows.append([
             one.name, number == 0, total, worst, base.price.stated_epsilon, base.price.stated_delta,
-            base.price.charge.rho, cells, asked, note, None, one.error,
+            base.price.charge.rho, cells, asked, note, one.seconds, one.error,
         ])  # fmt: skip
     return rows_sql([*EXPLAINED, ("predicted_error", "DOUBLE")], rows)
 
@@ -320,80 +306,3 @@ def _note(base: Request, request: SyntheticRequest, found: tuple[Fit, ...]) -> s
     better = f"; {found[0].name} is predicted to be better than {found[1].name}" if len(found) > 1 else ""
     noise = NoiseKind.GAUSSIAN if base.price.charge.epsilon is None else NoiseKind.LAPLACE
     return f"{noise.value} noise; privacy unit {unit}; {rows}{better}"
-
-
-# From a request for synthetic rows to the candidates that MWEM chooses from.
-
-LARGEST_HISTOGRAM = 1 << 22
-MOST_QUERIES = 20_000_000
-
-
-def pool_of(request: SyntheticRequest) -> Pool:
-    """Returns the workload's families, and those asked before the rounds."""
-    sizes, kind, sets = request.base.question.sizes, request.kind, request.base.question.grouping_sets
-    shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in sets]
-    marginal = kind in ("marginals", "sets")
-    ask = request.options.ask or ("marginals" if marginal else "queries")
-    if ask == "marginals" and not marginal:
-        raise Refusal("only marginals are asked as a whole", accepted="ask = 'queries'")
-    _require_few(kind, shapes)
-    if kind == "parities":
-        families = [parities(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
-    elif kind == "ranges":
-        families = [interval_products(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
-    elif kind == "predicates":
-        families = [_condition(request, key) for key in request.predicates]
-    else:
-        families = [Family(attributes, shape) for attributes, shape in zip(sets, shapes, strict=True)]
-    first: tuple[Family, ...] = ()
-    rule = "nothing" if request.options.update == "paper" or request.options.keep == "average" else "marginals"
-    asked_first = request.options.first or rule
-    if asked_first == "marginals":
-        first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
-    elif asked_first == "histogram":
-        first = (Family(tuple(range(len(sizes))), tuple(sizes)),)
-    return Pool(tuple(sizes), tuple(families), first, ask == "marginals")
-
-
-def _require_few(kind: str, shapes: list[tuple[int, ...]]) -> None:
-    def grown(size: int) -> int:
-        return size * (size + 1) // 2 if kind == "ranges" else size
-
-    queries = sum(prod(grown(size) for size in shape) for shape in shapes)
-    entries = max(grown(size) * size for shape in shapes for size in shape) if kind in ("ranges", "parities") else 0
-    if max(queries, entries) > MOST_QUERIES:
-        raise Refusal(f"the workload has {queries} queries", accepted=f"at most {MOST_QUERIES}")
-
-
-def _condition(request: SyntheticRequest, key: Key) -> Family:
-    """Returns one condition: the cells of the marginal on its columns for which it is true."""
-    places = {column.sources[0]: place for place, column in enumerate(request.base.question.keys)}
-    order = np.argsort([places[source] for source in key.sources])
-    attributes = tuple(places[key.sources[axis]] for axis in order)
-    shape = tuple(request.base.question.sources[source].domain.size for source in key.sources)
-    true = [number for number, label in enumerate(key.labels) if label == "true"]
-    codes = np.array(key.codes, np.int64).reshape(shape)
-    mask = np.isin(codes, true).astype(np.int64).transpose(order)
-    return Family(attributes, mask.shape, masks=mask[None])
-
-
-def parities(attributes: tuple[int, ...], shape: tuple[int, ...]) -> Family:
-    """The Fourier queries with exactly this support: products of non-constant Hadamard rows over the valid codes."""
-    return Family(attributes, shape, tuple(_hadamard(size)[1:, :size] for size in shape))
-
-
-def interval_products(attributes: tuple[int, ...], shape: tuple[int, ...]) -> Family:
-    """Returns products of one interval per attribute."""
-    return Family(attributes, shape, tuple(_intervals(size) for size in shape))
-
-
-def _hadamard(size: int) -> IntegerArray:
-    codes = np.arange(1 << (size - 1).bit_length())
-    both = np.bitwise_count(codes[:, None] & codes[None, :])
-    return np.where(both % 2, -1, 1).astype(np.int64)
-
-
-def _intervals(size: int) -> IntegerArray:
-    starts, stops = np.triu_indices(size)
-    values = np.arange(size)
-    return ((values >= starts[:, None]) & (values <= stops[:, None])).astype(np.int64)

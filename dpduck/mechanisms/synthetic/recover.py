@@ -14,13 +14,14 @@ from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import sandbox
 from dpduck.database.views import PrivateViews
-from dpduck.frontend.select.request import Key
+from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, fit_tables, needed_cells, sampled_codes
 from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
 from dpduck.mechanisms.synthetic.measure import Model, model_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.trusted.noise.entropy import Entropy, words64
@@ -84,7 +85,8 @@ class SyntheticTables:
         columns = _labelled(request.base.question.keys)
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
         _require_room(caller, wanted, columns)
-        tables = {statement.name: self._rows(columns, model, wanted)}  # before the lock: others need not wait for that
+        # before the lock: others need not wait for that
+        tables = {statement.name: self._rows(columns, model, wanted, request)}
         if request.options.weights:
             tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
         with self._views.naming():
@@ -123,9 +125,22 @@ class SyntheticTables:
         table = pa.table({name: values for name, _, values in made})
         self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in made], table, replaces)
 
-    def _rows(self, columns: Columns, model: Model, rows: int) -> Columns:
+    def _rows(self, columns: Columns, model: Model, rows: int, request: SyntheticRequest | None = None) -> Columns:
         codes = sampled_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
-        return _taken(columns, codes)
+        taken = _taken(columns, codes)
+        return taken if request is None or not request.options.inside else self._inside(taken, codes, request.base)
+
+    def _inside(self, taken: Columns, codes: Sequence[np.ndarray], base: Request) -> Columns:
+        """Values inside bins in place of their lower edges."""
+        found = []
+        with sandbox() as connection:
+            for (name, type_name, edges), key, of in zip(taken, base.question.keys, codes, strict=True):
+                bins, values = bins_of(base, key), None
+                if bins is not None:
+                    uniform = (words64(self._entropy, len(of)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+                    values = drawn_inside(connection, type_name, bins, of, uniform)
+                found.append((name, type_name, edges if values is None else values))
+        return found
 
 
 def _labelled(keys: Sequence[Key]) -> Columns:

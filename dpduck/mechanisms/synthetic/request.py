@@ -11,7 +11,9 @@ from math import comb
 from sqlglot import exp
 
 from dpduck.frontend.rows.facts import PublicFacts
+from dpduck.frontend.rows.relation import table_name
 from dpduck.frontend.select.analyse import counted
+from dpduck.frontend.select.impossible_cells import ImpossibleCells, impossible_cells
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SyntheticOptions, WorkloadClause, split_options
 from dpduck.frontend.text.names import fold
@@ -27,7 +29,7 @@ class SyntheticRequest:
     """A synthetic table. base: keys are its columns, grouping sets the marginals that its workload is about.
 
     kind: of the workload. predicates: for its conditions, keys over the same sources with labels true, false, NULL.
-    expect_rows: the policy's public guess.
+    expect_rows: the policy's public guess. zeros: combinations of values that WHERE rules out, by public facts.
     """
 
     base: Request
@@ -35,6 +37,7 @@ class SyntheticRequest:
     predicates: tuple[Key, ...]
     options: SyntheticOptions
     expect_rows: int | None
+    zeros: tuple[ImpossibleCells, ...] = ()
 
     def digest(self) -> str:
         """Returns a name for the distribution that is released; rows are drawn from it free of charge, any number of
@@ -42,8 +45,9 @@ class SyntheticRequest:
         """
         names = {"": "nothing", "nothing": "nothing at all"}  # what the rule asks first has no say in the name
         first = names.get(self.options.first, self.options.first)
-        drawn = replace(self.options, rows=None, weights=False, first=first)
-        fields = [self.base.digest(), self.kind, [asdict(key) for key in self.predicates], asdict(drawn), "synthetic"]
+        drawn = asdict(replace(self.options, rows=None, weights=False, first=first))
+        del drawn["bins"], drawn["inside"]  # the keys have the bins
+        fields = [self.base.digest(), self.kind, [asdict(key) for key in self.predicates], drawn, "synthetic"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -60,13 +64,41 @@ def analyse_synthetic(statement: CreateSynthetic, facts: PublicFacts) -> Synthet
             raise refusal(
                 place, f"{part.strip('_').upper()} has no place in a private table", "SELECT .. FROM .. WHERE"
             )
-    columns = [_column(item) for item in select.expressions]
+    columns = _columns(select, facts)
+    if options.bins and statement.workload.kind == "predicates":
+        raise Refusal("conditions are about the bins of the policy", accepted="a workload of marginals, or no bins")
     try:
-        request, source = counted(select, shared, facts, _group(statement.workload, columns))
+        request, source = counted(select, shared, facts, _group(statement.workload, columns), options.bins)
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
     base, predicates = _split(request, statement.workload, columns)
-    return SyntheticRequest(base, statement.workload.kind, predicates, options, source.policy.expect_rows)
+    where = select.args.get("where")
+    collated = any(facts.has_collations(table) for table in source.every_table)
+    keys, sources = base.question.keys, base.question.sources
+    zeros = () if where is None else impossible_cells(where.this, keys, sources, source.scope, collated)
+    return SyntheticRequest(base, statement.workload.kind, predicates, options, source.policy.expect_rows, zeros)
+
+
+def _columns(select: exp.Select, facts: PublicFacts) -> list[exp.Column]:
+    """Returns the columns of a SELECT; of a star, all that have a domain, in the table's order, which it then has."""
+    star = select.expressions[0] if len(select.expressions) == 1 else None
+    if not isinstance(star, exp.Star):
+        return [_column(item) for item in select.expressions]
+    node = select.args["from_"].this if select.args.get("from_") else None
+    plain = not any(select.args.get(part) for part in ("joins", "with_"))
+    plain = plain and not any(star.args.get(part) for part in ("replace", "rename"))
+    resolved = facts.resolve(table_name(node)) if plain and isinstance(node, exp.Table) else None
+    policy = None if resolved is None else facts.policy(resolved)
+    if resolved is None or policy is None:
+        raise refusal(star, "a star here is of one table with a policy", "columns with a DOMAIN, by their names")
+    left_out = {fold(one.name) for one in star.args.get("except_") or ()}
+    names = [one.name for one in facts.columns(resolved) if policy.domain(one.name) is not None]
+    unknown = left_out - {fold(name) for name in names}
+    if unknown or len(left_out) == len(names):
+        raise refusal(star, "EXCLUDE leaves out what has no DOMAIN, or everything", "EXCLUDE of some columns with one")
+    found = [exp.column(name, quoted=True) for name in names if fold(name) not in left_out]
+    select.set("expressions", found)
+    return [column.copy() for column in found]
 
 
 def _column(item: exp.Expr) -> exp.Column:

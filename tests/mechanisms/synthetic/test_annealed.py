@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from itertools import combinations
 
 import pytest
@@ -13,7 +12,8 @@ from benchmarks.peers._wide_tables import made
 from benchmarks.peers.synthetic_wide import independent, ours, picked, price_of
 from dpduck.frontend.statements.synthetic import SyntheticOptions
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, _allowed
-from dpduck.mechanisms.synthetic.plan import annealed, candidates
+from dpduck.mechanisms.synthetic.plan import annealed
+from dpduck.mechanisms.synthetic.pool import candidates
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of, wanted_rounds
 from dpduck.trusted.operators import Family
 from tests.support.clinics import Clinic
@@ -51,8 +51,8 @@ def test_no_column_stays_uniform(wide: Clinic) -> None:
     """At a small price every column of the rows has about nine in ten of its common value: a column that no round
     reached had one in seven. Noise of a share has a deviation of 0.03 at most: 0.25 off has a chance below 1e-15."""
     price = "epsilon = 1, delta = 1e-6"
-    explained = wide.con.execute("SELECT strategy, note FROM dp_explain(?)", [statement(price)]).fetchall()
-    assert [row[0] for row in explained] == ["aim", "mwem"]
+    explained = wide.con.execute("SELECT strategy, note, seconds FROM dp_explain(?)", [statement(price)]).fetchall()
+    assert [row[0] for row in explained] == ["aim", "mwem"] and 0.1 < explained[0][2] < 10
     assert "annealed rounds among" in explained[0][1]
     wide.dp(statement(f"{price}, rows = 3000"))
     common = ", ".join(f"avg((coalesce({name}, '') = 'v0')::INTEGER)" for name in NAMES)
@@ -87,7 +87,9 @@ def test_better_than_independent_margins(columns: int, rows: int, epsilon: str) 
     plan = annealed(table.sizes, sets, False, price_of("0.01"), 1, 500)
     assert plan.pool is not None and plan.schedule is not None and plan.method is not None
     assert {len(family.attributes) for family in plan.pool.workload} == {1}
-    assert plan.schedule.first_share == Fraction(9, 10) and not plan.method.anneals
+    assert plan.schedule.rounds == 0 and not plan.method.anneals
+    spent = plan.schedule.total_price + plan.schedule.first * plan.schedule.first_price
+    assert spent == plan.schedule.amount
 
 
 def test_candidates_are_public_and_bounded() -> None:
@@ -123,6 +125,17 @@ def test_pairs_have_more_rounds() -> None:
     assert (wanted_rounds(pairs, 14), wanted_rounds(triples, 14), wanted_rounds(pairs[:5], 14)) == (42, 14, 5)
     schedule = Schedule(False, price_of("5"), 1, 1, price_of("1"))
     assert rounds_of(schedule, pairs, 14, 10**6) == 42
+
+
+def test_small_columns_are_measured_in_pairs_among_large_ones() -> None:
+    """Where an average pair would drown, pairs of small columns are candidates if they and 1-way marginals are clear;
+    with all columns large, or at a hundredth of the rho, 1-way marginals have all of the price."""
+    mixed, large = (2, 3, 5, 5, 100, 100, 50, 2), (60,) * 8
+    for sizes, price, measured in ((mixed, "1", True), (large, "1", False), (mixed, "0.05", False)):
+        plan = annealed(sizes, list(combinations(range(8), 3)), False, price_of(price), 1, 5_000)
+        assert plan.pool is not None and plan.schedule is not None
+        assert (plan.schedule.rounds > 0) == measured, sizes
+        assert ((0, 1) in [family.attributes for family in plan.pool.workload]) == measured
 
 
 def test_options_have_the_names_they_had() -> None:

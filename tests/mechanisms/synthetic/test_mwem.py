@@ -15,7 +15,7 @@ from dpduck.mechanisms.synthetic.distribution import Component, Distribution, un
 from dpduck.mechanisms.synthetic.fit import Observation, fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
 from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
-from dpduck.mechanisms.synthetic.plan import interval_products, parities
+from dpduck.mechanisms.synthetic.pool import interval_products, parities
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.trusted.operators import Family
 from tests.mechanisms.synthetic.oracles import SeededOracle, naive, queries_of

@@ -313,7 +313,7 @@ def test_weighted_scores_of_neighbours(pure: bool, monkeypatch: pytest.MonkeyPat
 
 
 def annealed_outcomes(table: np.ndarray, amount: Fraction, runs: int) -> np.ndarray:
-    """What the first round of annealed ones chose, how many followed, and the sign of the last answer's first cell."""
+    """Whether the first round asked for the pair, whether many followed, and whether the last answer is above 1."""
     families = (Family((0,), (2,)), Family((1,), (2,)), Family((0, 1), (2, 2)))
     pool = Pool((2, 2), families, families[:2], True, (WEIGHT, WEIGHT, WEIGHT // 2))
     schedule = Schedule(False, amount, 1, 2, Fraction(1, 2), 2, Fraction(1, 10), True)
@@ -323,11 +323,11 @@ def annealed_outcomes(table: np.ndarray, amount: Fraction, runs: int) -> np.ndar
         listener = Listener(meter)
         result = synthesise(pool, schedule, Method(anneals=True, expected=4), listener)
         assert meter.left >= 0
-        found.append(6 * min(len(result.chosen), 9) + 2 * result.chosen[0] + (listener.said[0] > 0))
+        found.append(4 * (listener.said[0] > 1) + 2 * (len(result.chosen) > 4) + (result.chosen[0] == 2))
     return np.array(found)
 
 
-@pytest.mark.parametrize("runs", [150, pytest.param(6_000, marks=pytest.mark.audit)])
+@pytest.mark.parametrize("runs", [150, pytest.param(2_000, marks=pytest.mark.audit)])
 def test_annealed_rounds_tell_no_more_than_charged(runs: int) -> None:
     """Audit of annealed rounds on neighbours, whose choices, prices and number follow what was answered: no event
     betrays more rho than was charged; with many runs, 200 times the price without saying so is seen."""
