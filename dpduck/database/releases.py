@@ -24,8 +24,8 @@ from dpduck.values.errors import Refusal
 SEED = "_seed"
 """What the name of a projection's second table ends with."""
 
-KNOWN = "known"
-"""The strategy of a view that was refreshed: everything that was released about its rows."""
+KNOWN, STREAM = "known", "stream"
+"""Strategies: of a view that was refreshed, everything that was released about its rows; of a stream's table."""
 
 COMPUTED = "computed from answers that are {}"
 """What the comment of a view's column says that is neither a key nor an answer; {}: the guarantee."""
@@ -235,7 +235,7 @@ class ReleaseStore:
             cursor.execute("BEGIN")
             cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} ({listed})")
             cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_released_rows")
-            self._insert(cursor, release)
+            self.insert(cursor, release)
             if covariances is not None:
                 told = f"SET covariances = ? WHERE name = {quote_text(release.name)}"
                 cursor.execute(f"UPDATE {self._table} {told}", [covariances])
@@ -275,7 +275,7 @@ class ReleaseStore:
                         "are kept: asking for them again is free",
                         accepted="fewer rows; DROP PRIVATE VIEW makes room",
                     )
-                self._insert(cursor, release)
+                self.insert(cursor, release)
             cursor.execute("COMMIT")
 
     def put_rows(
@@ -290,7 +290,7 @@ class ReleaseStore:
                 self._remove(cursor, release.name)
             cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} ({listed})")
             cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_made_rows")
-            self._insert(cursor, release)
+            self.insert(cursor, release)
             cursor.execute("COMMIT")
 
     def drop_view(self, name: str) -> None:
@@ -314,7 +314,8 @@ class ReleaseStore:
         cursor.execute(f"DELETE FROM {self._table} WHERE lower(name) = lower(?) AND kind = 'view'", [name])
         cursor.execute(f"DROP TABLE IF EXISTS {self.table_sql(name)}")
 
-    def _insert(self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease) -> None:
+    def insert(self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease) -> None:
+        """Writes down a release whose table is there, with its comments."""
         scope = f"; {release.scope}" if release.scope else ""
         comment = f"{release.guarantee}{scope}; strategy {release.strategy}; ledger entry {release.ledger_id}"
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")

@@ -10,7 +10,7 @@ from dataclasses import replace
 import duckdb
 
 from dpduck.database.cursors import Caller
-from dpduck.database.releases import ReleaseStore, StoredRelease, require_view_name
+from dpduck.database.releases import STREAM, ReleaseStore, StoredRelease, require_view_name
 from dpduck.frontend.statements.kinds import AskStatement, DropPrivateView
 from dpduck.frontend.text.friendly import meant_or
 from dpduck.values.errors import PermissionRefusal, Refusal
@@ -131,5 +131,7 @@ class PrivateViews:
 
 
 def _require_own(view: StoredRelease, caller: Caller, accepted: str) -> None:
+    if view.strategy == STREAM:
+        raise Refusal(f"{view.name!r} is a private stream", accepted="DROP PRIVATE STREAM, or another name")
     if not caller.owner and view.principal != caller.name:
         raise PermissionRefusal(f"the private view {view.name!r} is another's", accepted=accepted)

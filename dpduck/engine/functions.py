@@ -120,6 +120,7 @@ MACROS = {
     "dp_twin": ("table_name, number_of_rows := 1000", "twin"),
     "dp_plan": ("statements", "plan"),
     "dp_sessions": ("", "list_sessions"),
+    "dp_streams": ("", "list_streams"),
     "dp_ask": ("name, keys, weights := NULL", "ask"),
     "dp_stderr_of": ("release, weight, confidence := 0.95, aggregate := 1", "stderr_of"),
     "dp_ratio_of": ("release, numerator, denominator, confidence := 0.95, aggregate := 1", "ratio_of"),
@@ -182,7 +183,8 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "ledger_entries": engine.ledger_entries,
         "list_policies": engine.list_policies,
         "list_releases": engine.list_releases,
-        "list_sessions": engine.list_sessions,
+        "list_sessions": engine.sparse.list_sessions,
+        "list_streams": engine.streams.listed,
     }
     optional: dict[str, Callable[[str | None, Caller], str]] = {"columns": engine.about.columns}
     entries: list[int] = []

@@ -1,4 +1,4 @@
-"""Strategies of the time axis against dense oracles: what is measured when, what it costs, and how far answers are off."""
+"""Strategies of the time axis against dense oracles: what is measured when, what it costs, how far answers are off."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from dpduck.frontend.statements.kinds import (
     Statement,
 )
 from dpduck.frontend.statements.policy import read_alter_policy, read_create_policy, read_drop_policy
+from dpduck.frontend.statements.streams import StreamStatement, read_stream
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease, read_private_table
 from dpduck.frontend.text.dialect import MISSPELT, DifferentialPrivacy, PrivateDuckDB
 from dpduck.frontend.text.friendly import refuse_deprecated, refuse_wrapped
@@ -45,7 +46,7 @@ STATEMENTS = (
 )
 
 
-def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
+def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | StreamStatement:
     """Returns the statement that `text` holds."""
     tokens = bounded_tokens(text)
     reader = TokenReader(text, tokens)
@@ -67,6 +68,8 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
         name = reader.name("the name of a private view")
         reader.expect_end()
         return RefreshPrivateView(name)
+    if (stream := read_stream(reader, _parse_query, _view_options)) is not None:
+        return stream
     for kind in KINDS:
         if reader.take_words("DROP", "PRIVATE", kind.upper()):
             if_exists = reader.take_words("IF", "EXISTS")
