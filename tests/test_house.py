@@ -16,11 +16,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 245,
-    "lines": 52_833,
+    "modules": 253,
+    "lines": 54_496,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 593,
-    "modules of a plain count": 99,
+    "functions of a plain count": 595,
+    "modules of a plain count": 100,
     "functions of a stored answer": 86,
     "modules of a stored answer": 17,
 }

@@ -19,6 +19,7 @@ from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.registry import own_options
 from dpduck.mechanisms.sparse import request as sparse_request
 from dpduck.mechanisms.sparse.request import SparseOptions
+from dpduck.mechanisms.streams import request as stream_request
 from dpduck.trusted.rows import functions as row_functions
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -173,6 +174,14 @@ def test_options_of_sparse_queries_are_the_parsers() -> None:
     usual = SparseOptions()
     for name in ("sparsity", "queries", "beta"):
         assert shown[name][2] == f"`{float(getattr(usual, name)):g}`", name
+
+
+def test_options_of_streams_are_the_parsers() -> None:
+    """The table of options of a stream names each that is read, and no other."""
+    page = PAGES["monthly"].partition("| option | default | means |")[2].partition("\n\n")[0]
+    shown = [re.findall(r"`(\w+)`", line.split("|")[1]) for line in page.splitlines()[2:]]
+    known = ["epsilon", "delta", "rho", *(option.name for option in stream_request.OWN)]
+    assert sorted(name for names in shown for name in names) == sorted(known)
 
 
 def signatures(title: str) -> dict[str, list[str]]:

@@ -59,15 +59,8 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | 
         return read_alter_policy(reader)
     if reader.take_words("DROP", "PRIVACY", "POLICY"):
         return read_drop_policy(reader)
-    if reader.take_words("DROP", "PRIVATE", "VIEW") or reader.take_words("DROP", "PRIVATE", "TABLE"):
-        if_exists = reader.take_words("IF", "EXISTS")
-        name = reader.name("the name of a private view")
-        reader.expect_end()
-        return DropPrivateView(name, if_exists)
-    if reader.take_words("REFRESH", "PRIVATE", "VIEW"):
-        name = reader.name("the name of a private view")
-        reader.expect_end()
-        return RefreshPrivateView(name)
+    if (view := _existing_view(reader)) is not None:
+        return view
     if (stream := read_stream(reader, _parse_query, _view_options)) is not None:
         return stream
     for kind in KINDS:
@@ -147,6 +140,20 @@ def _public_table(reader: TokenReader, withdraw: bool) -> DeclarePublicTable:
     position, table = reader.position, reader.table_name()
     reader.expect_end()
     return DeclarePublicTable(table, withdraw, position)
+
+
+def _existing_view(reader: TokenReader) -> DropPrivateView | RefreshPrivateView | None:
+    """Returns what becomes of a private view; None where it is another statement."""
+    if reader.take_words("DROP", "PRIVATE", "VIEW") or reader.take_words("DROP", "PRIVATE", "TABLE"):
+        if_exists = reader.take_words("IF", "EXISTS")
+        name = reader.name("the name of a private view")
+        reader.expect_end()
+        return DropPrivateView(name, if_exists)
+    if reader.take_words("REFRESH", "PRIVATE", "VIEW"):
+        name = reader.name("the name of a private view")
+        reader.expect_end()
+        return RefreshPrivateView(name)
+    return None
 
 
 def _private_view(reader: TokenReader, replace: bool) -> AskStatement:

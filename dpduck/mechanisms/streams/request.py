@@ -38,7 +38,7 @@ OWN = (
 PRICES = tuple(option for option in PRICE_OPTIONS if option.name != "refresh")
 MOST_CELLS = 1 << 24
 MOMENTS = ("DATE", "TIMESTAMP")
-_KEPT = ("expressions", "from_", "where")
+_AROUND = ("having", "qualify", "order", "limit", "offset", "distinct")
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest
     """Returns the request of a statement; every refusal comes from here, before anything is charged."""
     names = {option.name for option in OWN}
     given = read_given(statement.options, (*PRICES, *OWN), " for a stream")
+    for name in names & given.nodes.keys():
+        given.value(name)
     prices = tuple(one for one in statement.options if one.this.name.lower() not in names)
     ask = AskStatement(statement.query, statement.text, 0, statement.name, False, prices)
     analysis = analyse(ask, facts)
@@ -211,7 +213,8 @@ def _published(analysis: Analysis, window: int, place: exp.Expr) -> tuple[str, s
     """
     accepted = "the columns of GROUP BY and count(*) AS n, without HAVING, ORDER BY or LIMIT"
     select = parse_one(analysis.outer.sql, dialect="duckdb")
-    if not isinstance(select, exp.Select) or any(of for part, of in select.args.items() if part not in _KEPT and of):
+    written = [part for part in _AROUND if place.args.get(part)]
+    if not isinstance(select, exp.Select) or written or any(select.args.get(part) for part in _AROUND):
         raise refusal(place, "a stream publishes each period as it closes", accepted)
     names = {key.name for key in analysis.request.question.keys} | {answer_column(0), stderr_column(0)}
     plain = [item.unalias() for item in select.expressions]

@@ -117,6 +117,8 @@ class StreamState(Hidden):
             raise refused("is that of another stream, epoch or store")
         before = self._seal("")
         for number, (version, closed, seal_now, answers) in enumerate(zip(*found, strict=True), 1):
+            if len(answers) % 8:
+                raise refused("is not what was written")
             known = Version(int(version), int(closed), str(seal_now), np.frombuffer(bytes(answers), np.int64))
             facts = (number, known.closed, sums.get(number, (0, 0, 0, 0)), known.answers)
             if known.version != number or not _same(known.seal, self._sealed(before, *facts)):
