@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 253,
-    "lines": 54_496,
+    "lines": 54_510,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 595,
     "modules of a plain count": 100,

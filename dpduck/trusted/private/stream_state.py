@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -38,6 +37,10 @@ HELD_UNITS = {
     "UUID": "VARCHAR",
 }
 """Types of units, with those in which the file holds them: equal units are equal there, and no others are."""
+
+
+FEW_KEPT = 100_000
+"""Rows that are not worth merging."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class StreamState(Hidden):
             "header (identity VARCHAR, seal VARCHAR)",
             f"kept (version INTEGER, {UNIT} {self._shape.unit_type}, {KEPT} INTEGER)",
             f"counts (version INTEGER, {codes}, {counts})",
-            "versions (version INTEGER, closed INTEGER, seal VARCHAR, answers BLOB)",
+            "versions (version INTEGER, closed INTEGER, sums VARCHAR, seal VARCHAR, answers BLOB)",
         ):
             self._run(f"CREATE TABLE {self._place}.main.{table}")
         self._run(f"INSERT INTO {self._place}.main.header VALUES ($a, $b)", a=self._shape.identity, b=self._seal(""))
@@ -109,22 +112,24 @@ class StreamState(Hidden):
         """Reads what was measured; StoreError for a file that is not the newest of this very stream."""
         try:
             identity, seal = self._columns("SELECT identity, seal FROM {}.main.header")
-            found = self._columns("SELECT version, closed, seal, answers FROM {}.main.versions ORDER BY version")
+            found = self._columns("SELECT version, closed, sums, seal, answers FROM {}.main.versions ORDER BY version")
             sums = self._sums()
         except InternalError:
             raise refused("cannot be read") from None
         if list(identity) != [self._shape.identity] or not _same(str(seal[0]), self._seal("")):
             raise refused("is that of another stream, epoch or store")
-        before = self._seal("")
-        for number, (version, closed, seal_now, answers) in enumerate(zip(*found, strict=True), 1):
+        before, told = self._seal(""), "0 0 0"
+        for number, (version, closed, told, seal_now, answers) in enumerate(zip(*found, strict=True), 1):
             if len(answers) % 8:
                 raise refused("is not what was written")
             known = Version(int(version), int(closed), str(seal_now), np.frombuffer(bytes(answers), np.int64))
-            facts = (number, known.closed, sums.get(number, (0, 0, 0, 0)), known.answers)
+            facts = (number, known.closed, str(told), known.answers)
             if known.version != number or not _same(known.seal, self._sealed(before, *facts)):
                 raise refused("is not what was written")
             before = known.seal
             self.versions.append(known)
+        if sums != told:
+            raise refused("is not what was written")
         if not self._is_newest(recorded):
             raise refused("is an older copy, or another one")
 
@@ -148,7 +153,7 @@ class StreamState(Hidden):
         number, before = len(self.versions) + 1, self.versions[-1].seal if self.versions else self._seal("")
         flat = np.ascontiguousarray(answers, np.int64).reshape(-1)
         held = [*counts._exact_coordinates, *counts._exact_counts]
-        cells = pa.table({name: pa.array(of) for name, of in zip(self._count_columns(), held, strict=True)})
+        cells = pa.Table.from_pydict({name: pa.array(of) for name, of in zip(self._count_columns(), held, strict=True)})
         place = f"{self._place}.main"
         try:
             self._run("BEGIN")
@@ -158,9 +163,11 @@ class StreamState(Hidden):
             reader.poured(
                 self._cursor, add, {}, POURED, pa.RecordBatchReader.from_batches(cells.schema, cells.to_batches())
             )
-            seal = self._sealed(before, number, closed, self._sums().get(number, (0, 0, 0, 0)), flat)
-            row = f"INSERT INTO {place}.versions VALUES ({number}, {int(closed)}, $seal, $answers)"
-            self._run(row, seal=seal, answers=flat.tobytes())
+            self._merge()
+            sums = self._sums()
+            seal = self._sealed(before, number, closed, sums, flat)
+            row = f"INSERT INTO {place}.versions VALUES ({number}, {int(closed)}, $sums, $seal, $answers)"
+            self._run(row, sums=sums, seal=seal, answers=flat.tobytes())
             self._run("COMMIT")
         except InternalError:
             raise StoreError(
@@ -169,24 +176,31 @@ class StreamState(Hidden):
         self.versions.append(Version(number, closed, seal, flat))
         return self.versions[-1]
 
-    def _sums(self) -> dict[int, tuple[int, int, int, int]]:
-        """Tells of each version how many units it kept rows of, how many rows, how many counts, and these in one."""
-        whole = (f"CAST(sum({name}) AS BIGINT)" for name in "urns")
-        sums = (
-            f"SELECT version, {', '.join(whole)} FROM (SELECT version, count(*) AS u, sum({KEPT}) AS r, 0 AS n, 0 AS s "
-            "FROM {0}.main.kept GROUP BY ALL UNION ALL SELECT version, 0, 0, count(*), bit_xor(t0) "
-            "FROM {0}.main.counts GROUP BY ALL) GROUP BY ALL"
-        )
-        rows = zip(*self._columns(sums), strict=True)
-        return {int(version): (int(u), int(r), int(n), int(s)) for version, u, r, n, s in rows}
+    def _sums(self) -> str:
+        """Tells how many rows were kept, how many counts there are, and all of these in one."""
+        kept = f"SELECT CAST(ifnull(sum({KEPT}), 0) AS BIGINT) FROM {{0}}.main.kept"
+        counts = "SELECT count(*), CAST(ifnull(bit_xor(t0), 0) AS BIGINT) FROM {0}.main.counts"
+        return " ".join(str(int(column[0])) for sql in (kept, counts) for column in self._columns(sql))
+
+    def _merge(self) -> None:
+        """Makes one row of each unit's, once those of later versions are as many as those that were merged before.
+
+        A refresh then looks through twice as many rows as there are units at most, however many refreshes there were.
+        """
+        (merged,), (every,) = self._columns("SELECT count(*) FILTER (version = 0), count(*) FROM {}.main.kept")
+        if int(every) >= max(2 * int(merged), FEW_KEPT):
+            sums = (
+                f"SELECT 0 AS version, {UNIT}, CAST(sum({KEPT}) AS INTEGER) AS {KEPT} FROM {self.kept} GROUP BY {UNIT}"
+            )
+            self._run(f"CREATE OR REPLACE TABLE {self.kept} AS {sums}")
 
     def _count_columns(self) -> list[str]:
         codes = [f"c{number}" for number in range(self._shape.attributes)]
         return [*codes, *(f"t{number}" for number in range(self._shape.tables))]
 
-    def _sealed(self, before: str, number: int, closed: int, sums: Sequence[int], answers: IntegerArray) -> str:
+    def _sealed(self, before: str, number: int, closed: int, sums: str, answers: IntegerArray) -> str:
         told = hashlib.sha256(np.ascontiguousarray(answers, np.int64).tobytes()).hexdigest()
-        return self._seal(f"{before} {number} {closed} {tuple(sums)} {told}")
+        return self._seal(f"{before} {number} {closed} {sums} {told}")
 
     def _seal(self, text: str) -> str:
         message = f"dpduck stream\n{self._shape.identity}\n{text}".encode()

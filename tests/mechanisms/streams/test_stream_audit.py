@@ -2,9 +2,9 @@
 
 Half of the wards have one person each, with MAX ROWS rows in the dearest period, and one more that comes too late; the
 others have none. What the stream measured in a ward, all of its rows together, is one transcript. The likeliest event
-under one history and not the other is counted in both halves, and how much more often it comes is compared with what the
-price allows. False alarms have a chance below 1e-9 (6.2 standard deviations of the estimate); noise of 2/3 of the right
-scale is found with a chance above 0.99, which the last test does.
+under one history and not the other is counted in both halves, and how much more often it comes is compared with what
+the price allows. False alarms have a chance below 1e-9 (6.2 standard deviations of the estimate); noise of 2/3 of the
+right scale is found with a chance above 0.99, which the last test does.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class Wards(Visits):
     def played(self) -> NDArray[np.int64]:
         """What is measured in each ward, shape (rows, wards), of which the first half have a person with rows."""
         half = f"FROM range({MOST}), range({self.wards // 2}) AS w(ward)"
-        period = int((self.plan.axis.matrix**2).sum(axis=0).argmax())
-        self.con.execute(f"INSERT INTO stays SELECT ward, DATE '2024-0{period + 1}-07', ward {half}")
+        self.con.execute(f"INSERT INTO stays SELECT ward, DATE '2024-01-07', ward {half}")
         self.refresh(2)
         self.con.execute(f"INSERT INTO stays SELECT ward, DATE '2024-01-09', ward {half}")
         self.con.execute(f"INSERT INTO stays SELECT ward, DATE '2024-04-09', ward {half}")
@@ -61,9 +60,11 @@ class Wards(Visits):
         return answers.reshape(-1, self.wards)
 
     def moved(self) -> NDArray[np.int64]:
-        """What one person moves of the measurements of a ward."""
+        """What one person moves of the measurements of a ward: nothing is dearer than the first month."""
         matrix = self.plan.axis.matrix
-        moved: NDArray[np.int64] = MOST * matrix[:, (matrix**2).sum(axis=0).argmax()]
+        sums = np.abs(matrix).sum(axis=0)
+        assert sums[0] == sums.max() and (matrix**2).sum(axis=0)[0] >= 0.99 * (matrix**2).sum(axis=0).max()
+        moved: NDArray[np.int64] = MOST * matrix[:, 0]
         return moved
 
 

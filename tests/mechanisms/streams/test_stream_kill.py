@@ -1,4 +1,4 @@
-"""SIGKILL at every step of a refresh: nothing is measured twice, nothing published is lost, and no noise is drawn anew."""
+"""SIGKILL at every step of a refresh: nothing is measured twice, nothing is lost, and no noise is drawn anew."""
 
 from __future__ import annotations
 

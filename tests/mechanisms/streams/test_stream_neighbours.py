@@ -1,4 +1,4 @@
-"""Streams through SQL: whatever periods rows fall in, one person moves all measurements by what was charged, and no more.
+"""Streams through SQL: whatever periods rows fall in, one person moves measurements by what was charged at most.
 
 Neighbours are histories: the same inserts, updates and deletions between refreshes, with and without one person's rows.
 """
@@ -47,9 +47,9 @@ ROWS = st.lists(
 
 @dataclass(frozen=True)
 class Turn:
-    """What happens before a refresh: rows come, and old ones are changed. closed: how many periods are closed by then."""
+    """What happens before a refresh: rows come, old ones change. closed: how many periods are closed by then."""
 
-    rows: list[Row]
+    rows: Sequence[Row]
     change: str
     closed: int
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-import dpduck
+from dpduck.engine.connection import verify_store
 from dpduck.values.errors import DpduckError
 from tests.mechanisms.streams.streams import Visits, options
 
@@ -60,7 +60,7 @@ def test_a_file_that_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ahead", [1, 2])
 def test_an_older_file(tmp_path: Path, ahead: int) -> None:
-    """A file that was copied before a refresh and put back is refused: it would let the same periods be measured again."""
+    """A file that was copied before a refresh and put back is refused: periods would be measured again."""
     visits = begun(tmp_path, 1)
     visits.con.close()
     shutil.copy(file_of(tmp_path), tmp_path / "older")
@@ -77,7 +77,7 @@ def test_an_older_file(tmp_path: Path, ahead: int) -> None:
 
 
 def test_an_older_store_with_its_newer_file(tmp_path: Path) -> None:
-    """An older store is refused as ever; once it was adopted, its streams end: they may have published something else."""
+    """An older store is refused as ever; once it was adopted, its streams end: they published something else."""
     visits = begun(tmp_path, 1)
     visits.con.close()
     shutil.copy(tmp_path / "clinic_private.duckdb", tmp_path / "older")
@@ -88,7 +88,7 @@ def test_an_older_store_with_its_newer_file(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "older", tmp_path / "clinic_private.duckdb")
     with pytest.raises(DpduckError, match="older copy"):
         again(tmp_path)
-    dpduck.engine.connection.verify_store(tmp_path / "clinic.duckdb", adopt=True)
+    verify_store(tmp_path / "clinic.duckdb", adopt=True)
     visits = again(tmp_path)
     assert "was adopted" in visits.refusal("REFRESH PRIVATE STREAM by_month")
     visits.con.close()

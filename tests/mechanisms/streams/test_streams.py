@@ -98,7 +98,7 @@ def test_the_same_statement_again_costs_nothing(visits: Visits) -> None:
 
 
 def test_periods_close_by_the_clock_alone() -> None:
-    """A period is measured once its end has passed in UTC, whatever rows there are; UNTIL holds back, and never hastens."""
+    """A period is measured once its end has passed in UTC, whatever rows there are; UNTIL holds it back, no more."""
     visits = Visits()
     today = datetime.now(UTC).date()
     first = today.replace(day=1)
@@ -243,8 +243,10 @@ def test_names_of_streams(visits: Visits) -> None:
 def test_what_dp_explain_compares(visits: Visits) -> None:
     """Every strategy with the error of each period for what is asked; single periods take the plain mechanism."""
     for budget, asked, best in (
-        ("epsilon = 1", "periods", "periods"), ("rho = 0.1", "totals", "factorisation"), ("rho = 0.1", "periods", "periods"),
-    ):  # fmt: skip
+        ("epsilon = 1", "periods", "periods"),
+        ("rho = 0.1", "totals", "factorisation"),
+        ("rho = 0.1", "periods", "periods"),
+    ):
         text = STREAM.format(options=f"{budget}, answers = '{asked}'", source="visits")
         if "rho" in budget:
             visits.con.close()
