@@ -27,7 +27,7 @@ UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted:
 FREE = frozenset(
     (
         "explain", "budget", "ledger_entries", "list_policies", "list_releases", "list_sessions", "list_streams",
-        "check", "stderr_of", "ratio_of", "columns", "draft", "twin", "plan", "known", "errors",
+        "check", "difference", "stderr_of", "ratio_of", "columns", "draft", "twin", "plan", "known", "errors",
     )
 )  # fmt: skip
 """Actions that change nothing, which whoever looks for columns may have carried out."""

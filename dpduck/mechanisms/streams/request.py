@@ -47,7 +47,7 @@ class StreamRequest:
 
     ends: the moment at which each period ends, in UTC. first: the bin of the first period in the column's DOMAIN.
     question: what the strategy is chosen for. window: of a further column, 0 for none. strategy: as it was asked for.
-    select: the columns that are published, as SQL over HOLE. shown: the name of the count.
+    select: the columns that are published, as SQL over HOLE. column: the name of that of the periods.
     """
 
     name: str
@@ -59,7 +59,7 @@ class StreamRequest:
     window: int
     strategy: str
     select: str
-    shown: str
+    column: str
 
     @property
     def periods(self) -> int:
@@ -107,9 +107,9 @@ def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest
         raise refusal(place, f"{request.question.cells[0]} cells over all periods", f"at most {MOST_CELLS}")
     edges = (*domain.edges, domain.upper)[first + 1 : first + periods + 1]
     ends = tuple(datetime.fromisoformat(edge) for edge in edges)
-    select, shown = _published(analysis, window, place)
+    select, column = _published(analysis, request.question.keys[axis].name, window, place)
     return StreamRequest(
-        statement.name, request, axis, first, ends, question, window, given.choice("strategy"), select, shown
+        statement.name, request, axis, first, ends, question, window, given.choice("strategy"), select, column
     )
 
 
@@ -206,8 +206,8 @@ def totals(what: str) -> tuple[str, str]:
     return f"dpduck_{what}", f"dpduck_{what}_stderr"
 
 
-def _published(analysis: Analysis, window: int, place: exp.Expr) -> tuple[str, str]:
-    """Returns SQL of what is published over released rows, and the name of the count.
+def _published(analysis: Analysis, time: str, window: int, place: exp.Expr) -> tuple[str, str]:
+    """Returns SQL of what is published over released rows, and the column of the periods.
 
     To what was written come the standard error, the running total and the sum over the window, with theirs.
     """
@@ -228,7 +228,8 @@ def _published(analysis: Analysis, window: int, place: exp.Expr) -> tuple[str, s
                 raise refusal(place, f"the name {name!r} is that of a column of the stream", "another alias")
             quoted = exp.to_identifier(name, quoted=True)
             select.append("expressions", exp.alias_(exp.column(column, table="released"), quoted))
-    return select.sql(dialect="duckdb"), shown
+    column = next(item.alias for item in select.expressions if item.unalias().name == time)
+    return select.sql(dialect="duckdb"), column
 
 
 def hole() -> str:

@@ -29,6 +29,7 @@ from dpduck.mechanisms.prices import in_both_forms
 from dpduck.mechanisms.rehearsal import rehearsed
 from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
 from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.streams.difference import difference
 from dpduck.mechanisms.streams.plan import StreamPlan, ask_of, explained, plan_from_facts, plans, weights_of, whole
 from dpduck.mechanisms.streams.request import StreamRequest, analyse_stream, hole, require_day, totals
 from dpduck.mechanisms.streams.store import (
@@ -113,6 +114,10 @@ class Streams:
             ])  # fmt: skip
         return rows_sql(LISTED, rows)
 
+    def difference(self, argument: str, caller: Caller) -> str:
+        """Returns SQL that compares two private views, or two periods of a stream, with the error of the difference."""
+        return difference(self.store, self.releases, self.ledger, argument)
+
     def _analysed(self, statement: CreateStream) -> StreamRequest:
         with Sandbox(self.answered) as box, self.open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -136,7 +141,7 @@ class Streams:
         named = Named(
             statement.name, stream.digest(), text, str(rows.table), new_nonce(), 0, plan.to_facts(),
             tuple(str(label) for label in stream.labels), tuple(end.isoformat(" ") for end in stream.ends),
-            stream.question.text, 0,
+            stream.question.text, stream.column, stream.window, 0,
         )  # fmt: skip
         scope = SCOPE.format(rows=rows.max_rows)
         release = release_of(named, price, caller.name, scope)

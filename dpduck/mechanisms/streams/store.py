@@ -27,14 +27,15 @@ from dpduck.values.privacy import Charge
 
 REFRESHED = "stream refresh"
 ADOPTED = "adopted an older copy"
-_VERSION = re.compile(r"version (\d+) of ([0-9a-f]{32}), seal ([0-9a-f]{64})")
+_VERSION = re.compile(r": (\d+) of \d+ periods; version (\d+) of ([0-9a-f]{32}), seal ([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
 class Named:
     """A stream under its name. nonce: of its file. entry: of the ledger, which paid. plan: as plan.py writes it.
 
-    labels: of its periods. ends: when each of them ends. published: how many are in its table.
+    labels: of its periods, as `column` shows them. ends: when each of them ends. published: how many are in its table.
+    window: of a further column, 0 for none.
     """
 
     name: str
@@ -47,6 +48,8 @@ class Named:
     labels: tuple[str, ...]
     ends: tuple[str, ...]
     answers: str
+    column: str
+    window: int
     published: int
 
 
@@ -71,12 +74,9 @@ class StreamStore:
             rows = cursor.execute(f"FROM {self._schema}.streams ORDER BY lower(name)").fetchall()
         found = []
         for name, digest, statement, table, nonce, entry, facts, published in rows:
-            plan, labels, ends, answers = json.loads(facts)
-            found.append(
-                Named(
-                    name, digest, statement, table, nonce, entry, plan, tuple(labels), tuple(ends), answers, published
-                )
-            )
+            plan, labels, ends, answers, column, window = json.loads(facts)
+            of = (name, digest, statement, table, nonce, entry)
+            found.append(Named(*of, plan, tuple(labels), tuple(ends), answers, column, window, published))
         return found
 
     def named(self, name: str) -> Named | None:
@@ -89,7 +89,7 @@ class StreamStore:
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
             cursor.execute(f"CREATE TABLE {self._releases.table_sql(named.name)} AS {empty_sql}")
             self._releases.insert(cursor, replace(release, ledger_id=entry))
-            facts = json.dumps([named.plan, named.labels, named.ends, named.answers])
+            facts = json.dumps([named.plan, named.labels, named.ends, named.answers, named.column, named.window])
             row = [named.name, named.digest, named.statement, named.table, named.nonce, entry, facts, 0]
             marks, values = written_values(row)
             cursor.execute(f"INSERT INTO {self._schema}.streams VALUES ({marks})", values)
@@ -161,9 +161,15 @@ def recorded(ledger: Ledger, named: Named) -> Recorded:
                 "than what is known here; accepted: DROP PRIVATE STREAM, and CREATE, which pays again"
             )
         found = _VERSION.search(entry.statement) if entry.mechanism == REFRESHED else None
-        if found is not None and found[2] == named.nonce:
-            last = Recorded(int(found[1]), found[3])
+        if found is not None and found[3] == named.nonce:
+            last = Recorded(int(found[2]), found[4])
     return last
+
+
+def closings(ledger: Ledger, named: Named) -> list[int]:
+    """Returns how many periods had closed at each refresh, in order."""
+    found = (_VERSION.search(entry.statement) for entry in ledger.entries() if entry.mechanism == REFRESHED)
+    return [int(one[1]) for one in found if one is not None and one[3] == named.nonce]
 
 
 def version_text(named: Named, closed: int, version: int, seal: str) -> str:
