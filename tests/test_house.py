@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 253,
-    "lines": 54_510,
+    "modules": 254,
+    "lines": 54_716,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 595,
     "modules of a plain count": 100,
