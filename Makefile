@@ -35,7 +35,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-duckdb2 lint format bench audit engines papers peers wheel lock clean
+.PHONY: help demo quick test test-duckdb2 lint format bench audit engines papers peers site pictures notebooks wheel lock clean
 
 help:
 	@echo 'make demo          a clinic of a million visits: policy, explanation, release, budget'
@@ -45,6 +45,8 @@ help:
 	@echo 'make bench         every benchmark that gates'
 	@echo 'make audit         long statistical audits; make papers: the figures of the papers; make peers: other systems'
 	@echo 'make engines       tests of tables that lie in Spark; needs Java 17'
+	@echo 'make site          the docs as a site, in dist/site/; make pictures: its pictures anew'
+	@echo 'make notebooks     the notebooks anew, with their outputs'
 	@echo 'make wheel         the wheel, in dist/'
 	@echo 'make lock          the lock files anew from pyproject.toml (UPGRADE=--upgrade for newer versions)'
 	@echo 'make clean         everything that was made, environments included'
@@ -142,6 +144,16 @@ papers: $(DEVELOPMENT)
 
 peers: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -m peer
+
+site: $(DEVELOPMENT)
+	$(BIN)/python site/build.py
+
+# Their outputs anew: a change of what they show is committed with them.
+notebooks: $(DEVELOPMENT)
+	$(BIN)/python notebooks/run.py
+
+pictures: $(DEVELOPMENT)
+	$(BIN)/python -m benchmarks.pictures
 
 wheel: $(DEVELOPMENT)
 	@rm -rf dist

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from benchmarks import private_drafts
+from benchmarks import pictures, private_drafts
 from benchmarks.speed import prepared
 from dpduck.algebra.ranges import all_ranges
 
@@ -119,7 +119,7 @@ def names() -> list[str]:
 def test_every_benchmark_is_tried() -> None:
     """A benchmark belongs to one of three kinds, and none is left out here."""
     assert sorted([*TINY, *MADE_FROM]) == names()
-    beside = {"reading_list.py", "house.py", "choosing.py", "private_drafts.py"}
+    beside = {"reading_list.py", "house.py", "choosing.py", "pictures.py", "private_drafts.py"}
     assert {path.name for path in BENCHMARKS.glob("*.py")} == beside, "none of these times anything"
 
 
@@ -163,3 +163,14 @@ def test_private_drafts_are_compared(
     monkeypatch.setattr(sys, "argv", ["private_drafts", "--tables", table, "--prices", "0.5"])
     private_drafts.main()
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"| {table} ")
+
+
+def test_pictures_of_strategies_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One for each strategy of docs/strategies.md, and the same picture for the same plan."""
+    pictures.main(["--to", str(tmp_path)])
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert drawn == {path.name for path in pictures.FOLDER.iterdir()}
+    page = (pictures.FOLDER.parent / "strategies.md").read_text(encoding="utf-8")
+    assert all(f"(pictures/{name})" in page for name in drawn)
+    assert (tmp_path / "identity.svg").read_bytes() == (pictures.FOLDER / "identity.svg").read_bytes()
+    assert len(capsys.readouterr().out.splitlines()) == len(drawn)

@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 254,
-    "lines": 54_716,
+    "modules": 257,
+    "lines": 55_347,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 595,
     "modules of a plain count": 100,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ print(sum("image/png" in output.get("data", {}) for output in outputs))
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs_and_shows_a_plot(notebook: Path, tmp_path: Path) -> None:
-    """DESIGN section 2: notebooks are executed by a test; each shows at least one picture."""
+    """Notebooks are executed by a test; each shows at least one picture."""
     pytest.importorskip("nbclient")
     environment = {
         **os.environ,
@@ -42,9 +43,22 @@ def test_notebook_runs_and_shows_a_plot(notebook: Path, tmp_path: Path) -> None:
     assert int(done.stdout.split()[-1]) >= 1, "the notebook shows no plot"
 
 
-def test_notebooks_are_committed_without_outputs() -> None:
-    """Outputs would go stale; the test above makes them anew."""
+def test_notebooks_are_committed_with_their_outputs() -> None:
+    """Whoever looks at one sees its tables and plots, of a run from top to bottom without a warning."""
     assert NOTEBOOKS
     for path in NOTEBOOKS:
-        cells = json.loads(path.read_text())["cells"]
-        assert not any(cell.get("outputs") for cell in cells), path.name
+        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1)), path.name
+        outputs = [output for cell in cells for output in cell["outputs"]]
+        assert any("image/png" in output.get("data", {}) for output in outputs), path.name
+        assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
+
+
+def test_notebooks_declare_nothing_public_that_was_read_off_private_rows() -> None:
+    """A declared table is made of constants and ranges: none is selected from a table that has a policy."""
+    for path in NOTEBOOKS:
+        text = "\n".join("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"])
+        private = set(re.findall(r"PRIVACY POLICY ON (\w+)", text))
+        for name in re.findall(r"DECLARE PUBLIC TABLE (\w+)", text):
+            (made,) = re.findall(rf"CREATE (?:OR REPLACE )?TABLE {name} AS(.*?)(?:\"\"\"|\"\)|;)", text, re.DOTALL)
+            assert not private & set(re.findall(r"\w+", made)), f"{path.name}: {name}"

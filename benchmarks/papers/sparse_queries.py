@@ -7,7 +7,7 @@ histogram where its universe fits. Data: 100,000 rows over 1,000 keys, frequenci
 Gates: no statement is exceeded in more than a beta fraction of the repeats (and one); errors, as parts of what is
 stated and averaged over all settings, agree between universes within noise (ratio at most 1.5); the lazy histogram
 never errs more than the projection.
-Informs: everything else, the paper's constants above all: they are proof artefacts (DESIGN 7, trap 7).
+Informs: everything else, the paper's constants above all: they are proof artefacts.
 `--full` adds repeats and settings.
 """
 

@@ -16,6 +16,7 @@ import duckdb
 from dpduck.commands import DATABASE, FORMAT, STORE, in_sql, one_line_errors, prepared_tables, preparing
 from dpduck.commands.policy import policy
 from dpduck.commands.principals import principal
+from dpduck.commands.report import report
 from dpduck.commands.serving import serve
 from dpduck.database.store import StoreFiles, store_files
 from dpduck.engine.connection import connect, verify_store
@@ -386,7 +387,7 @@ def _print_json(columns: list[str], rows: list[tuple[object, ...]]) -> None:
         click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
 
 
-for _command in (serve, principal, policy):
+for _command in (serve, principal, policy, report):
     main.add_command(_command)
 
 if __name__ == "__main__":

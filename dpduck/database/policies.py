@@ -200,6 +200,10 @@ class PolicyStore:
         """Returns all declared public tables."""
         return [_named_in_sql(text) for text in self._now().public]
 
+    def declared(self) -> list[TableName]:
+        """Returns all tables with a policy in force, and all declared public ones."""
+        return [*(policy.table for policy in self._now().policies.values()), *self.public_tables()]
+
     def declare_public(self, table: TableName) -> None:
         """Records that the owner calls the table public."""
         if not self.is_public(table):

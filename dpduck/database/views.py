@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,14 +13,16 @@ from dpduck.database.cursors import Caller
 from dpduck.database.releases import STREAM, ReleaseStore, StoredRelease, require_view_name
 from dpduck.frontend.statements.kinds import AskStatement, DropPrivateView
 from dpduck.frontend.text.friendly import meant_or
+from dpduck.frontend.text.names import TableName, fold
 from dpduck.values.errors import PermissionRefusal, Refusal
 
 
 class PrivateViews:
     """Changes of views, one at a time; DuckDB binds a statement more than once, so that each may come again."""
 
-    def __init__(self, releases: ReleaseStore, store: str) -> None:
-        self._releases = releases
+    def __init__(self, releases: ReleaseStore, store: str, declared: Callable[[], Iterable[TableName]]) -> None:
+        """declared: tables with a policy and public ones, whose names no principal may give to a view."""
+        self._releases, self._declared = releases, declared
         self._store = store
         self._lock = threading.Lock()
         self._last_drop: tuple[str, str, str] | None = None
@@ -46,6 +48,9 @@ class PrivateViews:
     def is_made(self, name: str, replaces: bool, text: str, caller: Caller, digest: str) -> bool:
         """Returns the same for any table that a statement makes under a name of its own."""
         require_view_name(name)
+        if not caller.owner and fold(name) in {fold(table.table) for table in self._declared()}:
+            # plain SQL would read the view in the table's place, whoever asks
+            raise Refusal(f"the name {name!r} is that of a declared table", accepted="another name")
         existing = self._releases.view(name)
         if existing is None:
             if self._releases.means_something(name):

@@ -114,6 +114,11 @@ class AboutTables:
                         f"{table} has no privacy policy yet, and so no budget that a private draft could be charged to",
                         accepted=f"CREATE PRIVACY POLICY ON {table.table} (PRIVACY UNIT .. MAX ROWS 1, BUDGET (..))",
                     )
+                if policy.unit.period is not None:
+                    raise Refusal(
+                        "a private draft looks at whole units, and this policy's are by periods",
+                        accepted=f"dp_draft('{table.table}'), from the schema alone, which is free",
+                    )
                 found = open_columns(cursor, table, catalog, public, home)
                 left = [(one, null) for one, null in found if not _unit(policy, one.name)]
                 asked = questions(policy, [one for one, _ in left], epsilon, home)

@@ -103,19 +103,16 @@ class Engine:
         self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
         self._workers = Workers()
         self.engines = EngineTables(connections.cursor, store, self._policies, self._workers)
-        self._policies.create_tables()
-        self.engines.create_tables()
-        self._prepared.create_tables()
-        self._releases.create_tables()
         self._measured = MeasuredStore(connections.cursor, store)
-        self._measured.create_tables()
+        for made in (self._policies, self.engines, self._prepared, self._releases, self._measured):
+            made.create_tables()
         self._copies = ReleaseCopies(connections.cursor)
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
             self._twins, self._measured.put,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
-        self._views = PrivateViews(self._releases, store)
+        self._views = PrivateViews(self._releases, store, self._policies.declared)
         self.foresight = Foresight(self._policies, ledger, steps, progress)
         self._from_known = KnownStatements(
             connections.cursor, self._policies, self._releases, self._measured, self._copies, self._views,
@@ -123,7 +120,8 @@ class Engine:
         )  # fmt: skip
         self.known = self._from_known.known
         self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
-        self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy())
+        known = self._from_known.margins
+        self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy(), known)
         self.sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
             SparseStore(connections.cursor, store), steps, self._workers, self._twins,

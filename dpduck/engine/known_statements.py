@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import duckdb
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog, Facts
 from dpduck.database.cursors import Caller, OpenCursor, ReleaseCopies, SandboxAnswers
-from dpduck.database.measured import MeasuredStore
+from dpduck.database.measured import Kept, MeasuredStore
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
 from dpduck.database.views import PrivateViews
 from dpduck.engine.known import known_table, refreshed, resting_on
+from dpduck.engine.known_rows import known_margins
 from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis
@@ -29,8 +31,11 @@ from dpduck.frontend.select.known import (
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
+from dpduck.frontend.statements.synthetic import SampleRelease
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
+from dpduck.mechanisms.known.answer import Answer, answers_of
 from dpduck.mechanisms.registry import own_options
+from dpduck.mechanisms.synthetic.recover import KnownMargins
 from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins
 from dpduck.values.errors import InternalError, Refusal
@@ -90,6 +95,24 @@ class KnownStatements:
                 question, self._measured, caller, self._copies, self._known, box, ask.text, moment
             )
         return self._views.renew(refreshed(view, question, answers, self._releases), caller, sql)
+
+    def margins(self, statement: SampleRelease, caller: Caller) -> KnownMargins:
+        """Returns what is known of columns of a private table, for rows that are fitted to it; free of charge."""
+        with Sandbox(self._answered) as box, self._open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            catalog = Catalog(cursor, self._policies, box, caller)
+
+            def kept(question: KnownQuestion) -> list[Kept]:
+                caller.require_tables(question.analysis.request.asked_tables)
+                table = question.analysis.request.rows.table.sql
+                return self._measured.of(table, None if caller.owner else caller.name)
+
+            def answers(question: KnownQuestion) -> list[Answer | None]:
+                moment = self._moment(question.analysis.request.rows, cursor)
+                return answers_of(question, kept(question), self._known, moment)
+
+            ask = partial(analyse_known, facts=catalog)
+            return known_margins(statement.source, statement.columns, kept, ask, answers, self._releases)
 
     def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
         """Names the moment of the rows that would be counted now; "" where they may change, or none would be."""

@@ -24,6 +24,9 @@ from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor
 from dpduck.values.arrays import FloatArray
 
+LEAST_VARIANCE = 1e-200
+"""Of a noise that is smaller than doubles are; so that its inverse is a number."""
+
 
 def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:
     """d_U for every set U of the lattice; 0 where nothing was measured about it."""
@@ -32,16 +35,15 @@ def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], 
     precisions = np.zeros(len(lattice))
     for measurement in measurements:
         query = measurement.query
-        variance = noise_variance(noise, measurement.parameter)
+        variance = max(noise_variance(noise, measurement.parameter), LEAST_VARIANCE)
         precisions += _one_precision(lattice, query.attributes, query.factors, variance)
     return precisions
 
 
 def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
     """Returns the same for a family: one transform for the sets in the lattice, one pass over it for each other set."""
-    variances = np.array([noise_variance(noise, parameter) for parameter in family.parameters.distinct])[
-        family.parameters.which
-    ]
+    distinct = [max(noise_variance(noise, parameter), LEAST_VARIANCE) for parameter in family.parameters.distinct]
+    variances = np.array(distinct)[family.parameters.which]
     numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
     inside = numbers >= 0
     starts = np.zeros(len(lattice))

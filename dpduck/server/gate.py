@@ -79,6 +79,10 @@ class Gate:
         except DpduckError as error:
             self._note_refused(principal, text, charged, str(error))
             raise
+        except RecursionError:
+            deep = Refusal("the statement is nested too deeply", accepted="fewer levels")
+            self._note_refused(principal, text, charged, str(deep))
+            raise deep from None
         except Exception:
             self._note_refused(principal, text, charged, UNEXPECTED)
             raise DpduckError(UNEXPECTED) from None

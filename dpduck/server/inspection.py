@@ -331,7 +331,9 @@ class _Walk:
 
     def _count(self, depth: int) -> None:
         self.nodes += 1
-        if self.nodes > MOST_NODES or depth > DEEPEST_NODE:
+        if depth > DEEPEST_NODE:
+            raise Refusal("the statement is nested too deeply", accepted=f"at most {DEEPEST_NODE} levels")
+        if self.nodes > MOST_NODES:
             raise Refusal("the statement is too large", accepted=f"at most {MOST_NODES} parts")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,6 +146,13 @@ def test_a_row_lies_in_one_period(clinic: Clinic) -> None:
     assert max(spent(rows).values()) == 1
     rows.con.close()
     assert "a row lies in one month" in made("").refused(policy)
+
+
+def test_a_private_draft_is_refused_in_words_that_its_owner_wrote(clinic: Clinic) -> None:
+    """Not in those of the statements that it would ask; nothing is charged."""
+    with pytest.raises(duckdb.Error, match="a private draft looks at whole units, and this policy's are by periods"):
+        clinic.con.execute("FROM dp_draft('visits', privately := 0.1)")
+    assert clinic.charges() == 0
 
 
 def test_what_an_owner_may_change(clinic: Clinic) -> None:

@@ -102,3 +102,10 @@ def test_a_workload_that_nothing_can_serve_is_refused() -> None:
     wide = MarginalWorkload((2,) * 30, (tuple(range(29)), tuple(range(1, 30))), (1.0, 1.0))
     with pytest.raises(Refusal, match="no strategy can serve 2 grouping sets with 1073741824 cells; accepted: fewer"):
         plan_workload(wide, NoiseKind.LAPLACE, EPSILON, 1)
+
+
+def test_noise_smaller_than_doubles_are_is_planned() -> None:
+    """A search for a price passes by amounts at which a variance is 0 as a double: errors stay numbers."""
+    workload = MarginalWorkload((2, 3), ((), (0,), (1,), (0, 1)), (1.0,) * 4)
+    for plan in plan_workload(workload, NoiseKind.GAUSSIAN, Fraction(10**13), 1):
+        assert all(0 <= variance < 1e-9 for variance in plan.variances), plan.strategy

@@ -331,3 +331,10 @@ def test_a_cancel_reaches_the_statement(served: Served, listener: FlightListener
     assert eventually(lambda: places._taken["bob"] == 0, 20)
     assert time.monotonic() - start < Limits().seconds - 5
     assert any("gave the statement up" in line.get("why", "") for line in served.audited())
+
+
+def test_enums_arrive_as_texts_also_inside_of_lists_structs_and_maps(alice: Any) -> None:
+    """A stream has no dictionaries, which a client would want before its rows: the twin of a table with an ENUM."""
+    one = "CAST('a' AS ENUM('a', 'b'))"
+    found = rows(alice, f"SELECT {one} AS e, [{one}] AS l, {{'x': {one}}} AS s, MAP {{{one}: {one}}} AS m")
+    assert found == [("a", ["a"], {"x": "a"}, [("a", "a")])]

@@ -54,6 +54,33 @@ def test_dp_functions_are_tables_among_others(served: Served) -> None:
     assert served.rows("carol", "SELECT name FROM dp_releases() WHERE name = 'ages'") == [("ages",)]
 
 
+@pytest.mark.parametrize("name", ["visits", "VISITS", "wards"])
+def test_no_principal_names_a_view_as_a_declared_table(served: Served, name: str) -> None:
+    """Plain SQL over the table's name would be answered from the view, whoever asks: by made up numbers.
+
+    A table without a policy is no such name: a refusal would tell that it is there.
+    """
+    answer = "AS SELECT ward, count(*) AS n FROM visits GROUP BY ward"
+    told = served.refused("bob", ask(f"CREATE PRIVATE VIEW {name} OPTIONS (epsilon = 0.01) {answer}"))
+    assert told == f"the name '{name}' is that of a declared table; accepted: another name"
+    drawn = served.refused("bob", ask(f"CREATE PRIVATE TABLE {name} AS SAMPLE 10 FROM ward_cube"))
+    assert "is that of a declared table" in drawn
+
+
+CHAINS = {
+    "casts": "SELECT 1" + "::INT" * 900,
+    "collations": "SELECT ward" + " COLLATE nocase" * 900 + " FROM ward_cube",
+    "sums": "SELECT 1" + " + 1" * 900,
+    "weights": "FROM dp_stderr_of('ward_cube', '1" + " + 1" * 900 + "')",
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_long_chains_are_refused_as_such(served: Served, chain: str) -> None:
+    """As nested too deeply, not as a failure that should be reported."""
+    assert "nested too deeply; accepted: " in served.refused("alice", CHAINS[chain])
+
+
 def test_everyone_sees_their_own_ledger_rows(served: Served) -> None:
     """Another's charges, and statements, are not shown."""
     served.rows("alice", count("age", "0.01"))

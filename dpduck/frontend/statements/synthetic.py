@@ -47,12 +47,16 @@ class CreateSynthetic:
 
 @dataclass(frozen=True)
 class SampleRelease:
-    """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM a release: post-processing."""
+    """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM release, or FROM KNOWN table (columns): post-processing.
+
+    columns: of a private table, whose known margins the rows are fitted to; none for a release.
+    """
 
     name: str
     replace: bool
     rows: int
     source: TableName
+    columns: tuple[str, ...] = ()
 
 
 def read_private_table(
@@ -75,9 +79,9 @@ def read_private_table(
             raise reader.refuse("a sample of a release costs nothing and has no options", "AS SAMPLE n FROM release")
         rows = reader.count("the number of rows", LARGEST_SAMPLE)
         reader.expect_words("FROM")
-        source = reader.table_name()
+        source, columns = _sampled(reader)
         reader.expect_end()
-        return SampleRelease(name, replace, rows, source)
+        return SampleRelease(name, replace, rows, source, columns)
     end = _workload_at(reader)
     select = reader.tokens[reader.index : end]
     query = parse_query(reader.text, select) if select else None
@@ -85,6 +89,22 @@ def read_private_table(
         raise reader.refuse("a private table has its options after its name", "OPTIONS (..) AS SELECT columns FROM ..")
     reader.index = end + 1
     return CreateSynthetic(name, replace, options, query, _workload(reader, parse_query))
+
+
+def _sampled(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
+    """Reads a release, or KNOWN, a private table and columns of it; a release may be called known."""
+    begin = reader.index
+    if reader.take_words("KNOWN") and reader.index < len(reader.tokens):
+        source, columns = reader.table_name(), list[str]()
+        reader.expect(TokenType.L_PAREN, "KNOWN table (column, ..)")
+        while True:
+            columns.append(reader.name("a column"))
+            if not reader.take(TokenType.COMMA):
+                break
+        reader.expect(TokenType.R_PAREN, ")")
+        return source, tuple(columns)
+    reader.index = begin
+    return reader.table_name(), ()
 
 
 def _workload_at(reader: TokenReader) -> int:

@@ -127,6 +127,13 @@ def _evaluated(
 
 
 def _weight_sql(text: str, keys: Sequence[str]) -> str:
+    try:
+        return _checked_weight_sql(text, keys)
+    except RecursionError:
+        raise Refusal("the expression is nested too deeply", accepted="shorter chains of operators") from None
+
+
+def _checked_weight_sql(text: str, keys: Sequence[str]) -> str:
     expression = parse_expression(text)
     check_row_local(expression)
     known = {fold(name) for name in (*keys, GROUPING_ID)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -14,6 +14,7 @@ from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import sandbox
 from dpduck.database.views import PrivateViews
+from dpduck.frontend.select.request import Key
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier
 from dpduck.mechanisms.cubes.combine import base_release
@@ -30,11 +31,27 @@ LARGEST_SAMPLE = 10_000_000
 Columns = Sequence[tuple[str, str, pa.Array]]
 
 
+@dataclass(frozen=True, eq=False)
+class KnownMargins:
+    """What is known of a private table's columns. release: what it rests on together; its digest names all of that."""
+
+    keys: tuple[Key, ...]
+    observations: tuple[Observation, ...]
+    release: StoredRelease
+
+
 class SyntheticTables:
     """Makes the tables of CREATE PRIVATE TABLE under their names."""
 
-    def __init__(self, releases: ReleaseStore, views: PrivateViews, entropy: Entropy) -> None:
-        self._releases, self._views, self._entropy = releases, views, entropy
+    def __init__(
+        self,
+        releases: ReleaseStore,
+        views: PrivateViews,
+        entropy: Entropy,
+        known: Callable[[SampleRelease, Caller], KnownMargins],
+    ) -> None:
+        """known: finds what releases say about the columns of a private table."""
+        self._releases, self._views, self._entropy, self._known = releases, views, entropy, known
 
     def is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
         """Tells whether this very statement made its tables already; Refusal where a name is not free for them.
@@ -64,11 +81,7 @@ class SyntheticTables:
         if kept is None:
             raise InternalError("a distribution without its description")
         model = model_of(kept, self._releases.rows(release.name))
-        with sandbox() as connection:
-            columns = [
-                (key.name, key.type_name, label_array(connection, key.labels, key.type_name))
-                for key in request.base.question.keys
-            ]
+        columns = _labelled(request.base.question.keys)
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
         _require_room(caller, wanted, columns)
         tables = {statement.name: self._rows(columns, model, wanted)}  # before the lock: others need not wait for that
@@ -83,17 +96,21 @@ class SyntheticTables:
         return self._views.ready(statement.name)
 
     def sample(self, statement: SampleRelease, text: str, caller: Caller) -> str:
-        """Returns rows drawn from a distribution that is fitted to a released cube, or from a released distribution."""
+        """Returns rows drawn from a distribution that is fitted to a released cube, or to all that is known."""
         name = statement.source.table
-        base = base_release(self._releases, name, caller)
+        margins = self._known(statement, caller) if statement.columns else None
+        base = base_release(self._releases, name, caller) if margins is None else margins.release
         if self._views.is_made(statement.name, statement.replace, text, caller, base.digest):
             return self._views.ready(statement.name)
-        if not base.laws:
+        if margins is None and not base.laws:
             raise Refusal(
                 f"{name!r} is a synthetic table already",
                 accepted="the statement that made it, with another number of rows, which is free",
             )
-        columns, model = _of_cube(self._releases.rows(base.name), base, name)
+        if margins is None:
+            columns, model = _of_cube(self._releases.rows(base.name), base, name)
+        else:
+            columns, model = _of_margins(margins)
         _require_room(caller, statement.rows, columns)
         rows = self._rows(columns, model, statement.rows)
         with self._views.naming():
@@ -109,6 +126,24 @@ class SyntheticTables:
     def _rows(self, columns: Columns, model: Model, rows: int) -> Columns:
         codes = sampled_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
         return _taken(columns, codes)
+
+
+def _labelled(keys: Sequence[Key]) -> Columns:
+    """Returns the labels of each key in its type."""
+    with sandbox() as connection:
+        return [(key.name, key.type_name, label_array(connection, key.labels, key.type_name)) for key in keys]
+
+
+def _of_margins(margins: KnownMargins) -> tuple[Columns, Model]:
+    """Returns the distribution that fits all known margins."""
+    sizes = [len(key.labels) for key in margins.keys]
+    needed = needed_cells(sizes, [one.attributes for one in margins.observations])
+    if needed > LARGEST_TABLE:
+        raise Refusal(
+            f"what is known connects these columns in {needed} cells",
+            accepted=f"fewer columns: at most {LARGEST_TABLE} cells",
+        )
+    return _labelled(margins.keys), Model(*fit_tables(sizes, margins.observations))
 
 
 def _require_room(caller: Caller, rows: int, columns: Columns) -> None:

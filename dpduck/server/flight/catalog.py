@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dpduck.frontend.text.names import quote_identifier
 from dpduck.server.flight.messages import Message
+from dpduck.server.flight.statements import as_texts
 from dpduck.server.public_database import PublicDatabase
 
 CATALOG, SCHEMA, TABLE = "private", "main", "TABLE"
@@ -139,7 +140,7 @@ def _tables(command: Message, public: PublicDatabase) -> pa.Table:
 def _table_schema(cursor: duckdb.DuckDBPyConnection, name: str) -> bytes:
     """Returns the Arrow schema of a private view, in the form of an IPC message."""
     schema = cursor.sql(f"FROM memory.main.{quote_identifier(name)} LIMIT 0").to_arrow_table().schema
-    return bytes(schema.serialize())
+    return bytes(as_texts(schema).serialize())
 
 
 _EMPTY: Mapping[str, pa.Schema] = {

@@ -102,7 +102,7 @@ class Statements:
     def _schema(self, sql: str) -> pa.Schema:
         with self._service.public.cursor() as cursor:
             try:
-                return cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table().schema
+                return as_texts(cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table().schema)
             except duckdb.Error as error:
                 said = str(error).strip().split("\n", 1)[0][:300].split(": ", 1)[-1]
                 raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None
@@ -123,9 +123,28 @@ class Statements:
 
 def _reader(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader | None:
     try:
-        return cursor.execute(sql).to_arrow_reader(ROWS_AT_ONCE)
+        reader = cursor.execute(sql).to_arrow_reader(ROWS_AT_ONCE)
     except duckdb.Error:
         return None
+    shown = as_texts(reader.schema)
+    return reader if shown.equals(reader.schema) else reader.cast(shown)
+
+
+def as_texts(schema: pa.Schema) -> pa.Schema:
+    """Returns the schema with texts for ENUM: clients want a dictionary before the rows, where streams have none."""
+    return pa.schema([column.with_type(_as_text(column.type)) for column in schema])
+
+
+def _as_text(shown: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(shown):
+        return shown.value_type
+    if pa.types.is_map(shown):
+        return pa.map_(_as_text(shown.key_type), _as_text(shown.item_type))
+    if pa.types.is_list(shown):
+        return pa.list_(shown.value_field.with_type(_as_text(shown.value_type)))
+    if pa.types.is_struct(shown):
+        return pa.struct([part.with_type(_as_text(part.type)) for part in shown])
+    return shown
 
 
 class _Rows:

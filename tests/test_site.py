@@ -1,0 +1,40 @@
+"""The docs as a site: it builds without a warning, every page is in its contents, and it fetches nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("site")
+    command = [sys.executable, str(ROOT / "site" / "build.py"), "--to", str(target)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stderr) == (0, ""), built.stderr
+    return target
+
+
+def test_the_site_has_every_page(site: Path) -> None:
+    """Built with warnings as errors: links and anchors lead somewhere, and no page is outside of the contents."""
+    written = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"index", "security", "contributing", "changelog"}
+    assert written <= {path.stem for path in site.glob("*.html")}
+
+
+def test_the_site_fetches_nothing(site: Path) -> None:
+    """Whoever reads about privacy is not told about to others: styles, scripts and pictures lie in the site."""
+    for page in site.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]*src="([^"]+)"|<link[^>]*href="([^"]+)"', text)
+        assert not [one for both in loaded for one in both if re.match(r"(https?:)?//", one)], page.name
+
+
+def test_pages_that_are_named_are_linked(site: Path) -> None:
+    """`docs/sql.md` on a page is a link on the site; in blocks of code it is text."""
+    assert '<a class="reference internal" href="sql.html">' in (site / "index.html").read_text(encoding="utf-8")
