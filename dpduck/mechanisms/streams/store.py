@@ -104,8 +104,8 @@ class StreamStore:
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
             table = self._releases.table_sql(named.name)
             marks = f"nonce = {quote_text(named.nonce)} AND published = {named.published}"
-            found = cursor.execute(f"SELECT count(*) FROM {self._schema}.streams WHERE {marks}").fetchone()
-            if found != (1,):
+            found = cursor.execute(f"SELECT count(*) FROM {self._schema}.streams WHERE {marks}").fetchall()
+            if found != [(1,)]:
                 raise StoreError("the stream was refreshed meanwhile; accepted: the same statement again")
             cursor.register("dpduck_released_rows", rows)
             cursor.execute(f"INSERT INTO {table} {select_sql}")
@@ -214,8 +214,8 @@ def opened_state(
 
 
 def _has_tables(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
-    row = cursor.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name = ?", [name]).fetchone()
-    return row is not None and row[0] > 0
+    found = cursor.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name = ?", [name]).fetchall()
+    return found != [(0,)]
 
 
 def removed(path: Path | None) -> None:
