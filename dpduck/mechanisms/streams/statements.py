@@ -16,10 +16,11 @@ from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, SandboxAnswers
 from dpduck.database.policies import PolicyStore
-from dpduck.database.releases import ReleaseStore, require_view_name
+from dpduck.database.releases import ReleaseStore
 from dpduck.database.sandbox import Sandbox
 from dpduck.database.tables import Value, rows_sql
 from dpduck.database.twin_files import TwinFiles
+from dpduck.database.views import require_view_name
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.statements.streams import CreateStream, DropStream, RefreshStream, StreamStatement

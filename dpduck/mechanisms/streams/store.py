@@ -88,7 +88,7 @@ class StreamStore:
 
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
             cursor.execute(f"CREATE TABLE {self._releases.table_sql(named.name)} AS {empty_sql}")
-            self._releases.insert(cursor, replace(release, ledger_id=entry))
+            self._releases.insert(cursor, replace(release, ledger_id=entry), 0)
             facts = json.dumps([named.plan, named.labels, named.ends, named.answers, named.column, named.window])
             row = [named.name, named.digest, named.statement, named.table, named.nonce, entry, facts, 0]
             marks, values = written_values(row)
