@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 257,
-    "lines": 55_449,
+    "lines": 55_490,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 589,
     "modules of a plain count": 99,

@@ -1,8 +1,9 @@
 """Certificates: what was promised of each release, for whoever wants to check it without the data and without dpduck.
 
 A bundle is a directory of two files. certificates.json has every entry of the ledger in order, chained by SHA-256, and
-for each release its statement, its price in every form, and its plan: each noise with the norms of what it covers.
-check.py (publish/checker.py, which imports nothing of dpduck) verifies all of it. Principals' names are left out.
+for each release its statement, its price in every form, and its plan: each noise with the norms of what it covers. An
+entry names its certificate by SHA-256, so that the last link covers both. check.py (publish/checker.py, which imports
+nothing of dpduck) verifies all of it. Principals' names are left out.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import hashlib
 import json
 import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -31,9 +33,11 @@ DELTAS = (Fraction(1, 10**6), Fraction(1, 10**9))
 
 _ENTRIES = """SELECT id, epoch_us("at"), unit_key, table_name, statement, mechanism, epsilon, rho, delta, budget
     FROM store.dpduck.ledger_entries WHERE id <= {} ORDER BY id"""
-_RELEASES = """SELECT ledger_id, list(name ORDER BY kind, name), any_value(strategy), any_value(rows)
+_RELEASES = """SELECT ledger_id, list(name ORDER BY kind, name), first(strategy ORDER BY kind, name),
+    first(rows ORDER BY kind, name)
     FROM store.dpduck.releases WHERE ledger_id <= {} GROUP BY ledger_id ORDER BY ledger_id"""
 _PLANS = "SELECT ledger_id, plan, made_by FROM store.dpduck.plans"
+Entry = dict[str, object]
 _NAMES = ("id", "at", "unit", "table", "statement", "mechanism", "epsilon", "rho", "delta", "budget")
 
 
@@ -49,14 +53,13 @@ class Certified:
 def certify(store: Path, entries: int, target: Path) -> Certified:
     """Writes the bundle of a store whose first `entries` entries were verified (engine.connection.verify_store)."""
     with open_store(store) as connection:
-        chain = _chained(connection, entries)
-        certificates = list(_certificates(connection, {entry["id"]: entry for entry in chain}, entries))
+        chain, certificates = certified(connection, entries)
     head = str(chain[-1]["link"]) if chain else checker.GENESIS
     bundle = {
         "format": checker.FORMAT,
         "software": {"dpduck": version("dpduck"), "DuckDB": duckdb.__version__, "Python": platform.python_version()},
-        "model": "central: the owner's process sees the rows, and adds the noise",
-        "neighbours": "one table is the other without all rows of one privacy unit; by periods, of one of them",
+        "model": checker.MODEL,
+        "neighbours": checker.NEIGHBOURS,
         "entries": chain,
         "head": head,
         "certificates": certificates,
@@ -67,23 +70,37 @@ def certify(store: Path, entries: int, target: Path) -> Certified:
     return Certified(len(certificates), len(chain), head)
 
 
-def _chained(connection: duckdb.DuckDBPyConnection, most: int) -> list[dict[str, object]]:
-    """Returns the entries of the ledger, each with a link to all before it."""
-    chain: list[dict[str, object]] = []
+def certified(connection: duckdb.DuckDBPyConnection, most: int) -> tuple[list[Entry], list[Entry]]:
+    """Returns the first entries of the ledger, each with its link, and the certificates of their releases."""
+    entries = _entries(connection, most)
+    released = list(_certificates(connection, {entry["id"]: entry for entry in entries}, most))
+    chain = _chained(entries, {one["entry"]: _digest(one) for one in released})
+    links = {entry["id"]: entry["link"] for entry in chain}
+    return chain, [{**one, "link": links[one["entry"]]} for one in released]
+
+
+def _entries(connection: duckdb.DuckDBPyConnection, most: int) -> list[Entry]:
+    found = [dict(zip(_NAMES, row, strict=True)) for row in connection.execute(_ENTRIES.format(int(most))).fetchall()]
+    return [{**one, "budget": None if one["budget"] is None else json.loads(str(one["budget"]))} for one in found]
+
+
+def _chained(entries: Iterable[Entry], digests: Mapping[object, str]) -> list[Entry]:
+    """Returns entries with the digests of their certificates, None where one has none, and a link to all before."""
+    chain: list[Entry] = []
     link = checker.GENESIS
-    for row in connection.execute(_ENTRIES.format(int(most))).fetchall():
-        entry: dict[str, object] = dict(zip(_NAMES, row, strict=True))
-        if entry["budget"] is not None:
-            entry["budget"] = json.loads(str(entry["budget"]))
-        link = hashlib.sha256((link + checker.canonical(entry)).encode()).hexdigest()
-        chain.append({**entry, "link": link})
+    for entry in entries:
+        linked = {**entry, "certificate": digests.get(entry["id"])}
+        link = _digest(linked, link)
+        chain.append({**linked, "link": link})
     return chain
 
 
-def _certificates(
-    connection: duckdb.DuckDBPyConnection, entries: dict[object, dict[str, object]], most: int
-) -> Iterator[dict[str, object]]:
-    """Yields a certificate for each release, in the order of the ledger."""
+def _digest(part: Entry, before: str = "") -> str:
+    return hashlib.sha256((before + checker.canonical(part)).encode()).hexdigest()
+
+
+def _certificates(connection: duckdb.DuckDBPyConnection, entries: Mapping[object, Entry], most: int) -> Iterator[Entry]:
+    """Yields a certificate for each release, in the order of the ledger, without its link, which covers all of it."""
     plans = {}
     if _has_plans(connection):
         plans = {row[0]: (json.loads(row[1]), row[2]) for row in connection.execute(_PLANS).fetchall()}
@@ -99,17 +116,20 @@ def _certificates(
             "rows": rows,
             "flavor": "zero-concentrated" if entry["epsilon"] is None else "pure",
             "price": {name: entry[name] for name in ("epsilon", "rho", "delta")},
-            "also": _forms(entry),
+            "also": _forms(str(entry["rho"]), str(entry["delta"])),
             "plan": plan,
             "made_by": made_by,
-            "link": entry["link"],
         }
 
 
-def _forms(entry: dict[str, object]) -> list[dict[str, str]]:
-    """Returns the price as epsilon and delta, for readers who know no rho; keys' own delta comes on top."""
-    rho, delta = Fraction(str(entry["rho"])), Fraction(str(entry["delta"]))
-    return [{"epsilon": str(epsilon_of(rho, small)), "delta": str(small + delta)} for small in DELTAS]
+@lru_cache(maxsize=4096)
+def _forms(rho: str, delta: str) -> list[dict[str, str]]:
+    """Returns the price as epsilon and delta, for readers who know no rho; keys' own delta comes on top.
+
+    Kept, since a link is of all certificates before it, and most releases have the price of another.
+    """
+    prices = ((epsilon_of(Fraction(rho), small), small + Fraction(delta)) for small in DELTAS)
+    return [{"epsilon": str(epsilon), "delta": str(at)} for epsilon, at in prices]
 
 
 def _has_plans(connection: duckdb.DuckDBPyConnection) -> bool:

@@ -1,10 +1,10 @@
 """Check a bundle of certificates: `python check.py BUNDLE [--head LINK]`. It needs Python alone: no data, no dpduck.
 
-1. The chain: no entry of the ledger was changed, left out or put in, as the last link says. Compare that link with the
-   one that the owner published: a whole chain can be written anew, but not with the same link.
+1. The chain: no entry of the ledger, and no certificate, which its entry names by SHA-256, was changed, left out or put
+   in, as the last link says. Compare it with the one that the owner published: a chain written anew has another.
 2. The price of each release: from its plan, the noise and how far one privacy unit moves what it is added to.
 3. The budgets: what all entries of a privacy unit add up to, in each period where it has such, never exceeds what was
-   declared for it.
+   declared for it, and no declaration is below what was spent by then.
 
 What cannot be checked without the data: that rows were counted as the plan says. Formulas: rho of Gaussian noise is
 D2^2 / (2 sigma^2), epsilon of Laplace noise D1 / b (Bun and Steinke 2016); all amounts are exact rationals.
@@ -12,6 +12,7 @@ D2^2 / (2 sigma^2), epsilon of Laplace noise D1 / b (Bun and Steinke 2016); all 
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import math
@@ -21,64 +22,67 @@ from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-FORMAT = "dpduck certificates 1"
+FORMAT = "dpduck certificates 2"
+MODEL = "central: the owner's process sees the rows, and adds the noise"
+NEIGHBOURS = "one table is the other without all rows of one privacy unit; by periods, of one of them"
 GENESIS = "0" * 64
-SMALL = Fraction(1, 10**12)
-"""What roundings may differ by, relative to the amount."""
-
-UNITS = 1024
-"""Questions of a session are counted in such parts of a row."""
-
+SMALL = Fraction(1, 10**12)  # what roundings may differ by, relative to the amount
+UNITS = 1024  # questions of a session are counted in such parts of a row
+DELTAS = (Fraction(1, 10**6), Fraction(1, 10**9))  # at which every price is an epsilon too; that of keys comes on top
+LAST = date(9998, 12, 31).toordinal()  # a day in the last period that there is, of every length
 KEY = re.compile(
-    r"(?P<unit>.* PER (?P<word>DAY|WEEK|MONTH|QUARTER|YEAR)) "
-    r"(?:FROM (?P<first>\d{4}-\d\d-\d\d) TO (?P<end>\d{4}-\d\d-\d\d)|EVERY)",
+    r"(?P<unit>.* PER (?P<word>DAY|WEEK|MONTH|QUARTER|YEAR))"
+    r"(?: (?:FROM (?P<first>\d{4}-\d\d-\d\d) TO (?P<end>\d{4}-\d\d-\d\d)|EVERY))?",
     re.DOTALL | re.ASCII,
-)
-"""What is charged of a unit by periods: its rows from a day on to before another, or in every period."""
+)  # what is charged of a unit by periods: its rows from a day on to before another, or in every period
 
-LAST = date(9999, 1, 1).toordinal()
-"""A day that is in no period but a week; runs that end there or later end with the last period."""
-
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 Price = tuple[Fraction | None, Fraction, Fraction]  # epsilon (None: not pure), rho, delta
 Part = dict[str, Any]
 NOTHING: Price = (Fraction(0), Fraction(0), Fraction(0))
 
 
-def canonical(entry: Part) -> str:
-    """Writes an entry in one way."""
-    return json.dumps(entry, sort_keys=True, separators=(",", ":"))
+def canonical(part: Part) -> str:
+    """Writes an entry or a certificate in one way."""
+    return json.dumps(part, sort_keys=True, separators=(",", ":"))
+
+
+def digest(part: Part, before: str = "") -> str:
+    """Returns the SHA-256 of what was before and of an entry or a certificate, but for its link, which comes of it."""
+    rest = {name: value for name, value in part.items() if name != "link"}
+    return hashlib.sha256((before + canonical(rest)).encode()).hexdigest()
 
 
 def check(bundle: Part, head: str | None = None) -> Iterator[str]:
     """Yields what is wrong, one line each; nothing where all is as it should be."""
     if bundle.get("format") != FORMAT:
-        yield f"this is no bundle of the format {FORMAT!r}"
+        yield f"this is no bundle of the format {FORMAT!r}, but says {str(bundle.get('format'))[:40]!r}"
         return
-    yield from check_chain(bundle, head)
-    entries = {entry["id"]: entry for entry in bundle["entries"]}
-    seen: set[int] = set()
-    for certificate in bundle["certificates"]:
-        if certificate["entry"] in seen:
-            yield f"entry {certificate['entry']} has two certificates"
-        seen.add(certificate["entry"])
-        yield from check_certificate(certificate, entries.get(certificate["entry"]))
-    yield from check_budgets(bundle["entries"])
+    try:
+        if (bundle["model"], bundle["neighbours"]) != (MODEL, NEIGHBOURS):
+            yield f"the bundle promises something else than the format {FORMAT!r}"
+        yield from check_chain(bundle, head)
+        others = {entry["id"]: entry for entry in bundle["entries"]}
+        for certificate in bundle["certificates"]:
+            yield from check_certificate(certificate, others.pop(certificate["entry"], None))
+        missing = (number for number, entry in others.items() if entry["certificate"] is not None)
+        yield from (f"the certificate of entry {number} is missing" for number in missing)
+        yield from check_budgets(bundle["entries"])
+    except UNREADABLE as error:
+        yield f"the bundle cannot be read to its end ({type(error).__name__})"
 
 
 def check_chain(bundle: Part, head: str | None) -> Iterator[str]:
     """Yields what is wrong with the chain of entries."""
     link = GENESIS
     for number, entry in enumerate(bundle["entries"], start=1):
-        if entry["id"] != number:
-            yield f"entry {number} is missing"
-            return
-        rest = {name: value for name, value in entry.items() if name != "link"}
-        link = hashlib.sha256((link + canonical(rest)).encode()).hexdigest()
-        if entry["link"] != link:
-            yield f"entry {number} is not what was written"
+        link = digest(entry, link)
+        if (entry["id"], entry["link"]) != (number, link):
+            yield f"entry {number} is missing, or is not what was written"
             return
     if bundle["head"] != link:
         yield "the last link is not that of the last entry: entries are missing"
@@ -90,92 +94,110 @@ def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
     """Yields what is wrong with one release."""
     name = f"the certificate of entry {certificate['entry']}"
     if entry is None:
-        yield f"{name} has no entry in the ledger"
+        yield f"{name} has no entry in the ledger, or it has two"
         return
-    same = {"statement": "statement", "privacy_unit": "unit", "link": "link"}
-    if any(certificate[mine] != entry[theirs] for mine, theirs in same.items()):
+    if entry["certificate"] != digest(certificate):
+        yield f"{name} is not what was written"
+    own = [certificate[field] for field in ("statement", "privacy_unit", "link")]
+    if own != [entry[field] for field in ("statement", "unit", "link")]:
         yield f"{name} is of another entry"
     if certificate["price"] != {part: entry[part] for part in ("epsilon", "rho", "delta")}:
         yield f"{name} says another price than the ledger"
     if certificate["flavor"] != ("zero-concentrated" if entry["epsilon"] is None else "pure"):
         yield f"{name} says another kind of guarantee than the ledger"
     paid = amounts(entry)
-    for form in certificate["also"]:
-        left = Fraction(form["delta"]) - paid[2]
-        if left <= 0 or float(Fraction(form["epsilon"])) < least_epsilon(float(paid[1]), float(left)) * (1 - 1e-9):
+    if [Fraction(form["delta"]) for form in certificate["also"]] != [small + paid[2] for small in DELTAS]:
+        yield f"{name} does not say its price at the deltas of the format"
+    for form, small in zip(certificate["also"], DELTAS, strict=False):
+        least = least_epsilon(float(paid[1]), float(small))
+        if not math.isclose(float(Fraction(form["epsilon"])), least, rel_tol=1e-9):
             yield f"{name} says an epsilon that its rho does not give"
     if certificate["plan"] is None:
         return
     try:
-        epsilon, rho, delta = price(certificate["plan"])
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        planned = price(certificate["plan"])
+    except UNREADABLE as error:
         yield f"the plan of {name} cannot be read ({type(error).__name__})"
         return
-    most = 1 + SMALL
-    if paid[0] is not None and (epsilon is None or epsilon > paid[0] * most):
-        yield f"{name}: its noise costs more epsilon than was charged"
-    if rho > paid[1] * most:
-        yield f"{name}: its noise costs more rho than was charged"
-    if delta > paid[2] * most:
-        yield f"{name}: its keys cost more delta than was charged"
+    for measure, costs, charge in zip(("epsilon", "rho", "delta"), planned, paid, strict=True):
+        if charge is not None and (costs is None or costs > charge * (1 + SMALL)):
+            yield f"{name}: its noise and its keys cost more {measure} than was charged"
 
 
 def check_budgets(entries: list[Part]) -> Iterator[str]:
-    """Yields the entries that exceed what was declared by then for their privacy unit.
+    """Yields the entries that exceed what was declared by then for their privacy unit, or declare less than was spent.
 
-    Of a unit by periods, each period has the budget; all of them together have LIFETIME, where there is one, and runs
-    that begin with the first period or end with the last one are then refused.
+    Each period has the budget; LIFETIME is for all of them together, and for no run without a beginning or an end.
     """
     budgets: dict[str, Part] = {}
     spent: dict[str, dict[int, Price]] = {}
-    persons: dict[str, Price] = {}
+    persons: dict[str, Price] = {}  # what LIFETIME bounds
     for entry in entries:
-        (unit, days, periods), other = run_of(entry["unit"]), amounts(entry)
-        sums = charged(spent.setdefault(unit, {}), days, other)
-        persons[unit] = plus(persons.get(unit, NOTHING), of_person(other, periods))
+        name, other, declared = f"entry {entry['id']}", amounts(entry), entry["budget"]
+        try:
+            unit, endless, run = run_of(entry["unit"])
+        except ValueError:
+            yield f"{name} names no run of whole periods"
+            continue
+        steps, sums, says = spent.setdefault(unit, {}), [], "exceeds"
         if min(other[1], other[2], other[0] or Fraction(0)) < 0:
-            yield f"entry {entry['id']} gives something back"
-        if entry["budget"] is not None:
-            budgets[unit] = entry["budget"]
-            both = [entry["budget"], entry["budget"].get("lifetime")]
-            if not all(declared_well(budget) for budget in both if budget is not None):
-                yield f"entry {entry['id']} declares more rho than its epsilon and delta allow"
-        elif any(other):
-            budget = budgets.get(unit)
-            lifetime = None if budget is None else budget.get("lifetime")
-            if not all(within(one, budget) for one in sums):
-                yield f"entry {entry['id']} exceeds the budget of {unit}"
-            endless = days[0] == 1 or days[1] >= LAST
-            if lifetime is not None and (endless or not within(persons[unit], lifetime)):
-                yield f"entry {entry['id']} exceeds the LIFETIME of {unit}"
+            yield f"{name} gives something back"
+        if other != NOTHING:
+            sums = charged(steps, run, other)
+            persons[unit] = plus(persons.get(unit, NOTHING), of_person(other, len(run)))
+        if declared is not None:
+            if sums or entry["unit"] != unit:
+                yield f"{name} declares a budget and names a charge or a run of periods"
+            if not declared_well(declared):
+                yield f"{name} declares a budget that does not hold together, or more rho than its epsilon and delta"
+                continue
+            budgets[unit], sums, says = declared, sums + list(steps.values()), "declares less than was spent of"
+        budget = budgets.get(unit)
+        if not all(within(one, budget) for one in sums):
+            yield f"{name} {says} the budget of {unit}"
+        lifetime = (budget or {}).get("lifetime")
+        over = (endless and other != NOTHING) or not within(persons.get(unit, NOTHING), lifetime)
+        if lifetime is not None and over:
+            yield f"{name} {says} the LIFETIME of {unit}"
 
 
-def run_of(key: str) -> tuple[str, tuple[int, int], int]:
-    """Reads the key of a charge: its unit, the days from the first to the one after the last, and how many periods."""
+def number_of(word: str, day: int) -> int:
+    """Returns the number of the period that a day lies in, both from the year 1 on, which begins with a Monday."""
+    if word in ("DAY", "WEEK"):
+        return (day - 1) // (1 if word == "DAY" else 7)
+    at = date.fromordinal(day)
+    return (12 * (at.year - 1) + at.month - 1) // {"MONTH": 1, "QUARTER": 3, "YEAR": 12}[word]
+
+
+def run_of(key: str) -> tuple[str, bool, range]:
+    """Reads the key of a charge: its unit, whether its periods have no beginning or no end, and their numbers."""
     found = KEY.fullmatch(key)
     if found is None:
-        return key, (0, 1), 1
-    first, end = (date.fromisoformat(text) for text in (found["first"] or "0001-01-01", found["end"] or "9999-01-01"))
-    days, months = (end - first).days, 12 * (end.year - first.year) + end.month - first.month
-    count = {"DAY": days, "WEEK": -(-days // 7), "MONTH": months, "QUARTER": -(-months // 3), "YEAR": -(-months // 12)}
-    return found["unit"], (first.toordinal(), end.toordinal()), count[found["word"]]
+        return key, False, range(1)
+    unit, word = found["unit"], found["word"]
+    every = range(number_of(word, LAST) + 1)
+    if found["first"] is None:  # EVERY, or written by a dpduck that knew no periods
+        return unit, True, every
+    first, end = (date.fromisoformat(found[name]).toordinal() for name in ("first", "end"))
+    run = range(number_of(word, first), number_of(word, end - 1) + 1)
+    begun = first > 1 and number_of(word, first - 1) == run.start
+    if not first < end or begun or number_of(word, end) < run.stop or run.stop > every.stop:
+        raise ValueError("an empty run, or one with a part of a period")
+    return unit, run.start == 0 or run.stop == every.stop, run
 
 
-def charged(steps: dict[int, Price], days: tuple[int, int], other: Price) -> list[Price]:
-    """Adds a charge to the sums of its days, and returns them. steps: the sum from a day on to the next one."""
-    for cut in days:
-        steps.setdefault(cut, steps[max(before)] if (before := [day for day in steps if day < cut]) else NOTHING)
-    inside = [day for day in steps if days[0] <= day < days[1]]
-    steps.update({day: plus(steps[day], other) for day in inside})
-    return [steps[day] for day in inside]
+def charged(steps: dict[int, Price], run: range, other: Price) -> list[Price]:
+    """Adds a charge to the sums of its periods, and returns them. steps: the sum from a period on to the next one."""
+    for cut in (run.start, run.stop):
+        steps.setdefault(cut, steps[max(before)] if (before := [one for one in steps if one < cut]) else NOTHING)
+    inside = [one for one in steps if one in run]
+    steps.update({one: plus(steps[one], other) for one in inside})
+    return [steps[one] for one in inside]
 
 
 def of_person(other: Price, periods: int) -> Price:
-    """Computes what a charge costs a person with rows in so many periods: k epsilon; k^2 rho, or what k epsilon costs.
-
-    A delta of keys is bounded for one period alone.
-    """
-    if periods == 1:
+    """Computes what k periods cost a person with rows in each: k epsilon; k^2 rho, or what k epsilon costs."""
+    if periods == 1:  # of more, nothing bounds a delta of keys
         return other
     epsilon, rho = None if other[0] is None else periods * other[0], periods**2 * other[1]
     return epsilon, min(rho, of_pure(epsilon)[1]) if epsilon else rho, Fraction(1 if other[2] else 0)
@@ -197,15 +219,18 @@ def within(spent: Price, budget: Part | None) -> bool:
 
 
 def declared_well(budget: Part) -> bool:
-    """Tells whether the rho of a budget is within its epsilon and delta."""
-    if budget["rho"] is None or budget["epsilon"] is None:
-        return True
-    delta = Fraction(budget["delta"]) - Fraction(budget["delta_keys"])
-    if delta <= 0:
+    """Tells whether a budget and its LIFETIME hold together, and the rho of each is within its epsilon and delta."""
+    lifetime = budget.get("lifetime")
+    if lifetime is not None:
+        same = (lifetime["rho"] is None) == (budget["rho"] is None) and lifetime.get("lifetime") is None
+        return same and declared_well(lifetime) and declared_well({**budget, "lifetime": None})
+    epsilon, rho = (None if budget[name] is None else Fraction(budget[name]) for name in ("epsilon", "rho"))
+    delta, keys = Fraction(budget["delta"]), Fraction(budget["delta_keys"])
+    if rho is None:
+        return epsilon is not None and epsilon > 0 and delta == keys == 0
+    if rho <= 0 or not 0 <= keys <= delta < 1 or (epsilon is not None and keys == delta):
         return False
-    return least_epsilon(float(Fraction(budget["rho"])), float(delta)) <= float(Fraction(budget["epsilon"])) * (
-        1 + 1e-9
-    )
+    return epsilon is None or least_epsilon(float(rho), float(delta - keys)) <= float(epsilon) * (1 + 1e-9)
 
 
 def least_epsilon(rho: float, delta: float) -> float:
@@ -232,19 +257,17 @@ def price(plan: list[Part]) -> Price:
     """Computes what a plan costs: epsilons add up, rhos add up, and deltas do."""
     parts = []
     for part in plan:
-        if "moved" in part:
-            parts.append(of_noise(part["noise"], *norms(part["moved"])))
-            continue
-        epsilon, rho, delta = of_other(part)
-        times = whole(part["times"], 1)
+        moved = "moved" in part
+        epsilon, rho, delta = of_noise(part["noise"], *norms(part["moved"])) if moved else of_other(part)
+        times = 1 if moved else whole(part["times"], 1)
         parts.append((None if epsilon is None else epsilon * times, rho * times, delta * times))
-    if not parts:
-        raise ValueError("nothing")
-    pure = [epsilon for epsilon, _, _ in parts if epsilon is not None]
-    rho, delta = sum((part[1] for part in parts), Fraction(0)), sum((part[2] for part in parts), Fraction(0))
-    if len(pure) < len(parts):
-        return None, rho, delta
-    return sum(pure, Fraction(0)), min(rho, of_pure(sum(pure, Fraction(0)))[1]), delta
+    return added(parts)
+
+
+def added(parts: list[Price]) -> Price:
+    """Adds up prices; what is pure costs no more rho than its epsilon does."""
+    epsilon, rho, delta = reduce(plus, parts)
+    return epsilon, rho if epsilon is None else min(rho, of_pure(epsilon)[1]), delta
 
 
 def norms(moved: list[Part]) -> tuple[int, int, int]:
@@ -265,21 +288,21 @@ def whole(value: object, least: int) -> int:
     return value
 
 
-def parameter(noise: Part) -> Fraction:
-    """Reads the parameter of a noise: the scale b of Laplace's, sigma^2 of Gauss's."""
-    amount = Fraction(noise["parameter"])
+def positive(value: str) -> Fraction:
+    """Reads a rational above 0: no noise, and no part of a plan, gives something back."""
+    amount = Fraction(value)
     if amount <= 0:
-        raise ValueError("no noise")
+        raise ValueError("no such amount")
     return amount
 
 
 def of_noise(noise: Part, l1: int, l2_squared: int, most: int) -> Price:
-    """Computes the price of integers with one noise."""
+    """Computes the price of integers with one noise. parameter: the scale b of Laplace's, sigma^2 of Gauss's."""
+    scale = positive(noise["parameter"])
     if noise["law"] == "discrete Gaussian":
-        return None, Fraction(l2_squared) / (2 * parameter(noise)), Fraction(0)
+        return None, Fraction(l2_squared) / (2 * scale), Fraction(0)
     if noise["law"] != "discrete Laplace":
         raise ValueError("an unknown noise")
-    scale = parameter(noise)
     return Fraction(l1) / scale, rho_of_laplace(Fraction(l1, most), Fraction(most) / scale, 1 / scale), Fraction(0)
 
 
@@ -307,17 +330,17 @@ def of_other(part: Part) -> Price:
     """Computes the price of a choice, a quantile, a threshold, a session, or a family within a limit."""
     l1, kind = whole(part["l1"], 1), part["query"]
     if kind == "Within":
-        limit = Fraction(part["limit"])
+        limit = positive(part["limit"])
         return of_pure(limit) if part["pure"] else (None, limit, Fraction(0))
     if kind == "Choice":
-        loss = 2 * Fraction(part["rate"]) * l1
+        loss = 2 * positive(part["rate"]) * l1
         return of_pure(loss) if part["pure"] else (None, loss * loss / 8, Fraction(0))
     if kind == "Quantiles":
-        loss = 2 * Fraction(part["rate"]) * whole(part["largest_weight"], 1) * l1
+        loss = 2 * positive(part["rate"]) * whole(part["largest_weight"], 1) * l1
         return loss, min(loss * loss / 8, of_pure(loss)[1]), Fraction(0)
     if kind == "SparseVector":
         step = l1 * UNITS
-        compared = step / parameter(part["noise"]) + step / parameter(part["question"])
+        compared = sum((step / positive(part[name]["parameter"]) for name in ("noise", "question")), Fraction(0))
         measured = of_noise(part["measured"], step, step * step, step)
         if measured[0] is not None:
             return of_pure(compared + measured[0])
@@ -333,18 +356,14 @@ def of_threshold(part: Part) -> Price:
     first = of_noise(part["noise"], min(groups * each, total), min(groups * each * each, total * each), each)
     answered = whole(part["answered"], 0)
     costs = [first] if not answered else [first, of_noise(part["answers"], answered * rows, answered * rows**2, rows)]
-    rho = sum((cost[1] for cost in costs), Fraction(0))
     new = tail(part["noise"], whole(part["excess"], 0))
     delta = Fraction(-math.expm1(groups * math.log1p(-new)) if new < 1 else 1) * (1 - Fraction(1, 10**8))
-    if any(cost[0] is None for cost in costs):
-        return None, rho, delta
-    epsilon = sum((cost[0] or Fraction(0) for cost in costs), Fraction(0))
-    return epsilon, min(rho, of_pure(epsilon)[1]), delta
+    return *added(costs)[:2], delta
 
 
 def tail(noise: Part, excess: int) -> float:
     """Computes the chance that a noise is above a number."""
-    scale = float(parameter(noise))
+    scale = float(positive(noise["parameter"]))
     if noise["law"] == "discrete Laplace":
         return math.exp(-(excess + 1) / scale) / (1 + math.exp(-1 / scale))
     if scale > 1e7:
@@ -357,19 +376,21 @@ def tail(noise: Part, excess: int) -> float:
 
 def main(words: list[str]) -> int:
     """Checks the bundle that is named, prints what is wrong, and returns 1 if anything is."""
-    head = words[words.index("--head") + 1] if "--head" in words[:-1] else None
-    folder = Path(words[0]) if words and words[0] != "--head" else Path(__file__).parent
-    bundle = json.loads((folder / "certificates.json").read_text("utf-8"))
-    wrong = list(check(bundle, head))
-    for line in wrong:
-        sys.stdout.write(f"WRONG: {line}\n")
-    unpriced = sum(certificate["plan"] is None for certificate in bundle.get("certificates", []))
-    if not wrong:
-        sys.stdout.write(
-            f"whole: {len(bundle['entries'])} entries, {len(bundle['certificates'])} releases, {unpriced} of them "
-            f"without a plan (made by an older version); last link {bundle['head']}\n"
-        )
-    return 1 if wrong else 0
+    reader = argparse.ArgumentParser(description=f"Checks a bundle of the format {FORMAT!r}.")
+    reader.add_argument("bundle", nargs="?", type=Path, default=Path(__file__).parent)
+    reader.add_argument("--head", metavar="LINK", help="the last link, as the owner published it")
+    read = reader.parse_args(words)
+    bundle = json.loads((read.bundle / "certificates.json").read_text("utf-8"))
+    wrong = [f"WRONG: {line}\n" for line in check(bundle, read.head)]
+    sys.stdout.writelines(wrong)
+    if wrong:
+        return 1
+    unpriced = sum(certificate["plan"] is None for certificate in bundle["certificates"])
+    sys.stdout.write(
+        f"whole: {len(bundle['entries'])} entries, {len(bundle['certificates'])} releases, {unpriced} of them "
+        f"without a plan (made by an older version); last link {bundle['head']}\n"
+    )
+    return 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import hashlib
 import json
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import dpduck
 from dpduck.commands.command_line import main
 from dpduck.publish import checker
 from dpduck.trusted.ledger.periods import for_person
+from dpduck.values.accounting import epsilon_of
 from dpduck.values.periods import WORDS, Periods, charged_key, last_number
 from dpduck.values.privacy import Charge
 
@@ -100,9 +100,10 @@ def test_the_checker_imports_nothing_of_dpduck() -> None:
 def sealed(bundle: Bundle) -> Bundle:
     """The bundle with a whole chain, written anew by whoever changed it, and certificates that agree with it."""
     link = checker.GENESIS
+    names = {certificate["entry"]: checker.digest(certificate) for certificate in bundle["certificates"]}
     for entry in bundle["entries"]:
-        rest = {name: value for name, value in entry.items() if name != "link"}
-        link = entry["link"] = hashlib.sha256((link + checker.canonical(rest)).encode()).hexdigest()
+        entry["certificate"] = names.get(entry["id"])
+        link = entry["link"] = checker.digest(entry, link)
     bundle["head"] = link
     links = {entry["id"]: entry["link"] for entry in bundle["entries"]}
     for certificate in bundle["certificates"]:
@@ -129,48 +130,91 @@ def _cheaper(bundle: Bundle) -> None:
     entry = bundle["entries"][2]
     entry["rho"] = str(Fraction(entry["rho"]) * Fraction(9, 10))
     bundle["certificates"][1]["price"]["rho"] = entry["rho"]
-    sealed(bundle)
+    bundle["certificates"][1]["also"] = [
+        {"epsilon": str(epsilon_of(Fraction(entry["rho"]), small)), "delta": str(small)} for small in checker.DELTAS
+    ]
 
 
 def _other_budget(bundle: Bundle, **amounts: str) -> None:
     for entry in bundle["entries"]:
         if entry["budget"] is not None:
             entry["budget"].update(amounts)
-    sealed(bundle)
 
 
-def _negative(bundle: Bundle) -> None:
-    entry = dict(bundle["entries"][1], id=len(bundle["entries"]) + 1, rho="-1/100", epsilon=None)
-    bundle["entries"].append(entry)
-    sealed(bundle)
+def _added(bundle: Bundle, fields: Bundle, run: str | None = None, after: int = -1) -> None:
+    """Adds an entry like another, but for some fields; run: of the months that it is charged to."""
+    like, number = bundle["entries"][after], len(bundle["entries"]) + 1
+    unit = like["unit"] if run is None else like["unit"].split(" FROM ")[0] + run
+    bundle["entries"].append({**copy.deepcopy(like), "id": number, "unit": unit, **fields})
+
+
+def _narrowed(bundle: Bundle, **amounts: object) -> None:
+    months = bundle["entries"][10]["budget"]
+    _added(bundle, {"budget": {**copy.deepcopy(months), **amounts}}, after=10)
 
 
 def _dropped(bundle: Bundle) -> None:
     del bundle["entries"][3]
     for number, entry in enumerate(bundle["entries"], start=1):
         entry["id"] = number
-    sealed(bundle)
 
 
-TAMPERED: dict[str, Callable[[Bundle], object]] = {
-    "another format": lambda b: b.update(format="dpduck certificates 0"),
+def _plan_of_another(bundle: Bundle) -> None:
+    part = {"query": "Within", "l1": 1, "times": 1, "limit": "1/1000000", "pure": True}
+    bundle["certificates"][0]["plan"] = [part]
+
+
+def _giving_back(bundle: Bundle) -> None:
+    part = {"query": "Within", "l1": 1, "times": 1, "limit": "-9/1", "pure": True}
+    _scaled(_part(bundle, '"Table"')["noise"], Fraction(1, 9))
+    _certificate(bundle, '"Table"')["plan"].append(part)
+
+
+PERIODS = "clinic.main.visits.person PER MONTH"
+BUDGET = {"epsilon": "2/1", "delta": "0/1", "delta_keys": "0/1", "rho": None}
+NONE = {"epsilon": "0/1", "rho": "0/1", "delta": "0/1"}
+LITTLE = {"epsilon": "1/9", "rho": "1/162"}
+JANUARY = " FROM 2024-01-01 TO 2024-02-01"
+
+CHANGED: dict[str, Callable[[Bundle], object]] = {
+    "another format": lambda b: b.update(format="dpduck certificates 1"),
+    "another model": lambda b: b.update(model="local: the owner never sees the rows"),
+    "other neighbours": lambda b: b.update(neighbours="one table is any other"),
     "an entry's statement": lambda b: b["entries"][1].update(statement="SELECT 1"),
     "an entry's charge": lambda b: b["entries"][2].update(rho="1/1000"),
     "an entry is missing in the middle": lambda b: b["entries"].pop(2),
     "the last entry is missing": lambda b: b["entries"].pop(),
     "two entries are swapped": lambda b: b["entries"].insert(1, b["entries"].pop(2)),
-    "an entry left out and the chain written anew": _dropped,
-    "an entry that gives back": _negative,
-    "a charge too small and the chain written anew": _cheaper,
-    "a smaller budget than was spent": lambda b: _other_budget(b, rho="1/100"),
-    "a budget without its delta for keys": lambda b: _other_budget(b, delta_keys="0/1"),
-    "a budget of more rho than its epsilon": lambda b: _other_budget(b, epsilon="1/10"),
     "a certificate of another statement": lambda b: b["certificates"][0].update(statement="SELECT 1"),
     "a certificate of no entry": lambda b: b["certificates"][0].update(entry=99),
     "two certificates of one entry": lambda b: b["certificates"].append(copy.deepcopy(b["certificates"][0])),
     "another price": lambda b: b["certificates"][0]["price"].update(epsilon="1/2"),
     "another kind of guarantee": lambda b: b["certificates"][1].update(flavor="pure"),
+    "noise 1,000 times as large": lambda b: _scaled(b["certificates"][0]["plan"][0]["noise"], Fraction(1000)),
+    "a plan of another query": _plan_of_another,
+    "no plan": lambda b: b["certificates"][0].update(plan=None),
+    "no certificates": lambda b: b["certificates"].clear(),
+    "one certificate is missing": lambda b: b["certificates"].pop(4),
+    "a certificate of a declaration": lambda b: b["certificates"].append({**b["certificates"][0], "entry": 1}),
+    "an entry that names no certificate": lambda b: b["entries"][1].update(certificate=None),
+    "other names": lambda b: b["certificates"][0].update(names=["mine"]),
+    "other rows": lambda b: b["certificates"][0].update(rows=5),
+    "another strategy": lambda b: b["certificates"][0].update(strategy="cells"),
+    "another maker": lambda b: b["certificates"][0].update(made_by="dpduck 9"),
+    "no other forms of the price": lambda b: b["certificates"][0].update(also=[]),
+}
+"""Ways to change a bundle after its last link was published."""
+
+REWRITTEN: dict[str, Callable[[Bundle], object]] = {
+    "an entry that gives back": lambda b: _added(b, {"rho": "-1/100", "epsilon": None}, after=1),
+    "a charge too small": _cheaper,
+    "a smaller budget than was spent": lambda b: _other_budget(b, rho="1/100"),
+    "a budget without its delta for keys": lambda b: _other_budget(b, delta_keys="0/1"),
+    "a budget of more rho than its epsilon": lambda b: _other_budget(b, epsilon="1/10"),
     "an epsilon that rho does not give": lambda b: b["certificates"][1]["also"][0].update(epsilon="1/1000"),
+    "no forms of the price": lambda b: b["certificates"][0].update(also=[]),
+    "one form of the price": lambda b: b["certificates"][1]["also"].pop(),
+    "forms at other deltas": lambda b: b["certificates"][1]["also"][0].update(delta="1/100"),
     "less Laplace noise": lambda b: _scaled(_part(b, '"Table"')["noise"], Fraction(99, 100)),
     "less Gaussian noise": lambda b: _scaled(_part(b, "discrete Gaussian")["noise"], Fraction(99, 100)),
     "a unit that moves more": lambda b: _part(b, '"Table"')["moved"][0].update(times=2),
@@ -181,20 +225,47 @@ TAMPERED: dict[str, Callable[[Bundle], object]] = {
     "a sharper choice": lambda b: _part(b, '"Quantiles"').update(rate="99/1"),
     "a family beyond its limit": lambda b: _part(b, '"Within"').update(limit="9/1"),
     "a query that nobody knows": lambda b: _part(b, '"Threshold"').update(query="Exact"),
+    "a part of a plan that gives back": _giving_back,
+    "a charge without a run": lambda b: _added(b, LITTLE, ""),
+    "a charge that declares a budget": lambda b: _added(b, {"budget": b["entries"][10]["budget"]}, JANUARY),
+    "a budget for a run of months": lambda b: _added(b, {**NONE, "budget": b["entries"][10]["budget"]}, JANUARY),
+    "a run of part of a month": lambda b: _added(b, LITTLE, " FROM 2024-05-01 TO 2024-05-20"),
+    "a run that begins within a month": lambda b: _added(b, LITTLE, " FROM 2024-05-02 TO 2024-06-01"),
+    "an empty run": lambda b: _added(b, {}, " FROM 2024-05-01 TO 2024-05-01"),
+    "a run that goes back": lambda b: _added(b, {}, " FROM 2024-05-01 TO 2023-05-01"),
+    "a run beyond the last month": lambda b: _added(b, LITTLE, " FROM 9998-12-01 TO 9999-02-01"),
+    "a budget narrowed below what is spent": lambda b: _narrowed(b, epsilon="1/2"),
+    "a LIFETIME narrowed below what is spent": lambda b: _narrowed(b, lifetime={**BUDGET, "epsilon": "2/1"}),
+    "a budget of nothing": lambda b: _narrowed(b, epsilon=None),
+    "a LIFETIME of another measure": lambda b: _narrowed(b, lifetime={**BUDGET, "epsilon": None, "rho": "9/1"}),
 }
+"""Ways to make a bundle look better than what was done, with the whole chain written anew."""
 
 
-@pytest.mark.parametrize("how", TAMPERED)
-def test_a_tampered_bundle_is_found(bundle: Bundle, how: str) -> None:
-    """Each way of making a bundle look better than what was done is named in a line; what was written is not."""
+@pytest.mark.parametrize("how", CHANGED)
+def test_a_changed_bundle_is_found(bundle: Bundle, how: str) -> None:
+    """No word of an entry or a certificate can be changed, and none of them left out, without being named."""
+    written = copy.deepcopy(bundle)
+    CHANGED[how](bundle)
+    assert list(checker.check(bundle)) != []
+    assert sealed(bundle) == written or list(checker.check(bundle, written["head"])) != []
+
+
+@pytest.mark.parametrize("how", REWRITTEN)
+def test_a_rewritten_bundle_is_found(bundle: Bundle, how: str) -> None:
+    """Each way of making a bundle look better than what was done is named, though all links of its chain are right."""
+    assert sealed(copy.deepcopy(bundle)) == bundle
+    REWRITTEN[how](bundle)
+    found = list(checker.check(sealed(bundle)))
+    assert found != []
+    assert not any("written" in line or "cannot be read to its end" in line for line in found), found
+
+
+def test_a_chain_with_an_entry_less_is_told_by_its_last_link(bundle: Bundle) -> None:
+    """An entry that was left out, with its certificate, and the chain written anew, is found by the published link."""
     head = bundle["head"]
-    assert list(checker.check(copy.deepcopy(bundle), head)) == []
-    TAMPERED[how](bundle)
-    assert list(checker.check(bundle, None if "anew" not in how else head)) != []
-
-
-PERIODS = "clinic.main.visits.person PER MONTH"
-BUDGET = {"epsilon": "2/1", "delta": "0/1", "delta_keys": "0/1", "rho": None}
+    _dropped(bundle)
+    assert "the last link is not the one that was published" in list(checker.check(sealed(bundle), head))
 
 
 def ledger_of(charges: list[tuple[str, str]], lifetime: str = "") -> list[Bundle]:
@@ -260,7 +331,11 @@ def test_an_endless_charge_counts_in_a_later_lifetime() -> None:
     entries = ledger_of([(january, "1/9"), (january, "1/9")])
     entries[1] |= every
     entries.insert(2, {**entries[0], "budget": {**BUDGET, "lifetime": BUDGET}})
-    assert list(checker.check_budgets(entries)) == [f"entry 3 exceeds the LIFETIME of {PERIODS}"]
+    over = f"the LIFETIME of {PERIODS}"
+    assert list(checker.check_budgets(entries)) == [
+        f"entry 1 declares less than was spent of {over}",
+        f"entry 3 exceeds {over}",
+    ]
 
 
 def test_each_period_has_its_budget() -> None:
@@ -283,8 +358,9 @@ def test_the_checker_counts_periods_as_the_ledger_does(word: str, first: int, mo
     """The checker has its own calendar and its own price of a person: of any run they are those of the product."""
     first %= last_number(word) - more
     run = Periods(word, first, first + more)
-    unit, _, count = checker.run_of(charged_key(f"c.main.visits.person PER {word}", run))
-    assert (unit, count) == (f"c.main.visits.person PER {word}", run.count)
+    unit, endless, numbers = checker.run_of(charged_key(f"c.main.visits.person PER {word}", run))
+    assert (unit, numbers) == (f"c.main.visits.person PER {word}", range(first, first + more + 1))
+    assert endless == (first == 0 or run.last == last_number(word))
     for charge in (Charge.pure(amount), Charge.concentrated(amount), Charge.concentrated(amount, Fraction(1, 99))):
         person = for_person(charge, run.count)
         found = checker.of_person((charge.epsilon, charge.rho, charge.delta), run.count)
