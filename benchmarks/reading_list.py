@@ -28,7 +28,7 @@ CLAIM = {
     "counts to noisy answers": (
         "trusted/private/measure trusted/private/keys trusted/private/sessions "
         "trusted/private/histograms trusted/private/sketches trusted/private/summaries "
-        "mechanisms/sparse/ask algebra/dyadic algebra/hashing"
+        "mechanisms/sparse/ask trusted/private/streams algebra/dyadic algebra/hashing"
     ),
     "the ledger": (
         "trusted/ledger/ledger trusted/ledger/table trusted/ledger/entries trusted/ledger/budgets "
@@ -40,6 +40,7 @@ CLAIM = {
 
 COPIES = {
     "against restored and copied stores": ("trusted/ledger/secrets trusted/ledger/copies"),
+    "and against restored and copied files of streams": ("trusted/private/stream_state mechanisms/streams/store"),
 }
 NOISE = {
     "exact samplers, which see no data": (
@@ -91,7 +92,7 @@ LEFT_OUT = {
     "and cubes alone: counts, sums, averages, ranges of declared keys": (
         "trusted/private/keys trusted/private/key_delta trusted/private/key_counts "
         "trusted/private/sessions trusted/private/histograms trusted/private/sketches trusted/private/summaries "
-        "mechanisms/sparse/ask mechanisms/sparse/keys algebra/dyadic algebra/hashing"
+        "mechanisms/sparse/ask mechanisms/sparse/keys trusted/private/streams algebra/dyadic algebra/hashing"
     ),
 }
 """What a referee need not read who believes less: each line leaves out its files and those of the lines before."""

@@ -61,6 +61,7 @@ TINY = {
     "speed.sparse_queries": Tiny(4, (), {"KEYS": 500, "ROWS": 64, "QUERIES": 5, "SPARSITY": 4, "QUESTIONS": 10,
         "UNIVERSE_ROWS": 1000, "REPEATS": 1}),
     "speed.statement_latency": Tiny(0, (), {"ROUNDS": 1}),
+    "speed.streams": Tiny(1, ("300",), {"MONTHS": 3}),
     "speed.tpch": Tiny(0, ("0.01",), {"ROUNDS": 1}, ("duckdb_extension_tpch",)),
     "papers.datacubes": Tiny(6, ("--data", "{data}", "--epsilons", "1", "--repetitions", "2", "--planning-seconds",
         "0.1", "--figures", "{data}"), {"_datacube_errors.TABLES": {
@@ -75,6 +76,7 @@ TINY = {
     "papers.sparse_data": Tiny(4, ("--repetitions", "2", "--no-counties", "--figures", "{data}"), {"CELLS": 20_000,
         "SIZES": (10, 100, 1_000), "GATE_REPETITIONS": 2, "RANGES": 10}, ("matplotlib",)),
     "papers.sparse_queries": Tiny(5, (), {"KEYS": 100, "TOTAL": 1000, "QUERIES": 3, "ROWS": 64}),
+    "papers.streams": Tiny(2, (), {"SIZES": (8,)}),
     "papers.view_search": Tiny(1, ("--seconds", "0.1", "--independent", "0.1"), {"BEST_KNOWN": [
         ("three", (2, 2, 2), (2,), 1.0)]}),
     "peers.keys": Tiny(2, (), {"KEYS": 2000, "SAMPLE": 500}, ("opendp",)),

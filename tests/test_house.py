@@ -19,8 +19,8 @@ CEILINGS = {
     "modules": 252,
     "lines": 54_209,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 587,
-    "modules of a plain count": 98,
+    "functions of a plain count": 589,
+    "modules of a plain count": 99,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
 }

@@ -19,6 +19,7 @@ from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.registry import own_options
 from dpduck.mechanisms.sparse import request as sparse_request
 from dpduck.mechanisms.sparse.request import SparseOptions
+from dpduck.mechanisms.streams import request as stream_request
 from dpduck.trusted.rows import functions as row_functions
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -175,6 +176,14 @@ def test_options_of_sparse_queries_are_the_parsers() -> None:
         assert shown[name][2] == f"`{float(getattr(usual, name)):g}`", name
 
 
+def test_options_of_streams_are_the_parsers() -> None:
+    """The table of options of a stream names each that is read, and no other."""
+    page = PAGES["monthly"].partition("| option | default | means |")[2].partition("\n\n")[0]
+    shown = [re.findall(r"`(\w+)`", line.split("|")[1]) for line in page.splitlines()[2:]]
+    known = ["epsilon", "delta", "rho", *(option.name for option in stream_request.OWN)]
+    assert sorted(name for names in shown for name in names) == sorted(known)
+
+
 def signatures(title: str) -> dict[str, list[str]]:
     """The functions of a section with the names of their arguments."""
     found = re.findall(r"`(dp\w*)\((.*?)\)`", "\n".join(cells[0] for cells in table(title, "reference")))
@@ -199,7 +208,7 @@ def test_functions_are_those_of_a_connection() -> None:
         arguments = {
             "dp_check": "'visits'", "dp_draft": "'visits'", "dp_plan": f"$$ {ASKED} $$",
             "dp_ask": "'counted', ['drug 1']", "dp_certificate": "'wards'",
-            "dp_stderr_of": "'wards', '1'", "dp_ratio_of": "'wards', '1', '1'",
+            "dp_stderr_of": "'wards', '1'", "dp_ratio_of": "'wards', '1', '1'", "dp_difference": "'plain', 'again'",
             "dp_known": "$$ SELECT ward, count(*) AS n FROM visits GROUP BY ward $$",
             "dp_explain": f"$$ {ASKED} $$", "dp_errors": f"$$ {ASKED} $$", "dp_twin": "'visits'",
             "dp_compare": "'made_up'",
@@ -207,6 +216,7 @@ def test_functions_are_those_of_a_connection() -> None:
         for cells in table("Functions", "reference")[1:]:
             name, columns = cells[0].strip("`").split("(")[0], re.findall(r"`(\w+)`", cells[1])
             found = connection.execute(f"FROM {name}({arguments.get(name, '')})").description
+            found = found[1:] if name == "dp_difference" else found  # after the key
             assert [column[0] for column in found][: len(columns)] == columns, name
             assert name in ("dp_explain", "dp_twin") or len(found) == len(columns), name
         install_analyst_macros(connection, "memory")

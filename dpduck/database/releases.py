@@ -23,8 +23,8 @@ from dpduck.values.errors import Refusal
 SEED = "_seed"
 """What the name of a projection's second table ends with."""
 
-KNOWN = "known"
-"""The strategy of a view that was refreshed: everything that was released about its rows."""
+KNOWN, STREAM = "known", "stream"
+"""Strategies: of a view that was refreshed, everything that was released about its rows; of a stream's table."""
 
 COMPUTED = "computed from answers that are {}"
 """What the comment of a view's column says that is neither a key nor an answer; {}: the guarantee."""
@@ -245,7 +245,7 @@ class ReleaseStore:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN")
             self._fill(cursor, release.name, listed, table)
-            self._insert(cursor, release, table.num_rows, covariances)
+            self.insert(cursor, release, table.num_rows, covariances)
             also(cursor)
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = {quote_text(release.digest)}")
             before_it_is_seen()
@@ -282,7 +282,7 @@ class ReleaseStore:
                         "are kept: asking for them again is free",
                         accepted="fewer rows; DROP PRIVATE VIEW makes room",
                     )
-                self._insert(cursor, release, int(made))
+                self.insert(cursor, release, int(made))
             cursor.execute("COMMIT")
 
     def put_rows(
@@ -295,7 +295,7 @@ class ReleaseStore:
             if replace:
                 self._remove(cursor, release.name)
             self._fill(cursor, release.name, listed, table)
-            self._insert(cursor, release, table.num_rows)
+            self.insert(cursor, release, table.num_rows)
             cursor.execute("COMMIT")
 
     def _fill(self, cursor: duckdb.DuckDBPyConnection, name: str, listed: str, table: pa.Table) -> None:
@@ -331,9 +331,10 @@ class ReleaseStore:
         cursor.execute(f"DELETE FROM {self._table} WHERE lower(name) = lower(?) AND kind = 'view'", [name])
         cursor.execute(f"DROP TABLE IF EXISTS {self.table_sql(name)}")
 
-    def _insert(
+    def insert(
         self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease, rows: int, covariances: str | None = None
     ) -> None:
+        """Writes down a release whose table is there, with its comments."""
         scope = f"; {release.scope}" if release.scope else ""
         comment = f"{release.guarantee}{scope}; strategy {release.strategy}; ledger entry {release.ledger_id}"
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")
@@ -346,11 +347,8 @@ class ReleaseStore:
             None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho),
             rows, release.principal, release.ledger_id, laws_to_text(release.laws), release.kind, covariances,
         ])  # fmt: skip
-        cursor.execute(
-            f"INSERT INTO {self._table} ({_COLUMNS}, covariances, released_at) VALUES ({marks}, "
-            "now() AT TIME ZONE 'UTC')",
-            values,
-        )
+        columns = f"{_COLUMNS}, covariances, released_at"
+        cursor.execute(f"INSERT INTO {self._table} ({columns}) VALUES ({marks}, now() AT TIME ZONE 'UTC')", values)
 
 
 def _exact(value: object) -> object:

@@ -78,7 +78,7 @@ class TwinFiles:
             part.mkdir(mode=0o700)
         place = ":memory:" if part is None else str(part / "twin.duckdb")
         try:
-            with self._cursor() as cursor:
+            with self.cursor() as cursor:
                 cursor.execute(f"ATTACH {quote_text(place)} AS {catalog} (BLOCK_SIZE {BLOCK})")
                 yield cursor, f"{catalog}.{TABLE}"
                 cursor.execute(f"CREATE TABLE {catalog}.main.header (nonce VARCHAR, layout VARCHAR, mac VARCHAR)")
@@ -94,12 +94,20 @@ class TwinFiles:
                 if part is None:
                     self._attached[nonce] = catalog
         except BaseException:
-            with suppress(duckdb.Error), self._cursor() as cursor:
+            with suppress(duckdb.Error), self.cursor() as cursor:
                 cursor.execute(f"DETACH DATABASE IF EXISTS {catalog}")
             raise
         finally:
             if part is not None:
                 shutil.rmtree(part, ignore_errors=True)
+
+    def stream_path(self, nonce: str) -> Path | None:
+        """Tells where a stream's file is, in a folder that its owner alone can open; None in memory."""
+        if self._store is None:
+            return None
+        folder = self._store.with_name(f"{self._store.stem.removesuffix('_private')}_streams")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / f"{nonce}.duckdb"
 
     def size(self, nonce: str) -> int:
         """Returns bytes of the file; 0 in memory."""
@@ -132,7 +140,7 @@ class TwinFiles:
                 if path is None or not path.is_file() or path.stat().st_size != size:
                     raise _refused(known, "is not there, or is not whole")
                 try:
-                    with self._cursor() as cursor:
+                    with self.cursor() as cursor:
                         cursor.execute(f"ATTACH {quote_text(str(path))} AS {catalog} (READ_ONLY)")
                         rows = cursor.execute(f"FROM {catalog}.main.header").fetchall()
                         if rows != [(nonce, layout, self._mac(nonce, layout))]:
@@ -148,7 +156,7 @@ class TwinFiles:
         path = self.path(nonce)
         with self._lock:
             if self._attached.pop(nonce, None) is not None:
-                with suppress(duckdb.Error), self._cursor() as cursor:
+                with suppress(duckdb.Error), self.cursor() as cursor:
                     cursor.execute(f"DETACH {_catalog(nonce)}")
         if path is not None:
             path.unlink(missing_ok=True)
@@ -169,7 +177,7 @@ class TwinFiles:
         """
         unchanging = still(cursor) if public else None
         columns = {table: listed for table, listed, _ in shapes}
-        with self._cursor() as second:
+        with self.cursor() as second:
             with self._lock:
                 names = {
                     table.sql: self._copy(cursor, table, digest, columns[table], unchanging) for table, digest in public
@@ -205,7 +213,7 @@ class TwinFiles:
         sent = ", ".join(f"{sent_sql(column, type_name)} AS {column}" for column, type_name in quoted)
         typed = ", ".join(f"CAST({column} AS {type_name}) AS {column}" for column, type_name in quoted)
         batches = reader.record_batches(cursor, f"SELECT {sent} FROM {table.sql}", {}, BATCH_TEXTS)
-        with self._cursor() as second:
+        with self.cursor() as second:
             second.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {_COPIES}")
             reader.poured(
                 second, f"CREATE TABLE {name} AS SELECT {typed} FROM dpduck_poured", {}, "dpduck_poured", batches
@@ -218,10 +226,11 @@ class TwinFiles:
         for known, name in list(self._copies.items()):
             if len(self._copies) > MOST_COPIES and name not in used:
                 del self._copies[known]
-                with self._cursor() as second:
+                with self.cursor() as second:
                     second.execute(f"DROP TABLE {name}")
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Returns a cursor of the instance, which no SQL of a client ever reaches."""
         with self._lock:
             if self._instance is None:
                 self._instance = self._opened()

@@ -11,7 +11,7 @@ from dataclasses import replace
 import duckdb
 
 from dpduck.database.cursors import Caller
-from dpduck.database.releases import ReleaseStore, StoredRelease
+from dpduck.database.releases import STREAM, ReleaseStore, StoredRelease
 from dpduck.frontend.statements.kinds import AskStatement, DropPrivateView
 from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import TableName, fold
@@ -139,6 +139,8 @@ class PrivateViews:
 
 
 def _require_own(view: StoredRelease, caller: Caller, accepted: str) -> None:
+    if view.strategy == STREAM:
+        raise Refusal(f"{view.name!r} is a private stream", accepted="DROP PRIVATE STREAM, or another name")
     if not caller.owner and view.principal != caller.name:
         raise PermissionRefusal(f"the private view {view.name!r} is another's", accepted=accepted)
 

@@ -38,9 +38,10 @@ from dpduck.frontend.statements.kinds import (
     Statement,
 )
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
+from dpduck.frontend.statements.streams import StreamStatement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import TableName
-from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, scope_of
+from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.batch import planned
 from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.matrix import with_matrix
@@ -50,6 +51,8 @@ from dpduck.mechanisms.release import Releaser, Steps
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.statements import SparseQueries
 from dpduck.mechanisms.sparse.store import SparseStore
+from dpduck.mechanisms.streams.statements import Streams
+from dpduck.mechanisms.streams.store import StreamStore
 from dpduck.mechanisms.synthetic.recover import SyntheticTables
 from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.owner.policies import OwnerChanges
@@ -119,9 +122,13 @@ class Engine:
         self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
         known = self._from_known.margins
         self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy(), known)
-        self._sparse = SparseQueries(
+        self.sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
             SparseStore(connections.cursor, store), steps, self._workers, self._twins,
+        )  # fmt: skip
+        self.streams = Streams(
+            connections.cursor, self._policies, self._releases, StreamStore(connections.cursor, store, self._releases),
+            ledger, files, steps, self._workers, self._twins, self._answered,
         )  # fmt: skip
 
     @property
@@ -159,16 +166,18 @@ class Engine:
             return listings.status(self._views.drop(statement, text, caller))
         if isinstance(statement, RefreshPrivateView):
             return listings.status(self._from_known.refresh(statement.name, caller))
-        if isinstance(statement, CreateSparse):
-            return self._sparse.create(statement, text, caller)
-        if isinstance(statement, DropSparse):
-            return self._sparse.drop(statement, text, caller)
+        if isinstance(statement, CreateSparse | DropSparse):
+            return self.sparse.run(statement, text, caller)
+        if isinstance(statement, StreamStatement):
+            return self.streams.run(statement, text, caller)
         require_owner(caller)
         return listings.status(self._changes.carry_out(statement, text, caller))
 
     def explain(self, text: str, caller: Caller) -> str:
         """Returns SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
         statement, errors = parse_statement(text), None
+        if isinstance(statement, StreamStatement):
+            return self.streams.explain(statement, caller)
         question, request = self._question(statement, text, caller)
         caller.require_tables(request.asked_tables)
         if isinstance(statement, AskStatement):
@@ -191,14 +200,14 @@ class Engine:
         return question, request
 
     def _question(
-        self, statement: Statement | CreateSynthetic | SampleRelease, text: str, caller: Caller
+        self, statement: Statement | CreateSynthetic | SampleRelease | StreamStatement, text: str, caller: Caller
     ) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
         """The question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._synthetic_request(statement, caller)
             return synthetic, synthetic.base
         if isinstance(statement, CreateSparse):
-            sparse = self._sparse.analysed(statement, caller)
+            sparse = self.sparse.analysed(statement, caller)
             return sparse, sparse.request
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box:
@@ -255,15 +264,11 @@ class Engine:
 
     def ask(self, argument: str, caller: Caller) -> str:
         """Returns SQL with the answers of a private histogram or session."""
-        return self._sparse.ask(argument, caller)
+        return self.sparse.ask(argument, caller)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
         """SQL with the columns of such answers and no rows; it looks at nothing private and uses no round up."""
-        return self._sparse.describe_ask(argument, caller)
-
-    def list_sessions(self, caller: Caller) -> str:
-        """Returns SQL that lists private histograms and sessions."""
-        return self._sparse.list_sessions(caller)
+        return self.sparse.describe_ask(argument, caller)
 
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
@@ -292,7 +297,7 @@ class Engine:
                 return self._from_known.reused(statement, text, caller, analysis, box, self._release, self._shown)
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
                 known = self._releases.by_digest(digest)
-                return listings.status(self._views.ready(statement.view) + _nothing_shown(analysis.request, known))
+                return listings.status(self._views.ready(statement.view) + nothing_shown(analysis.request, known))
             kept_by = caller if statement.view is None else caller.with_room_for_a_view()
             release = self._release(analysis.request, analysis.request, digest, kept_by, text, analysis, box)
             self._require_outer(release, analysis, box)
@@ -308,7 +313,7 @@ class Engine:
             notes=notes_of(analysis, release),
         )
         ready = self._views.put(statement, text, caller, scoped, select_sql)
-        return listings.status(ready + _nothing_shown(analysis.request, release))
+        return listings.status(ready + nothing_shown(analysis.request, release))
 
     def _synthetic_request(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
         with self._open_cursor() as cursor:
@@ -385,10 +390,3 @@ class Engine:
         known = self._releases.column_names(release.name) if aside else None
         price = Charge(release.epsilon, release.rho, release.delta)
         return margins_sql(table, release.laws, analysis, known, price)
-
-
-def _nothing_shown(request: Request, release: StoredRelease | None) -> str:
-    """Returns a word about a view of selected keys in which no group is."""
-    if request.question.selection is None or release is None or release.rows:
-        return ""
-    return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"

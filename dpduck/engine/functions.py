@@ -122,7 +122,12 @@ MACROS = {
     "dp_plan": ("statements", "plan"),
     "dp_certificate": ("view", "certificate"),
     "dp_sessions": ("", "list_sessions"),
+    "dp_streams": ("", "list_streams"),
     "dp_ask": ("name, keys, weights := NULL", "ask"),
+    "dp_difference": (
+        "first_view, second_view, of_first := NULL, of_second := NULL, answer := NULL, confidence := 0.95",
+        "difference",
+    ),
     "dp_stderr_of": ("release, weight, confidence := 0.95, aggregate := 1", "stderr_of"),
     "dp_ratio_of": ("release, numerator, denominator, confidence := 0.95, aggregate := 1", "ratio_of"),
 }
@@ -132,6 +137,10 @@ SEVERAL_ARGUMENTS = {
     "dp_draft": "CAST(json_array(table_name, privately) AS VARCHAR)",
     "dp_twin": "CAST(json_array(table_name, number_of_rows) AS VARCHAR)",
     "dp_ask": "CAST(json_array(name, keys, weights) AS VARCHAR)",
+    "dp_difference": (
+        "CAST(json_array(first_view, second_view, CAST(of_first AS VARCHAR), CAST(of_second AS VARCHAR), answer, "
+        "confidence) AS VARCHAR)"
+    ),
     "dp_stderr_of": "CAST(json_array(release, confidence, aggregate, weight) AS VARCHAR)",
     "dp_ratio_of": "CAST(json_array(release, confidence, aggregate, numerator, denominator) AS VARCHAR)",
 }
@@ -178,6 +187,7 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "certificate": engine.about.certificate,
         "ask": engine.ask,
         "describe_ask": engine.describe_ask,
+        "difference": engine.streams.difference,
         "stderr_of": engine.combined,
         "ratio_of": engine.combined,
     }
@@ -186,7 +196,8 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         "ledger_entries": engine.ledger_entries,
         "list_policies": engine.list_policies,
         "list_releases": engine.list_releases,
-        "list_sessions": engine.list_sessions,
+        "list_sessions": engine.sparse.list_sessions,
+        "list_streams": engine.streams.listed,
     }
     optional: dict[str, Callable[[str | None, Caller], str]] = {"columns": engine.about.columns}
     entries: list[int] = []

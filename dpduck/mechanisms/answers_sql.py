@@ -219,3 +219,10 @@ def errors_of(analysis: Analysis, release: StoredRelease) -> str:
             low, high = f"{min(errors):.4g}", f"{max(errors):.4g}"
             said.append(f"{name} {low}" if low == high else f"{name} {low} to {high}")
     return f"standard error of {', '.join(said)}" if said else ""
+
+
+def nothing_shown(request: Request, release: StoredRelease | None) -> str:
+    """Returns a word about a view of selected keys in which no group is."""
+    if request.question.selection is None or release is None or release.rows:
+        return ""
+    return "; no group was above the threshold, which dp_explain shows: fewer or larger groups, or a higher price"

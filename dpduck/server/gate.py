@@ -26,8 +26,9 @@ from dpduck.values.errors import DpduckError, Refusal, StoreError
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
 FREE = frozenset(
     (
-        "explain", "budget", "ledger_entries", "list_policies", "list_releases", "list_sessions", "check", "stderr_of",
-        "ratio_of", "columns", "draft", "twin", "plan", "known", "errors", "compare",
+        "explain", "budget", "ledger_entries", "list_policies", "list_releases", "list_sessions", "list_streams",
+        "check", "difference", "stderr_of", "ratio_of", "columns", "draft", "twin", "plan", "known", "errors",
+        "compare", "certificate",
     )
 )  # fmt: skip
 """Actions that change nothing, which whoever looks for columns may have carried out."""

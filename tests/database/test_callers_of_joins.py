@@ -102,6 +102,6 @@ def test_what_the_owner_made_of_a_join_answers_who_may_ask_about_all_of_it(engin
     question = '["made", ["F"], null]'
     with pytest.raises(PermissionRefusal, match="bob may not ask about every table of 'made'"):
         engine.ask(question, Caller("bob", owner=False, tables=("visits",)))
-    assert "made" not in engine.list_sessions(Caller("bob", owner=False, tables=("visits",)))
+    assert "made" not in engine.sparse.list_sessions(Caller("bob", owner=False, tables=("visits",)))
     both = Caller("ann", owner=False, tables=("visits", "patients"))
-    assert engine.ask(question, both) and "made" in engine.list_sessions(both)
+    assert engine.ask(question, both) and "made" in engine.sparse.list_sessions(both)

@@ -67,6 +67,8 @@ SELECT d.sex, d.n, c.n FROM dp('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilo
 SELECT sum(n) FROM dp('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) age, count(*) AS n FROM visits GROUP BY age') AS t(years, n)
 FROM dp('CREATE PRIVATE VIEW of_honest OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex')
 FROM dp('DROP PRIVATE VIEW IF EXISTS of_honest')
+FROM dp_streams()
+SELECT name, next_period FROM dp_streams() WHERE published < periods
 FROM dp_stderr_of('ages', 'CASE WHEN age < 30 THEN 1 ELSE 0 END')
 FROM dp_stderr_of(release := 'ages', weight := '1', confidence := 0.99)
 FROM dp_ratio_of('ages', 'CASE WHEN age < 30 THEN 1 ELSE 0 END', '1')

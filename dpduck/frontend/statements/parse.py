@@ -21,6 +21,7 @@ from dpduck.frontend.statements.kinds import (
     Statement,
 )
 from dpduck.frontend.statements.policy import read_alter_policy, read_create_policy, read_drop_policy
+from dpduck.frontend.statements.streams import StreamStatement, read_stream
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease, read_private_table
 from dpduck.frontend.text.dialect import MISSPELT, DifferentialPrivacy, PrivateDuckDB
 from dpduck.frontend.text.friendly import refuse_deprecated, refuse_wrapped
@@ -45,7 +46,7 @@ STATEMENTS = (
 )
 
 
-def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
+def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | StreamStatement:
     """Returns the statement that `text` holds."""
     tokens = bounded_tokens(text)
     reader = TokenReader(text, tokens)
@@ -58,15 +59,10 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease:
         return read_alter_policy(reader)
     if reader.take_words("DROP", "PRIVACY", "POLICY"):
         return read_drop_policy(reader)
-    if reader.take_words("DROP", "PRIVATE", "VIEW") or reader.take_words("DROP", "PRIVATE", "TABLE"):
-        if_exists = reader.take_words("IF", "EXISTS")
-        name = reader.name("the name of a private view")
-        reader.expect_end()
-        return DropPrivateView(name, if_exists)
-    if reader.take_words("REFRESH", "PRIVATE", "VIEW"):
-        name = reader.name("the name of a private view")
-        reader.expect_end()
-        return RefreshPrivateView(name)
+    if (view := _existing_view(reader)) is not None:
+        return view
+    if (stream := read_stream(reader, _parse_query, _view_options)) is not None:
+        return stream
     for kind in KINDS:
         if reader.take_words("DROP", "PRIVATE", kind.upper()):
             if_exists = reader.take_words("IF", "EXISTS")
@@ -144,6 +140,20 @@ def _public_table(reader: TokenReader, withdraw: bool) -> DeclarePublicTable:
     position, table = reader.position, reader.table_name()
     reader.expect_end()
     return DeclarePublicTable(table, withdraw, position)
+
+
+def _existing_view(reader: TokenReader) -> DropPrivateView | RefreshPrivateView | None:
+    """Returns what becomes of a private view; None where it is another statement."""
+    if reader.take_words("DROP", "PRIVATE", "VIEW") or reader.take_words("DROP", "PRIVATE", "TABLE"):
+        if_exists = reader.take_words("IF", "EXISTS")
+        name = reader.name("the name of a private view")
+        reader.expect_end()
+        return DropPrivateView(name, if_exists)
+    if reader.take_words("REFRESH", "PRIVATE", "VIEW"):
+        name = reader.name("the name of a private view")
+        reader.expect_end()
+        return RefreshPrivateView(name)
+    return None
 
 
 def _private_view(reader: TokenReader, replace: bool) -> AskStatement:

@@ -150,6 +150,12 @@ class SparseQueries:
         self._last_drop: tuple[str, str] | None = None
         store.create_tables()
 
+    def run(self, statement: CreateSparse | DropSparse, text: str, caller: Caller) -> str:
+        """Carries out a statement."""
+        if isinstance(statement, CreateSparse):
+            return self.create(statement, text, caller)
+        return self.drop(statement, text, caller)
+
     def create(self, statement: CreateSparse, text: str, caller: Caller) -> str:
         """Releases what the statement asks for, under its name."""
         sparse = self.analysed(statement, caller)

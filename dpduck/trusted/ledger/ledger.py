@@ -193,6 +193,17 @@ class Ledger:
         self._steps("charge returns")
         return entry_id
 
+    def record(
+        self, unit_key: str, table_name: str, principal: str, statement: str, mechanism: str, note: Note | None = None
+    ) -> int:
+        """Record what costs nothing, and write with it what belongs to it; on disk, inside and outside, by then."""
+
+        def prepare() -> LedgerRow:
+            return self._chain.row(unit_key, table_name, NOTHING, principal, statement, mechanism)
+
+        with self._lock:
+            return self._chain.write(prepare, note)
+
     def times_begun(self, entry_id: int) -> int:
         """Tells how often the answer of a charge was begun; 0 where it was ended, here or in another copy of
         the store.

@@ -36,7 +36,7 @@ Column = NDArray[np.integer]
 
 
 @dataclass(frozen=True)
-class _Reading:
+class Reading:
     """A job as it is read: its scan, what the worker computes, and how each key becomes a code.
 
     here: which keys the database reads itself.
@@ -69,15 +69,25 @@ def count_exactly(
         parameters[KEY] = key_integer(bounding_key)
     columns = _answer(cursor, reading, totals, parameters, workers)
     if _packed(reading):
-        keys = len(_words(reading))
-        codes = _unpacked(reading, columns)
-    else:
-        keys = len(reading.keys)
-        codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
-    return _exact_counts(job, codes, np.array(tables_from(job.aggregates, columns[keys:]), dtype=np.int64))
+        return counts_of_packed(reading, columns)
+    codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
+    return _exact_counts(job, codes, np.array(tables_from(job.aggregates, columns[len(codes) :]), dtype=np.int64))
 
 
-def read_job(job: CountingJob) -> _Reading:
+def counts_of_packed(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
+    """Returns exact counts from the columns of counting_stage.cells_sql over packed keys."""
+    codes, keys = _unpacked(reading, columns), len(_words(reading))
+    return _exact_counts(reading.job, codes, np.array(tables_from(reading.job.aggregates, columns[keys:]), np.int64))
+
+
+def key_slot_sql(reading: Reading, position: int) -> str:
+    """Returns the slot of one key of a row whose keys are packed."""
+    word = next(one for one in _words(reading) if position in one)
+    weight = _weights(reading.keys, word)[word.index(position)]
+    return f"({_cell(word[0])} // {weight}) % {reading.keys[position].slots}"
+
+
+def read_job(job: CountingJob) -> Reading:
     """Divides a job between the database and a worker."""
     scan = scan_of(job)
     here = tuple(_is_read(scan, key) for key in job.keys)
@@ -97,7 +107,7 @@ def read_job(job: CountingJob) -> _Reading:
                 "integer", key.sql, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
             )
             parameters.update(computed.parameters)
-    return _Reading(job, scan, keys, here, Division(outputs, scan.moved, scan.types or {}, parameters, scan.copies))
+    return Reading(job, scan, keys, here, Division(outputs, scan.moved, scan.types or {}, parameters, scan.copies))
 
 
 def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
@@ -115,7 +125,7 @@ def _is_read(scan: Scan, key: KeyColumn) -> bool:
     return scan.types is None or key.sql in scan.types or plain_number(key.sql, scan.types)
 
 
-def _packed(reading: _Reading) -> bool:
+def _packed(reading: Reading) -> bool:
     """Tells whether keys are packed into integers: where rows are sorted or travel, narrow ones pay."""
     return reading.job.unit_sql is not None or reading.division.needed or reading.scan.elsewhere is not None
 
@@ -123,7 +133,7 @@ def _packed(reading: _Reading) -> bool:
 def job_sql(job: CountingJob) -> str:
     """Returns the one query that runs over private rows where no worker is needed."""
     reading = read_job(job)
-    return _stage(reading, _rows(reading)) if _packed(reading) else unbounded_sql(job, reading.keys)
+    return _stage(reading, packed_rows(reading)) if _packed(reading) else unbounded_sql(job, reading.keys)
 
 
 def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
@@ -166,7 +176,7 @@ def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) 
 
 def _answer(
     cursor: duckdb.DuckDBPyConnection,
-    reading: _Reading,
+    reading: Reading,
     totals: str | None,
     parameters: Mapping[str, object],
     workers: Workers | None,
@@ -180,28 +190,32 @@ def _answer(
         return _stage(reading, rows) if _packed(reading) else unbounded_sql(reading.job, reading.keys)
 
     def cut(rows: str) -> str:
-        return cut_sql(rows, _cells(reading), reading.job.aggregates, reading.job.max_rows)
+        return cut_sql(rows, packed_cells(reading), reading.job.aggregates, reading.job.max_rows)
 
-    with counted(cursor, reading.scan, _rows(reading), parameters, reading.division, workers, stage, {}, cut) as found:
+    with counted(
+        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, {}, cut
+    ) as found:
         sql, second, given = found
         return reader.columns(second, sql, given)
 
 
-def _stage(reading: _Reading, rows: str) -> str:
+def _stage(reading: Reading, rows: str) -> str:
     """Returns the constant stage over rows of integers."""
     job = reading.job
     if job.unit_sql is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
     known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
-    return stage_sql(rows, _cells(reading), job.aggregates, None if job.unit_sql is None else job.max_rows, known=known)
+    return stage_sql(
+        rows, packed_cells(reading), job.aggregates, None if job.unit_sql is None else job.max_rows, known=known
+    )
 
 
-def _cells(reading: _Reading) -> dict[str, int | None]:
+def packed_cells(reading: Reading) -> dict[str, int | None]:
     """Returns the columns of packed keys, with their capacities."""
     return {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
 
 
-def _rows(reading: _Reading) -> str:
+def packed_rows(reading: Reading) -> str:
     """Returns rows of integers, but for what the worker computes, whose inputs are there in its place.
 
     Here packing pays: rows are narrow when they are sorted. Rows outside a domain are dropped before bounding.
@@ -269,7 +283,7 @@ def _and(conditions: Sequence[str]) -> str:
     return " WHERE " + " AND ".join(f"({condition})" for condition in conditions) if conditions else ""
 
 
-def _words(reading: _Reading) -> list[list[int]]:
+def _words(reading: Reading) -> list[list[int]]:
     """Returns positions of the keys that share one 64-bit integer, mixed radix: the first key of a word varies slowest.
 
     What the worker computes has a word of its own, and so have codes of prepared rows, most of which are not ranked.
@@ -304,7 +318,7 @@ def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
     return " + ".join(f"{slot} * {weight}" for slot, weight in zip(slots, _weights(readings, word), strict=True))
 
 
-def _unpacked(reading: _Reading, columns: Sequence[Column]) -> list[Column]:
+def _unpacked(reading: Reading, columns: Sequence[Column]) -> list[Column]:
     """Returns the domain codes from packed integers."""
     codes: list[Column] = []
     for word, column in zip(_words(reading), columns, strict=False):

@@ -38,6 +38,10 @@ UNITS = "dpduck_units"
 CROWDED = 1024
 """A part keeps so many rows of a unit at least: fewer units are sorted then."""
 
+PERIOD, KEPT = "dpduck_period", "dpduck_kept"
+LONGEST_UNIT = 65_535
+"""Bytes of a unit's text in a stream, as in rows/program.LONGEST_TEXT."""
+
 IN_CELL = 1
 """Sets the hash that orders a unit's cells apart from the one that orders its rows."""
 
@@ -93,6 +97,40 @@ def cut_sql(
     alike = ", ".join([UNIT, *cells])
     window = f"row_number() OVER (PARTITION BY {alike} ORDER BY {', '.join([ORDER, *used])})"
     return f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups)}) QUALIFY {window} <= {int(max_rows)}"
+
+
+def arrivals_sql(
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    period: str,
+    first: int,
+    last: int,
+) -> str:
+    """Returns the rows that take part and lie in these periods, with the unit, the order and the period of each.
+
+    period: SQL over the cells of a row's period as an integer. A text of a unit that is longer than LONGEST_UNIT is no
+    unit: its rows take no part.
+    """
+    checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER], True)
+    short = f"strlen(CAST({UNIT} AS VARCHAR)) <= {LONGEST_UNIT}"
+    inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
+    return f"SELECT *, {period} AS {PERIOD} FROM ({checked}) WHERE {inside} AND {short}"
+
+
+def taken_sql(arrived: str, kept: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
+    """Returns of rows that arrived a unit's first ones by (period, order, cells, flags, steps), max_rows in all.
+
+    kept: a table of UNIT and KEPT, how many rows were kept of a unit each time: so many fewer are taken now. What is
+    taken of a unit is a function of that unit's own rows, those of now and those that arrived before.
+    """
+    used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+    ranked = f"row_number() OVER (PARTITION BY {UNIT} ORDER BY {', '.join([PERIOD, ORDER, *cells, *used])})"
+    before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {kept} SEMI JOIN {arrived} USING ({UNIT}) GROUP BY {UNIT}"
+    return (
+        f"SELECT {', '.join([UNIT, *cells, *used])} FROM (SELECT *, {ranked} AS dpduck_place FROM {arrived}) "
+        f"LEFT JOIN ({before}) USING ({UNIT}) WHERE dpduck_place + ifnull({KEPT}, 0) <= {int(max_rows)}"
+    )
 
 
 def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int) -> str:

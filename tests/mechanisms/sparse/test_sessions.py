@@ -105,7 +105,7 @@ def test_a_changed_policy_ends_new_questions(visits: Clinic) -> None:
     visits.dp("ALTER PRIVACY POLICY ON visits NEW EPOCH")
     engine = engine_of(visits.con)
     assert engine is not None
-    engine._sparse._sessions._open.clear()
+    engine.sparse._sessions._open.clear()
     assert ask(visits, "s", "['K0']") == first
     assert "changed since" in refused_ask(visits, "s", "['K2']")
 
@@ -150,8 +150,8 @@ def test_who_may_ask(visits: Clinic) -> None:
             engine.ask(f'["{question}", ["K1"], null]', caller)
     with pytest.raises(PermissionRefusal):
         engine.run("DROP PRIVATE SESSION mine", bob)
-    assert "mine" not in engine.list_sessions(bob)
-    assert "mine" in engine.list_sessions(alice)
+    assert "mine" not in engine.sparse.list_sessions(bob)
+    assert "mine" in engine.sparse.list_sessions(alice)
     assert engine.run("DROP PRIVATE SESSION mine", alice) == engine.run("DROP PRIVATE SESSION mine", alice)
 
 

@@ -1,0 +1,185 @@
+"""dp_difference: two private views, or two periods of a stream, cell by cell, with the error of the difference; free.
+
+Answers of two releases have independent noise, so that their variances add up. Two periods of one stream rest on the
+same measurements: their difference is one combination of these, whose weights are known.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+
+from dpduck.database.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
+from dpduck.frontend.statements.kinds import AskStatement
+from dpduck.frontend.statements.parse import parse_statement
+from dpduck.frontend.text.friendly import meant_or
+from dpduck.frontend.text.names import fold, quote_identifier, quote_text
+from dpduck.mechanisms.streams.plan import StreamPlan, plan_from_facts, weights_of
+from dpduck.mechanisms.streams.store import Named, StreamStore, closings
+from dpduck.planning.recovery.intervals import JUMPY, sum_margin
+from dpduck.planning.time_axis import TimeQuestion
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import Refusal
+
+ERROR = "_stderr"
+USE = "dp_difference('by_month', 'by_month', '2025-02-01', '2025-01-01')"
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two: its view, the answer that is compared, its keys, and the period where one is named.
+
+    step: the most that an answer changes when one integer of noise changes by one.
+    """
+
+    view: StoredRelease
+    answer: str
+    keys: tuple[str, ...]
+    period: int | None
+    step: float
+    where: str = ""
+
+
+def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argument: str) -> str:
+    """Returns SQL with a row for each cell that both have: JSON of names, periods, the answer and a confidence."""
+    first, second, of_first, of_second, answer, confidence = json.loads(argument)
+    if not isinstance(confidence, int | float) or not 0.5 <= confidence <= 0.999999:
+        raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
+    sides = [
+        _side(store, releases, ledger, name, period, answer)
+        for name, period in ((first, of_first), (second, of_second))
+    ]
+    if [fold(key) for key in sides[0].keys] != [fold(key) for key in sides[1].keys]:
+        raise Refusal(
+            f"{first!r} has the keys {', '.join(sides[0].keys) or 'none'}, and {second!r} {', '.join(sides[1].keys)}",
+            accepted="views with the same keys; of streams, a period of each",
+        )
+    kinds = {NoiseKind.GAUSSIAN if side.view.epsilon is None else NoiseKind.LAPLACE for side in sides}
+    margins = [sum_margin(kind, Fraction(str(confidence))) for kind in kinds]
+    step = max(side.step for side in sides)
+    if sides[0].view.name == sides[1].view.name:
+        shared, step = _shared(store, ledger, sides)
+        stderr = f"CAST({shared!r} AS DOUBLE)"
+    else:
+        stderr = f"sqrt(a.{_error(sides[0])} ** 2 + b.{_error(sides[1])} ** 2)"
+    jump = f"CASE WHEN s < {JUMPY * step!r} THEN {step!r} ELSE {step / 2!r} END"
+    near = f", {margins[0].usual!r} * s + {jump}" if len(margins) == 1 else ""
+    return (
+        f"SELECT *, difference - half AS interval_low, difference + half AS interval_high FROM (SELECT * RENAME (s AS "
+        f"stderr), least({margins[0].farthest!r} * s{near}) AS half FROM ({_joined(releases, sides, stderr)}))"
+    ).replace("SELECT *, difference", "SELECT * EXCLUDE (half), difference")
+
+
+def _joined(releases: ReleaseStore, sides: list[_Side], stderr: str) -> str:
+    keys = [quote_identifier(key) for key in sides[0].keys]
+    same = " AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{key}" for key in keys) or "TRUE"
+    value = " - ".join(
+        f"CAST({of}.{quote_identifier(side.answer)} AS DOUBLE)" for of, side in zip("ab", sides, strict=True)
+    )
+    tables = [
+        f"(FROM {releases.table_sql(side.view.name)}{side.where}) AS {of}" for of, side in zip("ab", sides, strict=True)
+    ]
+    listed = ", ".join([*(f"a.{key}" for key in keys), f"{value} AS difference", f"{stderr} AS s"])
+    return f"SELECT {listed} FROM {tables[0]} JOIN {tables[1]} ON {same}"
+
+
+def _error(side: _Side) -> str:
+    return quote_identifier(side.answer + ERROR)
+
+
+def _side(
+    store: StreamStore, releases: ReleaseStore, ledger: Ledger, name: object, period: object, answer: object
+) -> _Side:
+    view = releases.view(name) if isinstance(name, str) else None
+    if view is None:
+        accepted = meant_or(str(name)[:100], releases.views(), "a name of dp_releases()")
+        raise Refusal(f"there is no private view {str(name)[:100]!r}", accepted=accepted)
+    if view.strategy == KNOWN or _reuses(view):
+        raise Refusal(
+            f"{view.name!r} rests on several releases: its noise is not independent of theirs",
+            accepted="views of releases of their own, without reuse = TRUE",
+        )
+    if any(len(laws) > 1 for laws in view.laws):
+        raise Refusal(
+            f"{view.name!r} has several grouping sets, whose rolled-up rows look like rows of NULL",
+            accepted="a view of one GROUP BY; or dp_stderr_of",
+        )
+    if view.strategy != STREAM and not all(view.laws):
+        raise Refusal(
+            f"{view.name!r} has answers whose errors depend on them",
+            accepted="a view of counts and sums; or dp_ratio_of",
+        )
+    columns = releases.column_names(view.name)
+    answers = [column for column in columns if column + ERROR in columns]
+    chosen = answers[0] if answer is None and answers else next((a for a in answers if a == answer), None)
+    if chosen is None:
+        raise Refusal(
+            f"{view.name!r} shows no answer {str(answer or '')[:60]!r} with its standard error",
+            accepted=", ".join(answers) or "a view of counts, with their columns .._stderr",
+        )
+    keys = tuple(column for column in columns if column not in answers and not column.endswith(ERROR))
+    named = store.named(view.name) if view.strategy == STREAM else None
+    if named is None:
+        if period is not None:
+            raise Refusal(f"{view.name!r} is no stream, and has no periods", accepted="the name alone")
+        return _Side(view, chosen, keys, None, max((law.step for laws in view.laws for law in laws), default=1.0))
+    return _of_stream(ledger, view, named, chosen, keys, period)
+
+
+def _reuses(view: StoredRelease) -> bool:
+    statement = parse_statement(view.statement)
+    options = statement.options if isinstance(statement, AskStatement) else ()
+    return any(option.this.name.lower() == "reuse" for option in options)
+
+
+def _of_stream(
+    ledger: Ledger, view: StoredRelease, named: Named, answer: str, keys: tuple[str, ...], period: object
+) -> _Side:
+    places = range(named.published)
+    if period is not None:
+        found = [place for place in places if named.labels[place][:10] == str(period)[:10]]
+        if not found:
+            raise Refusal(
+                f"{view.name!r} has published no period {str(period)[:40]!r}",
+                accepted=f"'{named.labels[0]}' to '{named.labels[max(0, named.published - 1)]}'; {USE}",
+            )
+        places = range(found[0], found[0] + 1)
+    plan, closed = plan_from_facts(named.plan), closings(ledger, named)
+    steps = [float(np.abs(_weights(plan, closed, named, answer, place)).max()) for place in places]
+    if period is None:
+        return _Side(view, answer, keys, None, max(steps, default=1.0))
+    column = quote_identifier(named.column)
+    where = f" WHERE {column} = {quote_text(named.labels[places[0]])}"
+    return _Side(view, answer, tuple(key for key in keys if key != named.column), places[0], max(steps), where)
+
+
+def _weights(plan: StreamPlan, closed: list[int], named: Named, answer: str, place: int) -> FloatArray:
+    """Returns the weights of all that is measured in the published answer of one period."""
+    window = 0 if answer.endswith("_total") else 1
+    if answer.endswith("_last"):
+        window = named.window
+    through = next(one for one in closed if one > place)
+    asked = np.zeros(through)
+    asked[: place + 1] = TimeQuestion(window).about(place + 1)
+    weights = np.zeros(plan.axis.factor.rows)
+    found = weights_of(plan, through, asked[None])[0][0]
+    weights[: len(found)] = found
+    return weights
+
+
+def _shared(store: StreamStore, ledger: Ledger, sides: list[_Side]) -> tuple[float, float]:
+    """Returns the standard error of the difference of two periods of one stream, and its step."""
+    named = store.named(sides[0].view.name)
+    first, second = (side.period for side in sides)
+    if named is None or first is None or second is None:
+        raise Refusal("a view less itself is nothing", accepted=f"two views; or two periods of a stream: {USE}")
+    plan, closed = plan_from_facts(named.plan), closings(ledger, named)
+    weights = _weights(plan, closed, named, sides[0].answer, first)
+    weights = weights - _weights(plan, closed, named, sides[1].answer, second)
+    return sqrt(plan.noise.variance * float(weights @ weights)), max(1e-9, float(np.abs(weights).max()))

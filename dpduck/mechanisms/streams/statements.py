@@ -1,0 +1,325 @@
+"""Statements of streams, carried out: one charge when a stream is made, and nothing more for its refreshes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from math import prod
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dpduck.database import tables as listings
+from dpduck.database.catalog import Catalog
+from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, SandboxAnswers
+from dpduck.database.policies import PolicyStore
+from dpduck.database.releases import ReleaseStore
+from dpduck.database.sandbox import Sandbox
+from dpduck.database.tables import Value, rows_sql
+from dpduck.database.twin_files import TwinFiles
+from dpduck.database.views import require_view_name
+from dpduck.frontend.rows.facts import Rows
+from dpduck.frontend.statements.parse import parse_statement
+from dpduck.frontend.statements.streams import CreateStream, DropStream, RefreshStream, StreamStatement
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, fold, quote_identifier, stderr_column
+from dpduck.mechanisms.certificate import plan_text
+from dpduck.mechanisms.prices import in_both_forms
+from dpduck.mechanisms.rehearsal import rehearsed
+from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
+from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.streams.difference import difference
+from dpduck.mechanisms.streams.plan import StreamPlan, ask_of, explained, plan_from_facts, plans, weights_of, whole
+from dpduck.mechanisms.streams.request import StreamRequest, analyse_stream, hole, require_day, totals
+from dpduck.mechanisms.streams.store import (
+    REFRESHED,
+    Named,
+    StreamStore,
+    new_nonce,
+    opened_state,
+    recorded,
+    release_of,
+    removed,
+    version_text,
+)
+from dpduck.planning.time_axis import TimeQuestion
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.private.door import Bill, charged, opened
+from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape, StreamState, Version
+from dpduck.trusted.private.streams import refreshed
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, ReleaseFailed, StoreError
+
+LISTED = (
+    ("name", "VARCHAR"), ("table_name", "VARCHAR"), ("strategy", "VARCHAR"), ("answers", "VARCHAR"),
+    ("periods", "BIGINT"), ("published", "BIGINT"), ("next_period", "VARCHAR"), ("closes", "TIMESTAMP"),
+    ("horizon", "TIMESTAMP"), ("refreshed_by", "VARCHAR"), ("ledger_id", "BIGINT"), ("statement", "VARCHAR"),
+)  # fmt: skip
+SCOPE = (
+    "all periods for one charge; a unit adds at most {rows} rows over the whole horizon, the earliest first; rows that "
+    "arrive after their period closed are not counted"
+)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What an engine does about streams."""
+
+    open_cursor: OpenCursor
+    policies: PolicyStore
+    releases: ReleaseStore
+    store: StreamStore
+    ledger: Ledger
+    files: TwinFiles
+    steps: Steps
+    workers: Workers
+    twins: TwinsOf
+    answered: SandboxAnswers
+    names: NamedLocks = field(default_factory=NamedLocks)
+
+    def __post_init__(self) -> None:
+        self.store.create_tables()
+
+    def run(self, statement: StreamStatement, text: str, caller: Caller) -> str:
+        """Carries out a statement; the owner's alone."""
+        if not caller.owner:
+            raise PermissionRefusal("streams are the data owner's", accepted="FROM dp_streams(), and their tables")
+        with self.names.held(fold(statement.name), lambda: self.steps(WAITING)):
+            if isinstance(statement, CreateStream):
+                return listings.status(self._create(statement, text, caller))
+            if isinstance(statement, RefreshStream):
+                return listings.status(self._refresh(statement, caller))
+            return listings.status(self._drop(statement))
+
+    def explain(self, statement: StreamStatement, caller: Caller) -> str:
+        """Returns SQL that compares the strategies of a stream; it spends nothing and opens no private row."""
+        if not isinstance(statement, CreateStream):
+            raise Refusal("only a stream that is made has a price", accepted="CREATE PRIVATE STREAM ..")
+        stream = self._analysed(statement)
+        caller.require_tables(stream.request.asked_tables)
+        return explained(stream)
+
+    def listed(self, caller: Caller) -> str:
+        """Returns SQL that lists the streams."""
+        rows: list[list[Value]] = []
+        for one in self.store.all():
+            following = one.published < len(one.ends)
+            rows.append([
+                one.name, one.table, plan_from_facts(one.plan).name, one.answers, len(one.ends), one.published,
+                one.labels[one.published] if following else None, one.ends[one.published] if following else None,
+                one.ends[-1], "owner", one.entry, one.statement if caller.owner else None,
+            ])  # fmt: skip
+        return rows_sql(LISTED, rows)
+
+    def difference(self, argument: str, caller: Caller) -> str:
+        """Returns SQL that compares two private views, or two periods of a stream, with the error of the difference."""
+        return difference(self.store, self.releases, self.ledger, argument)
+
+    def _analysed(self, statement: CreateStream) -> StreamRequest:
+        with Sandbox(self.answered) as box, self.open_cursor() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            return analyse_stream(statement, Catalog(cursor, self.policies, box))
+
+    def _create(self, statement: CreateStream, text: str, caller: Caller) -> str:
+        require_view_name(statement.name)
+        stream, existing = self._analysed(statement), self.store.named(statement.name)
+        if existing is not None:
+            if (existing.statement, existing.digest) != (text, stream.digest()):
+                raise Refusal(f"the stream {existing.name!r} exists", accepted="DROP PRIVATE STREAM, or another name")
+            return self._word(existing)
+        if self.releases.taken(statement.name) or self.releases.means_something(statement.name):
+            raise Refusal(f"the name {statement.name!r} is taken", accepted="another name")
+        self._require_live(stream.request.rows)
+        plan = plans(stream)[0]
+        ask, request = ask_of(stream, plan), stream.request
+        rows, price = request.rows, charged(request.price.charge, [ask], request.price.least_rho)
+        law = f"{plan.noise.kind.value}, stream of {stream.periods} periods, {plan.name}"
+        bill = Bill(rows.unit_key, str(rows.table), price, caller.name, text, law)
+        named = Named(
+            statement.name, stream.digest(), text, str(rows.table), new_nonce(), 0, plan.to_facts(),
+            tuple(str(label) for label in stream.labels), tuple(end.isoformat(" ") for end in stream.ends),
+            stream.question.text, stream.column, stream.window, 0,
+        )  # fmt: skip
+        scope = SCOPE.format(rows=rows.max_rows)
+        release = release_of(named, price, caller.name, scope)
+        empty = _select(stream, plan, f"SELECT {_typed_nothing(stream, plan)} LIMIT 0")
+        note = self.store.made(named, release, empty, plan_text([ask]))
+        rehearsed([ask], rows.shapes, self.answered, self.workers)
+        try:
+            with opened(
+                [ask], bill, self.ledger, self.open_cursor, partial(self._unchanged, rows), operating_system_entropy(),
+                self.steps, self.workers, note=note,
+            ) as door:  # fmt: skip
+                entry = door.entry
+        except BudgetRefusal as refused:
+            raise in_both_forms(refused, self.ledger, bill) from None
+        self.ledger.end(entry)
+        if caller.charged is not None:
+            caller.charged(entry)
+        made = self.store.named(statement.name)
+        if made is None:
+            raise InternalError("a stream that was made is not there")
+        return self._word(made)
+
+    def _refresh(self, statement: RefreshStream, caller: Caller) -> str:
+        named = self._existing(statement.name)
+        stream = self._again(named)
+        until = require_day(statement.until) if statement.until else datetime.max
+        now = min(datetime.now(UTC).replace(tzinfo=None), until)
+        due = sum(end <= now for end in stream.ends)
+        plan = plan_from_facts(named.plan)
+        last, versions = recorded(self.ledger, named), list[Version]()
+        with opened_state(self.files, named, _shape(stream, named), self.ledger.bounding_key, last) as (place, state):
+            if len(state.versions) == last.version and due > state.closed:
+                self._count(stream, plan, named, due, state, place)
+            if len(state.versions) > last.version:  # of now, or of a process that ended before it was published
+                versions = list(state.versions)
+        if versions:
+            self._publish(stream, plan, named, versions, caller)
+        return self._word(self._existing(statement.name))
+
+    def _count(
+        self, stream: StreamRequest, plan: StreamPlan, named: Named, due: int, state: StreamState,
+        place: duckdb.DuckDBPyConnection,
+    ) -> None:  # fmt: skip
+        """Counts and measures the periods that closed."""
+        rows = stream.request.rows
+        self._require_live(rows)
+        failed = False
+        try:
+            refreshed(
+                ask_of(stream, plan), stream.axis, due, plan.axis.measured(due), named.entry, state, place, self.ledger,
+                self.open_cursor, partial(self._unchanged, rows), operating_system_entropy(), self.steps, self.workers,
+            )  # fmt: skip
+        except (InternalError, duckdb.Error):
+            failed = True
+        if failed:  # outside the handler: no error that quotes data is its context
+            raise ReleaseFailed(named.entry)
+
+    def _publish(
+        self, stream: StreamRequest, plan: StreamPlan, named: Named, versions: Sequence[Version], caller: Caller
+    ) -> None:
+        """Appends the periods of the last version, in one transaction with the ledger's record of it."""
+        version, answers = versions[-1], np.concatenate([one.answers for one in versions])
+        rows = _released(stream, plan, named.published, version.closed, answers)
+        select = _select(stream, plan, f"SELECT {_typed(stream, plan)} FROM dpduck_released_rows")
+        said = version_text(named, version.closed, version.version, version.seal)
+        note = self.store.published(named, version.closed, rows, select)
+        unit = stream.request.rows.unit_key
+        self.ledger.record(unit, named.table, caller.name, said, REFRESHED, note)
+        self.steps("stream published")
+
+    def _drop(self, statement: DropStream) -> str:
+        named = self.store.named(statement.name)
+        done = f"{statement.name} is dropped; its budget stays spent"
+        if named is None:
+            if statement.if_exists:
+                return "there was no such stream"
+            raise Refusal(f"there is no stream {statement.name!r}", accepted="a name of dp_streams(), or IF EXISTS")
+        removed(self.files.stream_path(named.nonce))
+        self.store.drop(named)
+        return done
+
+    def _existing(self, name: str) -> Named:
+        named = self.store.named(name)
+        if named is None:
+            raise Refusal(f"there is no stream {name!r}", accepted="a name of dp_streams()")
+        return named
+
+    def _again(self, named: Named) -> StreamRequest:
+        """Returns the request of a stream, which is what it was when the stream was made."""
+        statement = parse_statement(named.statement)
+        if not isinstance(statement, CreateStream):
+            raise InternalError("a stream of no statement")
+        stream = self._analysed(statement)
+        if stream.digest() != named.digest:
+            raise Refusal(
+                f"what {named.name!r} rests on changed: the unit, MAX ROWS, a DOMAIN that it groups by, or the epoch",
+                accepted="the policy as it was; or DROP PRIVATE STREAM and CREATE PRIVATE STREAM, which pays",
+            )
+        if not self.releases.taken(named.name):
+            raise StoreError(
+                f"the table of the stream {named.name!r} is no longer in the store; accepted: DROP PRIVATE STREAM"
+            )
+        return stream
+
+    def _require_live(self, rows: Rows) -> None:
+        if self.twins(rows) is not None:
+            raise Refusal(
+                f"{rows.table} is prepared, or lies in an engine: a stream reads its rows as they are",
+                accepted=f"ALTER PRIVACY POLICY ON {rows.table} UNPREPARE",
+            )
+
+    def _unchanged(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> None:
+        Catalog(cursor, self.policies).require_unchanged(rows)
+
+    def _word(self, named: Named) -> str:
+        told = f"{named.name} has {named.published} of {len(named.ends)} periods"
+        if named.published == len(named.ends):
+            return f"{told}: its horizon has ended"
+        return f"{told}; the next, {named.labels[named.published]}, closes at {named.ends[named.published]} UTC"
+
+
+def _shape(stream: StreamRequest, named: Named) -> StreamShape:
+    identity = f"{named.nonce} {named.digest} {named.entry} {named.name}"
+    return StreamShape(identity, HELD_UNITS[stream.request.rows.unit_type], len(stream.request.question.keys), 1)
+
+
+def _types(stream: StreamRequest, plan: StreamPlan) -> list[tuple[str, str]]:
+    """Returns the columns of released rows, which the published ones are made of."""
+    number = "BIGINT" if whole(plan) else "DOUBLE"
+    keys = [(key.name, key.type_name) for key in stream.request.question.keys]
+    found = [*keys, (answer_column(0), number), (stderr_column(0), "DOUBLE")]
+    for what in ("total", *(["last"] if stream.window else [])):
+        answer, stderr = totals(what)
+        found += [(answer, number), (stderr, "DOUBLE")]
+    return [*found, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER")]
+
+
+def _typed(stream: StreamRequest, plan: StreamPlan) -> str:
+    columns = ((quote_identifier(name), of) for name, of in _types(stream, plan))
+    return ", ".join(f"CAST({name} AS {of}) AS {name}" for name, of in columns)
+
+
+def _typed_nothing(stream: StreamRequest, plan: StreamPlan) -> str:
+    return ", ".join(f"CAST(NULL AS {of}) AS {quote_identifier(name)}" for name, of in _types(stream, plan))
+
+
+def _select(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
+    return stream.select.replace(hole(), f"({rows})")
+
+
+def _released(stream: StreamRequest, plan: StreamPlan, first: int, closed: int, answers: IntegerArray) -> pa.Table:
+    """Returns the rows of the periods from `first` on, from all that was measured by then."""
+    keys, axis = stream.request.question.keys, stream.axis
+    others = [len(key.labels) for number, key in enumerate(keys) if number != axis]
+    cells, periods = prod(others), closed - first
+    measured = answers.reshape(-1, cells).astype(np.float64)
+    codes = iter(np.unravel_index(np.tile(np.arange(cells), periods), others or (1,)))
+    columns: dict[str, object] = {}
+    with Sandbox() as box, box.cursor() as connection:
+        for number, key in enumerate(keys):
+            labels = label_array(connection, key.labels, key.type_name)
+            code = np.repeat(np.arange(first, closed), cells) if number == axis else next(codes)
+            columns[key.name] = labels.take(pa.array(code))
+    asked = [(answer_column(0), stderr_column(0), TimeQuestion(1)), (*totals("total"), TimeQuestion(0))]
+    asked += [(*totals("last"), TimeQuestion(stream.window))] if stream.window else []
+    for answer, stderr, question in asked:
+        questions = np.stack([_padded(question, period, closed) for period in range(first + 1, closed + 1)])
+        weights, stderrs = weights_of(plan, closed, questions)
+        found = (weights @ measured).reshape(-1)
+        columns[answer] = np.rint(found).astype(np.int64) if whole(plan) else found
+        columns[stderr] = np.repeat(stderrs, cells)
+    count = cells * periods
+    columns |= {GROUPING_ID: np.zeros(count, np.int64), GROUPING_SET: np.zeros(count, np.int32)}
+    return pa.table({name: pa.array(of) if isinstance(of, np.ndarray) else of for name, of in columns.items()})
+
+
+def _padded(question: TimeQuestion, period: int, closed: int) -> FloatArray:
+    asked = np.zeros(closed)
+    asked[:period] = question.about(period)
+    return asked

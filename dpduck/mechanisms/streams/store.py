@@ -1,0 +1,225 @@
+"""Streams in the store: their names, plans and tables; which version was published is in the ledger."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.database.cursors import OpenCursor
+from dpduck.database.releases import STREAM, ReleaseStore, StoredRelease
+from dpduck.database.twin_files import TwinFiles
+from dpduck.frontend.text.names import quote_identifier, quote_text, written_values
+from dpduck.mechanisms.certificate import versions_text
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.ledger.table import Note
+from dpduck.trusted.private.stream_state import Recorded, StreamShape, StreamState, refused
+from dpduck.trusted.rows import reader
+from dpduck.values.errors import StoreError
+from dpduck.values.privacy import Charge
+
+REFRESHED = "stream refresh"
+ADOPTED = "adopted an older copy"
+_VERSION = re.compile(r": (\d+) of \d+ periods; version (\d+) of ([0-9a-f]{32}), seal ([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Named:
+    """A stream under its name. nonce: of its file. entry: of the ledger, which paid. plan: as plan.py writes it.
+
+    labels: of its periods, as `column` shows them. ends: when each of them ends. published: how many are in its table.
+    window: of a further column, 0 for none.
+    """
+
+    name: str
+    digest: str
+    statement: str
+    table: str
+    nonce: str
+    entry: int
+    plan: str
+    labels: tuple[str, ...]
+    ends: tuple[str, ...]
+    answers: str
+    column: str
+    window: int
+    published: int
+
+
+class StreamStore:
+    """Reads and writes the table of streams of a store attached under a name."""
+
+    def __init__(self, open_cursor: OpenCursor, store: str, releases: ReleaseStore) -> None:
+        self._open_cursor, self._releases = open_cursor, releases
+        self._schema = f"{quote_identifier(store)}.dpduck"
+
+    def create_tables(self) -> None:
+        """Creates the table, where it is not there yet."""
+        with self._open_cursor() as cursor:
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._schema}.streams (name VARCHAR, digest VARCHAR, statement VARCHAR, "
+                "table_name VARCHAR, nonce VARCHAR, ledger_id BIGINT, facts VARCHAR, published BIGINT)"
+            )
+
+    def all(self) -> list[Named]:
+        """Lists all streams, by name."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"FROM {self._schema}.streams ORDER BY lower(name)").fetchall()
+        found = []
+        for name, digest, statement, table, nonce, entry, facts, published in rows:
+            plan, labels, ends, answers, column, window = json.loads(facts)
+            of = (name, digest, statement, table, nonce, entry)
+            found.append(Named(*of, plan, tuple(labels), tuple(ends), answers, column, window, published))
+        return found
+
+    def named(self, name: str) -> Named | None:
+        """Returns the stream of a name."""
+        return next((one for one in self.all() if one.name.lower() == name.lower()), None)
+
+    def made(self, named: Named, release: StoredRelease, empty_sql: str, plan_text: str) -> Note:
+        """Writes a stream and its empty table, with the charge itself. release: without its entry."""
+
+        def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
+            cursor.execute(f"CREATE TABLE {self._releases.table_sql(named.name)} AS {empty_sql}")
+            self._releases.insert(cursor, replace(release, ledger_id=entry), 0)
+            facts = json.dumps([named.plan, named.labels, named.ends, named.answers, named.column, named.window])
+            row = [named.name, named.digest, named.statement, named.table, named.nonce, entry, facts, 0]
+            marks, values = written_values(row)
+            cursor.execute(f"INSERT INTO {self._schema}.streams VALUES ({marks})", values)
+            told = f"({int(entry)}, {quote_text(plan_text)}, {quote_text(versions_text())})"
+            cursor.execute(f"INSERT INTO {self._schema}.plans (ledger_id, plan, made_by) VALUES {told}")
+
+        return note
+
+    def published(self, named: Named, closed: int, rows: pa.Table, select_sql: str) -> Note:
+        """Appends what a refresh measured, with the ledger's entry of it. select_sql: over 'dpduck_released_rows'."""
+
+        def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
+            table = self._releases.table_sql(named.name)
+            marks = f"nonce = {quote_text(named.nonce)} AND published = {named.published}"
+            found = cursor.execute(f"SELECT count(*) FROM {self._schema}.streams WHERE {marks}").fetchall()
+            if found != [(1,)]:
+                raise StoreError("the stream was refreshed meanwhile; accepted: the same statement again")
+            cursor.register("dpduck_released_rows", rows)
+            cursor.execute(f"INSERT INTO {table} {select_sql}")
+            cursor.execute(f"UPDATE {self._schema}.streams SET published = {closed} WHERE {marks}")
+            now = f"rows = (SELECT count(*) FROM {table}), released_at = now() AT TIME ZONE 'UTC'"
+            cursor.execute(f"UPDATE {self._schema}.releases SET {now} WHERE name = ? AND kind = 'view'", [named.name])
+
+        return note
+
+    def drop(self, named: Named) -> None:
+        """Takes a stream away, and its table."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(f"DELETE FROM {self._schema}.streams WHERE nonce = ?", [named.nonce])
+            cursor.execute(f"DELETE FROM {self._schema}.releases WHERE name = ? AND kind = 'view'", [named.name])
+            cursor.execute(f"DROP TABLE IF EXISTS {self._releases.table_sql(named.name)}")
+            cursor.execute("COMMIT")
+
+
+def new_nonce() -> str:
+    """Draws the name of a stream's file."""
+    return secrets.token_hex(16)
+
+
+def release_of(named: Named, charge: Charge, principal: str, scope: str) -> StoredRelease:
+    """Describes a stream's table, for listings and comments; its entry of the ledger is not known yet."""
+    return StoredRelease(
+        name=named.name,
+        digest=named.digest,
+        statement=named.statement,
+        strategy=STREAM,
+        epsilon=charge.epsilon,
+        delta=charge.delta,
+        rho=charge.rho,
+        rows=0,
+        principal=principal,
+        ledger_id=0,
+        laws=(),
+        kind="view",
+        scope=scope,
+    )
+
+
+def recorded(ledger: Ledger, named: Named) -> Recorded:
+    """Returns the last version of a stream that was published, by the ledger's chain; none after an older copy was
+    adopted: its answers may have been other ones.
+    """
+    last = Recorded(0, "")
+    for entry in ledger.entries():
+        if entry.id > named.entry and entry.mechanism == ADOPTED:
+            raise StoreError(
+                "an older copy of the store was adopted since this stream was made, and what it published may be other "
+                "than what is known here; accepted: DROP PRIVATE STREAM, and CREATE, which pays again"
+            )
+        found = _VERSION.search(entry.statement) if entry.mechanism == REFRESHED else None
+        if found is not None and found[3] == named.nonce:
+            last = Recorded(int(found[2]), found[4])
+    return last
+
+
+def closings(ledger: Ledger, named: Named) -> list[int]:
+    """Returns how many periods had closed at each refresh, in order."""
+    found = (_VERSION.search(entry.statement) for entry in ledger.entries() if entry.mechanism == REFRESHED)
+    return [int(one[1]) for one in found if one is not None and one[3] == named.nonce]
+
+
+def version_text(named: Named, closed: int, version: int, seal: str) -> str:
+    """Returns what the ledger's entry of a refresh says."""
+    return (
+        f"REFRESH PRIVATE STREAM {named.name}: {closed} of {len(named.ends)} periods; "
+        f"version {version} of {named.nonce}, seal {seal}"
+    )
+
+
+@contextmanager
+def opened_state(
+    files: TwinFiles, named: Named, shape: StreamShape, key: bytes, last: Recorded
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, StreamState]]:
+    """Lends a cursor of the private instance with a stream's file, and its state; StoreError for one that is lost."""
+    path, place = files.stream_path(named.nonce), quote_identifier(f"dpduck_stream_{named.nonce}")
+    if path is not None and not path.is_file() and last.version:
+        raise refused("is not there")
+    with files.cursor() as cursor:
+        try:
+            attached = ":memory:" if path is None else str(path)
+            cursor.execute(f"ATTACH IF NOT EXISTS {quote_text(attached)} AS {place}")
+            if path is not None:
+                path.chmod(0o600)
+        except (duckdb.Error, OSError):
+            raise refused("cannot be opened") from None
+        try:
+            cursor.execute(reader.BUILT_IN_ONLY)
+            state = StreamState(cursor, place, shape, key)
+            if not _has_tables(cursor, f"dpduck_stream_{named.nonce}"):
+                if last.version:
+                    raise refused("is empty")
+                state.create()
+            state.open(last)
+            yield cursor, state
+        finally:
+            with suppress(duckdb.Error):
+                cursor.rollback()
+            if path is not None:
+                with suppress(duckdb.Error):
+                    cursor.execute(f"DETACH {place}")
+
+
+def _has_tables(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
+    found = cursor.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name = ?", [name]).fetchall()
+    return found != [(0,)]
+
+
+def removed(path: Path | None) -> None:
+    """Deletes a stream's file."""
+    if path is not None:
+        path.unlink(missing_ok=True)
+        path.with_name(path.name + ".wal").unlink(missing_ok=True)

@@ -1,0 +1,118 @@
+"""Kill a process at every step of a stream's refreshes; run by test_stream_kill in a process of its own.
+
+The parent never opens DuckDB. Each child is forked clean, says what the child before it left behind, goes on with the
+stream and is killed at one step. Arguments: an empty directory, the number of children. Prints where they were killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+import dpduck
+from tests.support.kills import print_account, run_child
+
+STEPS = (
+    *("stream counted", "stream measured", "stream written"),
+    *("row not committed", "row committed", "counters written", "stream published"),
+)
+"""Of a refresh, in order."""
+
+CREATE = (
+    "CREATE PRIVATE STREAM days OPTIONS (epsilon = 1, strategy = 'tree') AS "
+    "SELECT came, count(*) AS n FROM visits GROUP BY came"
+)
+AT_ONCE = 2
+"""Days that each child is asked to publish more."""
+
+
+@dataclass
+class Left:
+    """What is published, and the noisy answers in the stream's file, version by version."""
+
+    published: list[str] = field(default_factory=list)
+    versions: list[str] = field(default_factory=list)
+
+
+def make(directory: Path) -> None:
+    with dpduck.connect(directory / "clinic.duckdb") as con:
+        con.execute(
+            "CREATE TABLE visits AS SELECT range % 50 AS person, DATE '2024-01-01' + (range // 5)::INTEGER AS came "
+            "FROM range(200)"
+        )
+        con.execute(
+            "FROM dp($$ CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 3, BUDGET (epsilon = 1), "
+            "DOMAIN came RANGE 2024-01-01 TO 2024-02-10 STEP DAY) $$)"
+        ).fetchall()
+        con.execute("FROM dp(?)", [CREATE]).fetchall()
+
+
+def held(directory: Path) -> list[str]:
+    """The versions that the stream's file has, with their noisy answers."""
+    for path in (directory / "clinic_streams").glob("*.duckdb"):
+        with duckdb.connect(str(path)) as con:
+            if con.execute("SELECT count(*) FROM duckdb_tables()").fetchall() != [(0,)]:
+                return [repr(row) for row in con.execute("FROM versions ORDER BY version").fetchall()]
+    return []
+
+
+def looked(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """What is published: each day once, as many as are listed; one charge paid for all."""
+    rows = con.execute("FROM private.days").fetchall()
+    assert len({row[0] for row in rows}) == len(rows), "a day was published twice"
+    assert con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall() == [(1,)]
+    assert con.execute("SELECT published FROM dp_streams()").fetchall() == [(len(rows),)], "half a refresh is published"
+    return [repr(row) for row in rows]
+
+
+def child(directory: Path, pipe: int, kill_at: str) -> None:
+    """Says what it finds, refreshes, and is killed."""
+
+    def say(text: str) -> None:
+        os.write(pipe, f"{text}\n".encode())
+
+    def step(name: str) -> None:
+        if working and name == kill_at:
+            say(f"killed {name}")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    working, versions = False, held(directory)
+    with duckdb.connect(str(directory / "clinic.duckdb")) as con:
+        dpduck.load(con, steps=step)
+        published = looked(con)
+        say(json.dumps([published, versions]))
+        days, working = len(published) + AT_ONCE, True
+        until = f"DATE '2024-01-01' + {days}"
+        ((day,),) = con.execute(f"SELECT CAST(CAST({until} AS DATE) AS VARCHAR)").fetchall()
+        con.execute("FROM dp(?)", [f"REFRESH PRIVATE STREAM days UNTIL '{day}'"]).fetchall()
+        assert looked(con)[: len(published)] == published, "a published day changed"
+
+
+def run(directory: Path, children: int) -> None:
+    run_child(lambda pipe: make(directory))
+    killed: Counter[str] = Counter()
+    left = Left()
+    for number in range(children + 1):
+        kill_at = "nothing" if number == children else STEPS[number % len(STEPS)]
+
+        def work(pipe: int, at: str = kill_at) -> None:
+            child(directory, pipe, at)
+
+        said, *more = run_child(work)
+        published, versions = json.loads(said)
+        assert published[: len(left.published)] == left.published, "a published day changed, or is lost"
+        assert versions[: len(left.versions)] == left.versions, "measured answers were drawn anew"
+        left = Left(published, versions)
+        killed.update(line.removeprefix("killed ") for line in more)
+    print_account(killed, "published", len(left.published))
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,118 @@
+"""A table whose rows come month by month, with a stream over it, and words for what tests do with both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+import dpduck
+from dpduck.engine.functions import engine_of
+from dpduck.frontend.statements.parse import parse_statement
+from dpduck.frontend.statements.streams import CreateStream
+from dpduck.mechanisms.streams.plan import ask_of, plan_from_facts
+from dpduck.mechanisms.streams.request import StreamRequest
+from dpduck.mechanisms.streams.store import Named, opened_state, recorded
+from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape
+from dpduck.trusted.private.streams import StreamAsk
+from tests.support.clinics import one_line
+
+MOST = 3
+"""MAX ROWS."""
+
+PERIODS = 6
+POLICY = (
+    "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS {most}, BUDGET ({budget}), "
+    "DOMAIN ward IN ('a', 'b') WITH NULL, DOMAIN came RANGE 2024-01-01 TO 2025-01-01 STEP MONTH)"
+)
+STREAM = (
+    "CREATE PRIVATE STREAM by_month OPTIONS ({options}) AS "
+    "SELECT came, ward, count(*) AS n FROM {source} GROUP BY came, ward"
+)
+Row = tuple[str | None, str | None, str | None, int | None]  # person, day, ward, number
+
+
+def options(price: str = "epsilon = 1", strategy: str = "periods", more: str = "") -> str:
+    """The clause of a stream of PERIODS periods."""
+    return f"{price}, periods = {PERIODS}, strategy = {strategy}{more}"
+
+
+class Visits:
+    """A database with rows of persons, and a stream."""
+
+    def __init__(self, path: Path | None = None, budget: str = "epsilon = 1000", **connect: Any) -> None:
+        self.con = dpduck.connect(path or ":memory:", **connect)
+        if not self.con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'visits'").fetchall():
+            self.con.execute("CREATE TABLE visits (person VARCHAR, came DATE, ward VARCHAR, number INTEGER)")
+            self.con.execute("CREATE TABLE wards AS FROM (VALUES ('a', 'one'), ('b', 'one')) AS w(name, colour)")
+            self.dp("DECLARE PUBLIC TABLE wards")
+            self.dp(POLICY.format(most=MOST, budget=budget))
+
+    def dp(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.con.execute("FROM dp(?)", [statement]).fetchall()
+
+    def refusal(self, statement: str) -> str:
+        """What is said where a statement is refused."""
+        try:
+            self.dp(statement)
+        except duckdb.Error as error:
+            return one_line(error)
+        raise AssertionError("it was not refused")
+
+    def put(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.con.execute("INSERT INTO visits VALUES (?, CAST(? AS DATE), ?, ?)", list(row))
+
+    def create(self, clause: str = options(), source: str = "visits") -> None:
+        self.dp(STREAM.format(options=clause, source=source))
+
+    def refresh(self, months: int = PERIODS) -> str:
+        """Measures what has come by the end of so many months."""
+        return str(self.dp(f"REFRESH PRIVATE STREAM by_month UNTIL '{date(2024, months + 1, 1)}'")[0][0])
+
+    def published(self, columns: str = "*") -> list[tuple[Any, ...]]:
+        return self.con.execute(f"SELECT {columns} FROM private.by_month").fetchall()
+
+    def spent(self) -> float:
+        return float(self.con.execute("SELECT spent FROM dp_budget()").fetchall()[0][0])
+
+    @property
+    def named(self) -> Named:
+        found = self.streams.store.named("by_month")
+        assert found is not None
+        return found
+
+    @property
+    def streams(self) -> Any:
+        engine = engine_of(self.con)
+        assert engine is not None
+        return engine.streams
+
+    def request(self) -> StreamRequest:
+        """What the stream asks."""
+        statement = parse_statement(self.named.statement)
+        assert isinstance(statement, CreateStream)
+        found: StreamRequest = self.streams._analysed(statement)
+        return found
+
+    def exact(self) -> NDArray[np.int64]:
+        """The exact counts of all periods and wards that the stream's file holds."""
+        named, streams, request = self.named, self.streams, self.request().request
+        identity = f"{named.nonce} {named.digest} {named.entry} {named.name}"
+        shape = StreamShape(identity, HELD_UNITS[request.rows.unit_type], len(request.question.keys), 1)
+        table = np.zeros(request.question.sizes, np.int64)
+        last = recorded(streams.ledger, named)
+        with opened_state(streams.files, named, shape, streams.ledger.bounding_key, last) as (cursor, state):
+            rows = cursor.execute(f"SELECT c0, c1, t0 FROM {state._place}.main.counts").fetchall()
+        for period, ward, count in rows:
+            table[period, ward] += count
+        return table
+
+    def ask(self) -> StreamAsk:
+        """The one ask that the stream was charged for."""
+        return ask_of(self.request(), plan_from_facts(self.named.plan))

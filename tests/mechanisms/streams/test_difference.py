@@ -1,0 +1,113 @@
+"""dp_difference: the error is that of the noise, shared between periods or independent between releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from dpduck.mechanisms.streams.plan import plan_from_facts
+from dpduck.planning.time_axis import STRATEGIES
+from tests.mechanisms.streams.streams import Visits, options
+
+ANSWERS = {"n": 1, "n_total": 0, "n_last": 2}
+
+
+@pytest.fixture(scope="module")
+def visits() -> Iterator[Visits]:
+    made = Visits(budget="rho = 100")
+    made.put([(f"p{number}", f"2024-{1 + number % 6:02}-03", "ab"[number % 2], number) for number in range(30)])
+    yield made
+    made.con.close()
+
+
+def covariance(visits: Visits, batches: list[int], window: int) -> np.ndarray:
+    """The covariances of published answers, by the pseudo-inverse of what had been measured when each was published."""
+    plan = plan_from_facts(visits.named.plan)
+    matrix, rows = plan.axis.matrix.astype(float), []
+    for period in range(batches[-1]):
+        closed = next(one for one in batches if one > period)
+        seen = matrix[~matrix[:, closed:].any(axis=1), :closed]
+        first = max(0, period + 1 - window) if window else 0
+        question = np.array([1.0 if first <= one <= period else 0.0 for one in range(closed)])
+        weights = question @ np.linalg.pinv(seen)
+        rows.append(np.pad(weights, (0, len(matrix) - len(weights))))
+    stacked = np.array(rows)
+    return stacked @ stacked.T * plan.noise.variance
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_periods_of_one_stream(visits: Visits, strategy: str) -> None:
+    """The standard error of every difference of two periods is that of the exact covariance, for each answer."""
+    visits.create(options("rho = 1", strategy, ", window = 2"))
+    batches = [1, 2, 4, 5]
+    for months in batches:
+        visits.refresh(months)
+    for answer, window in ANSWERS.items():
+        exact = covariance(visits, batches, window)
+        shown = {(row[0].month, row[1]): row[2:] for row in visits.published(f"came, ward, {answer}, {answer}_stderr")}
+        for first, second in product((1, 3, 5), (2, 4)):
+            of = f"'2024-0{first}-01', '2024-0{second}-01', answer := '{answer}'"
+            rows = visits.con.execute(f"FROM dp_difference('by_month', 'by_month', {of})").fetchall()
+            one, other = first - 1, second - 1
+            variance = exact[one, one] + exact[other, other] - 2 * exact[one, other]
+            assert len(rows) == 3
+            for ward, found, stderr, low, high in rows:
+                assert found == pytest.approx(shown[first, ward][0] - shown[second, ward][0])
+                assert stderr == pytest.approx(sqrt(variance)) and low + stderr < found < high - stderr
+        assert [shown[month, "a"][1] for month in range(1, 6)] == pytest.approx(np.sqrt(np.diag(exact)).tolist())
+    visits.dp("DROP PRIVATE STREAM by_month")
+
+
+def test_two_releases(visits: Visits) -> None:
+    """Two releases have independent noise: variances add up, of a stream's period and a view, and of two views."""
+    visits.create(options("rho = 1", "tree"))
+    visits.refresh(3)
+    for name, price in (("one", "rho = 0.5"), ("two", "epsilon = 1")):
+        select = "SELECT ward, count(*) AS n FROM visits GROUP BY ward"
+        visits.dp(f"CREATE PRIVATE VIEW {name} OPTIONS ({price}) AS {select}")
+    errors = dict(visits.con.execute("SELECT 'one', max(n_stderr) FROM private.one").fetchall())
+    errors |= dict(visits.con.execute("SELECT 'two', max(n_stderr) FROM private.two").fetchall())
+    errors |= dict(
+        visits.con.execute("SELECT 'by_month', max(n_stderr) FROM private.by_month WHERE month(came) = 2").fetchall()
+    )
+    for first, second, periods in (
+        ("one", "two", ""),
+        ("by_month", "one", ", of_first := '2024-02-01'"),
+        ("one", "by_month", ", of_second := '2024-02-01'"),
+    ):
+        rows = visits.con.execute(f"FROM dp_difference('{first}', '{second}'{periods})").fetchall()
+        assert {row[0] for row in rows} == {"a", "b", None}
+        expected = sqrt(errors[first] ** 2 + errors[second] ** 2)
+        assert [row[2] for row in rows] == pytest.approx([expected] * 3)
+        assert all(row[3] < row[1] - 1.9 * row[2] and row[4] > row[1] + 1.9 * row[2] for row in rows)
+
+
+def test_a_view_of_several_sets_is_refused(visits: Visits) -> None:
+    """Rolled-up rows and rows of NULL look alike: they would be compared with each other."""
+    select = "SELECT ward, count(*) AS n FROM visits GROUP BY CUBE (ward)"
+    visits.dp(f"CREATE PRIVATE VIEW cube OPTIONS (rho = 0.5) AS {select}")
+    with pytest.raises(Exception, match="several grouping sets"):
+        visits.con.execute("FROM dp_difference('one', 'cube')")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("'one', 'one'", "a view less itself is nothing"),
+        ("'one', 'by_month'", "'by_month' came, ward"),
+        ("'one', 'nothing'", "there is no private view"),
+        ("'one', 'two', '2024-01-01'", "is no stream"),
+        ("'by_month', 'by_month', '2024-01-01', '2024-09-01'", "has published no period"),
+        ("'one', 'two', answer := 'm'", "shows no answer"),
+        ("'one', 'two', confidence := 2", "confidence"),
+    ],
+)
+def test_what_is_refused(visits: Visits, arguments: str, said: str) -> None:
+    """What has no difference, or none whose error is known, is refused in one line."""
+    with pytest.raises(Exception, match="accepted:") as error:
+        visits.con.execute(f"FROM dp_difference({arguments})")
+    assert said in str(error.value)

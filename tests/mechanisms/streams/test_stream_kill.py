@@ -1,0 +1,26 @@
+"""SIGKILL at every step of a refresh: nothing is measured twice, nothing is lost, and no noise is drawn anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mechanisms.streams.stream_kill_harness import STEPS
+from tests.support.kills import account
+
+HARNESS = Path(__file__).with_name("stream_kill_harness.py")
+
+
+def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path) -> None:
+    """Whoever refreshes next publishes what was measured, with the very noise, and goes on; one charge pays for all."""
+    found = account(HARNESS, tmp_path, len(STEPS))
+    assert set(found) - {"published"} == set(STEPS)
+    assert found["published"] > 0
+
+
+@pytest.mark.audit
+def test_hundreds_of_kills(tmp_path: Path) -> None:
+    """The same until the horizon has ended."""
+    found = account(HARNESS, tmp_path, 126)
+    assert found["published"] == 40

@@ -1,0 +1,162 @@
+"""Streams through SQL: whatever periods rows fall in, one person moves measurements by what was charged at most.
+
+Neighbours are histories: the same inserts, updates and deletions between refreshes, with and without one person's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dpduck.planning.time_axis import STRATEGIES, time_axis
+from dpduck.trusted.private import streams
+from dpduck.trusted.private.jobs import CountingJob
+from dpduck.trusted.private.stream_state import HELD_UNITS, Recorded, StreamShape, StreamState
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.workers import Workers
+from tests.mechanisms.streams.streams import MOST, PERIODS, Row, Visits, options
+
+SOURCES = {
+    "all": "visits",
+    "filtered": "visits WHERE number > 0",
+    "worker": "visits WHERE 7 / number >= 1",
+    "joined": "visits JOIN wards ON ward = name",
+    "left": "visits LEFT JOIN wards ON ward = name",
+}
+DAYS = (
+    "2024-01-01", "2024-01-31", "2024-02-01", "2024-02-29", "2024-03-15", "2024-04-30", "2024-05-01", "2024-06-30",
+    "2024-07-01", "2023-12-31", "infinity", "-infinity", "0044-03-15 (BC)", None,
+)  # fmt: skip
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["eve"] * 5 + ["bob", "", None]),
+        st.sampled_from(DAYS),
+        st.sampled_from(["a", "b", "c", None]),
+        st.sampled_from([0, 1, 7, None]),
+    ),
+    max_size=9,
+)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What happens before a refresh: rows come, old ones change. closed: how many periods are closed by then."""
+
+    rows: Sequence[Row]
+    change: str
+    closed: int
+
+
+CHANGES = ("", "DELETE FROM visits WHERE number = 7", "UPDATE visits SET came = came + 31 WHERE isfinite(came)")
+HISTORIES = st.lists(st.builds(Turn, ROWS, st.sampled_from(CHANGES), st.integers(1, PERIODS)), min_size=1, max_size=4)
+
+
+class Histories:
+    """A database in which histories are played, with the job of each statement."""
+
+    def __init__(self) -> None:
+        self.visits, self.jobs = Visits(config={"threads": 1}), dict[str, CountingJob]()
+        self.visits.con.execute("INSERT INTO wards VALUES ('a', 'two')")
+        for name, source in SOURCES.items():
+            self.visits.create(options(), source)
+            stream = self.visits.request()
+            assert stream.axis == 0
+            job = streams.require_stream(self.visits.ask(), 0)[0]
+            self.jobs[name] = job
+            self.visits.dp("DROP PRIVATE STREAM by_month")
+        self.workers = Workers()
+
+    def played(self, name: str, history: Sequence[Turn], without: str | None = None) -> NDArray[np.int64]:
+        """The exact counts of all periods and wards after a history, without one person's rows."""
+        con, job = self.visits.con, self.jobs[name]
+        con.execute("DELETE FROM visits")
+        table, closed = np.zeros([attribute.size for attribute in job.attributes], np.int64), 0
+        with duckdb.connect(":memory:") as place:
+            place.execute("ATTACH ':memory:' AS held")
+            state = StreamState(place, '"held"', StreamShape("test", HELD_UNITS[job.unit_type], 2, 1), b"key")
+            state.create()
+            state.open(Recorded(0, ""))
+            for turn in history:
+                self.visits.put([row for row in turn.rows if without is None or row[0] != without])
+                if turn.change:
+                    con.execute(turn.change)
+                if turn.closed > closed:
+                    table += self._counted(job, state, place, closed, turn.closed)
+                    closed = turn.closed
+        return table
+
+    def _counted(
+        self, job: CountingJob, state: StreamState, place: duckdb.DuckDBPyConnection, first: int, closed: int
+    ) -> NDArray[np.int64]:
+        with self.visits.con.cursor() as cursor:
+            reader.begin(cursor)
+            slots = (first, closed - 1)
+            counts = streams._taken(cursor, place, state, job, 0, slots, self.visits.streams.ledger, self.workers)
+        state.add(closed, counts, np.empty(0, np.int64))
+        table = np.zeros(counts._sizes, np.int64)
+        np.add.at(table, counts._exact_coordinates, counts._exact_counts[0])
+        assert not table[:first].any() and not table[closed:].any(), "rows of other periods are counted"
+        return table
+
+
+@pytest.fixture(scope="module")
+def histories() -> Iterator[Histories]:
+    made = Histories()
+    yield made
+    made.workers.close()
+    made.visits.con.close()
+
+
+def increasing(history: list[Turn]) -> list[Turn]:
+    """Periods close in order."""
+    return sorted(history, key=lambda turn: turn.closed)
+
+
+@settings(max_examples=15, deadline=None)
+@given(name=st.sampled_from(sorted(SOURCES)), history=HISTORIES.map(increasing), period=st.integers(2, 9))
+def test_any_history(histories: Histories, name: str, history: list[Turn], period: int) -> None:
+    """One person moves the counts of all periods by MAX ROWS in all, and what each strategy measures by its price."""
+    table = histories.played(name, history)
+    for person in ("eve", "bob"):
+        moved = table - histories.played(name, history, person)
+        assert np.abs(moved).sum() <= MOST and (moved >= 0).all()
+        for strategy in STRATEGIES:
+            axis = time_axis(strategy, PERIODS, period)
+            measured, (l1, l2_squared, _) = axis.matrix @ moved, axis.factor.norms
+            assert np.abs(measured).sum() <= MOST * l1
+            assert (measured * measured).sum() <= MOST**2 * l2_squared
+
+
+def test_the_bound_is_reached(histories: Histories) -> None:
+    """A person with MAX ROWS rows in one ward and the dearest period moves what is measured by the whole price."""
+    history = [Turn([("eve", "2024-01-01", "a", 1)] * (MOST + 2), "", 1), Turn([("eve", "2024-05-01", "a", 1)], "", 5)]
+    moved = histories.played("all", history) - histories.played("all", history, "eve")
+    assert moved.sum() == moved[0, 0] == MOST, "no row is counted after the first MAX ROWS"
+    for strategy in STRATEGIES:
+        axis = time_axis(strategy, PERIODS, 2)
+        measured = axis.matrix @ moved
+        assert (measured * measured).sum() >= 0.99 * MOST**2 * axis.factor.norms[1]
+
+
+def test_the_earliest_are_kept(histories: Histories) -> None:
+    """Several periods that close together are cut in the order of time, as if each had been refreshed by itself."""
+    rows = [("eve", f"2024-{month:02}-03", "ab"[month % 2], 1) for month in (6, 5, 4, 3, 2)]
+    together = histories.played("all", [Turn(rows, "", PERIODS)])
+    apart = histories.played("all", [Turn(rows if month == 1 else [], "", month) for month in range(1, PERIODS + 1)])
+    assert np.array_equal(together, apart)
+    assert together.sum(axis=1).tolist() == [0, 1, 1, 1, 0, 0]
+
+
+def test_rows_that_are_moved_or_late(histories: Histories) -> None:
+    """A row that comes after its period closed is in no period; one that is moved to a later one counts once more."""
+    late = [Turn([("eve", "2024-01-05", "a", 1)], "", 2), Turn([("eve", "2024-01-06", "a", 1)], "", 3)]
+    assert histories.played("all", late).sum(axis=1).tolist() == [1, 0, 0, 0, 0, 0]
+    moved = [Turn([("eve", "2024-01-05", "a", 1)], "", 1), Turn([], CHANGES[2], 2), Turn([], CHANGES[2], 4)]
+    assert histories.played("all", moved).sum(axis=1).tolist() == [1, 1, 1, 0, 0, 0]

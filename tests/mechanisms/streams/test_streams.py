@@ -1,0 +1,261 @@
+"""Streams through SQL: one charge, periods that close, answers that never change, and what is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from dpduck.planning.time_axis import STRATEGIES
+from tests.mechanisms.streams.streams import MOST, PERIODS, STREAM, Visits, options
+
+ROWS = [
+    (f"p{person}", f"2024-{month:02}-{1 + person % 28:02}", ["a", "b", None][(person + month) % 3], person)
+    for month in range(1, PERIODS + 1)
+    for person in range(month, 60, 5)
+]
+
+
+@pytest.fixture
+def visits() -> Iterator[Visits]:
+    made = Visits()
+    made.put(ROWS)
+    yield made
+    made.con.close()
+
+
+def test_one_charge_for_all_periods(visits: Visits) -> None:
+    """A stream is paid for when it is made, before anything is looked at; refreshes cost nothing."""
+    visits.create()
+    assert visits.spent() == 1
+    assert visits.published() == []
+    for month in range(1, PERIODS + 1):
+        assert visits.refresh(month).startswith(f"by_month has {month} of {PERIODS} periods")
+        assert len(visits.published()) == 3 * month
+    assert visits.refresh() == f"by_month has {PERIODS} of {PERIODS} periods: its horizon has ended"
+    assert visits.spent() == 1
+    charges = visits.con.execute(
+        "SELECT mechanism, rho > 0 FROM dp_ledger() WHERE mechanism LIKE '%stream%'"
+    ).fetchall()
+    assert charges == [("discrete Laplace, stream of 6 periods, periods", True), *[("stream refresh", False)] * PERIODS]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_answers_are_the_counts_plus_noise(strategy: str) -> None:
+    """At a price where noise is nearly nothing every strategy publishes counts, totals and windows, month by month."""
+    visits = Visits(budget="rho = 1000")
+    visits.put(ROWS)
+    visits.create(options("rho = 100", strategy, ", window = 2"))
+    for month in range(1, PERIODS + 1):
+        visits.refresh(month)
+    exact = visits.exact()
+    assert exact.sum() == sum(min(MOST, sum(row[0] == person for row in ROWS)) for person in {row[0] for row in ROWS})
+    totals = np.cumsum(exact, axis=0)
+    windows = totals - np.concatenate([np.zeros((2, 3), int), totals[:-2]])
+    rows = np.array(visits.published("n, n_total, n_last, n_stderr, n_total_stderr"), float).reshape(PERIODS, 3, 5)
+    for place, expected in enumerate((exact, totals, windows)):
+        assert np.abs(rows[..., place] - expected).max() <= 8 * rows[..., 3:].max()
+    assert rows[..., 3:].max() < 5, "the noise hides what is tested"
+    visits.con.close()
+
+
+def test_a_published_period_never_changes(visits: Visits) -> None:
+    """Rows that are altered, deleted, or come late after their period closed change nothing that was published."""
+    visits.create(options(strategy="tree"))
+    visits.refresh(3)
+    before, exact = visits.published(), visits.exact()
+    visits.con.execute("DELETE FROM visits WHERE came < '2024-03-01' AND number % 2 = 0")
+    visits.con.execute("UPDATE visits SET ward = 'b' WHERE came < '2024-04-01'")
+    visits.put([("late", "2024-02-02", "a", 1), ("late", "2024-03-31", "a", 1)])
+    visits.refresh(4)
+    assert visits.published()[: len(before)] == before
+    assert np.array_equal(visits.exact()[:3], exact[:3])
+    assert visits.refresh(3).startswith("by_month has 4"), "there is no way back"
+
+
+def test_max_rows_are_of_the_whole_horizon(visits: Visits) -> None:
+    """Of somebody with two rows in each month the first MAX ROWS are counted, the earliest first, and no others."""
+    visits.con.execute("DELETE FROM visits")
+    visits.put([("eve", f"2024-{month:02}-{day:02}", "a", 1) for month in range(1, 7) for day in (3, 4)])
+    visits.create()
+    for month in (1, 2, 5, 6):
+        visits.refresh(month)
+    assert visits.exact()[:, 0].tolist() == [2, 1, 0, 0, 0, 0]
+    assert visits.exact().sum() == MOST
+
+
+def test_the_same_statement_again_costs_nothing(visits: Visits) -> None:
+    """DuckDB binds a statement more than once: neither making nor refreshing does anything a second time."""
+    visits.create()
+    visits.refresh(2)
+    before = visits.published()
+    visits.create()
+    visits.con.execute("PREPARE again AS FROM dp('REFRESH PRIVATE STREAM by_month UNTIL ''2024-03-01''')")
+    visits.con.execute("EXECUTE again").fetchall()
+    assert (visits.spent(), visits.published()) == (1, before)
+
+
+def test_periods_close_by_the_clock_alone() -> None:
+    """A period is measured once its end has passed in UTC, whatever rows there are; UNTIL holds it back, no more."""
+    visits = Visits()
+    today = datetime.now(UTC).date()
+    first = today.replace(day=1)
+    start, end = (first - timedelta(days=1)).replace(day=1), (first + timedelta(days=80)).replace(day=1)
+    visits.dp(f"ALTER PRIVACY POLICY ON visits SET DOMAIN came RANGE {start} TO {end} STEP MONTH")
+    visits.dp(STREAM.format(options="epsilon = 1", source="visits"))
+    said = visits.dp(f"REFRESH PRIVATE STREAM by_month UNTIL '{end}'")[0][0]
+    assert said.startswith("by_month has 1 of 4 periods") or said.startswith("by_month has 1 of 3 periods")
+    assert {row[0] for row in visits.published("came")} == {start}
+    closes = visits.con.execute("SELECT closes, next_period FROM dp_streams()").fetchall()
+    assert closes == [(datetime(first.year + first.month // 12, first.month % 12 + 1, 1), str(first))]
+    visits.con.close()
+
+
+def test_the_budget_refuses_a_stream_as_any_statement(visits: Visits) -> None:
+    """A stream beyond the budget is refused before the charge, and nothing is left of it."""
+    for _ in range(9):
+        visits.create(options("epsilon = 100"))
+        visits.dp("DROP PRIVATE STREAM by_month")
+    visits.create(options("epsilon = 99"))
+    visits.dp("DROP PRIVATE STREAM by_month")
+    said = visits.refusal(STREAM.format(options=options("epsilon = 2"), source="visits"))
+    assert "budget" in said and visits.spent() == 999
+    assert visits.con.execute("FROM dp_streams()").fetchall() == []
+
+
+@pytest.fixture(scope="module")
+def unchanged() -> Iterator[Visits]:
+    made = Visits()
+    made.put(ROWS[:9])
+    yield made
+    assert made.spent() == 0, "something that was refused was charged for"
+    made.con.close()
+
+
+REFUSED = {
+    "SELECT ward, count(*) AS n FROM visits GROUP BY ward": "0 keys of a stream are bins of time",
+    "SELECT came, sum(number) AS n FROM visits GROUP BY came": "CLAMP",
+    "SELECT came, count(DISTINCT person) AS n FROM visits GROUP BY came": "a stream publishes one count of rows",
+    "SELECT came, count(*) AS n, count(ward) AS m FROM visits GROUP BY came": "a stream publishes one count of rows",
+    "SELECT came, ward, count(*) AS n FROM visits GROUP BY CUBE (came, ward)": "one plain GROUP BY",
+    "SELECT came, count(*) AS n FROM visits GROUP BY PREFIXES(came)": "answers = 'totals'",
+    "SELECT came, count(*) AS n FROM visits GROUP BY came ORDER BY n": "publishes each period as it closes",
+    "SELECT came, count(*) AS n FROM visits GROUP BY came HAVING count(*) > 2": "publishes each period as it closes",
+    "SELECT came, 2 * count(*) AS n FROM visits GROUP BY came": "its keys and one count",
+    "SELECT year(came) AS y, count(*) AS n FROM visits GROUP BY y": "0 keys of a stream are bins of time",
+}
+
+
+@pytest.mark.parametrize("select", REFUSED)
+def test_what_is_refused(unchanged: Visits, select: str) -> None:
+    """What a stream cannot publish is refused by name, in one line that says what would be accepted, for nothing."""
+    said = unchanged.refusal(f"CREATE PRIVATE STREAM s OPTIONS (epsilon = 1) AS {select}")
+    assert REFUSED[select] in said and "accepted:" in said and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("clause", "expected"),
+    [
+        ("epsilon = 1, periods = 13", "the DOMAIN has 12 periods"),
+        ("epsilon = 1, start = '2024-01-15'", "no period starts there"),
+        ("epsilon = 1, answers = 'window'", "without a window"),
+        ("epsilon = 1, late = 'arrival'", "'drop'"),
+        ("epsilon = 1, strategy = 'haar'", "'factorisation'"),
+        ("epsilon = 1, summary = 'threshold'", "for a stream"),
+        ("epsilon = 1, group_selection_strategy = LAPLACE_THRESHOLD", "for a stream"),
+    ],
+)
+def test_options_that_are_refused(unchanged: Visits, clause: str, expected: str) -> None:
+    """Summaries, thresholded keys and options out of range are refused with what would be accepted."""
+    assert expected in unchanged.refusal(STREAM.format(options=clause, source="visits"))
+
+
+def test_units_that_a_stream_does_not_follow(visits: Visits) -> None:
+    """Rows as units, units by periods, prepared tables and joins of private tables are refused by name."""
+    con = visits.con
+    for name, unit in (("rows", "ROW"), ("months", "person PER MONTH OF came MAX ROWS 2")):
+        con.execute(f"CREATE TABLE {name} AS FROM visits")
+        per = " PER MONTH" if "PER" in unit else ""
+        visits.dp(
+            f"CREATE PRIVACY POLICY ON {name} (PRIVACY UNIT {unit}, BUDGET (epsilon = 1){per}, "
+            "DOMAIN came RANGE 2024-01-01 TO 2025-01-01 STEP MONTH)"
+        )
+        said = visits.refusal(
+            f"CREATE PRIVATE STREAM s OPTIONS (epsilon = 1) AS SELECT came, count(*) AS n FROM {name} GROUP BY came"
+        )
+        assert "accepted:" in said and ("PRIVACY UNIT ROW" in said or "a person's month" in said)
+    visits.create()
+    visits.dp("ALTER PRIVACY POLICY ON visits PREPARE")
+    assert "UNPREPARE" in visits.refusal("REFRESH PRIVATE STREAM by_month")
+    visits.dp("ALTER PRIVACY POLICY ON visits UNPREPARE")
+    assert visits.refresh(1).startswith("by_month has 1")
+
+
+def test_what_a_stream_rests_on(visits: Visits) -> None:
+    """A budget, EXPECT ROWS or a new column changes nothing; MAX ROWS, a domain or an epoch ends the stream."""
+    visits.create()
+    visits.dp("ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 2000)")
+    visits.con.execute("ALTER TABLE visits ADD COLUMN more INTEGER")
+    visits.con.execute("INSERT INTO wards VALUES ('c', 'two')")
+    assert visits.refresh(1).startswith("by_month has 1")
+    for change in ("SET DOMAIN ward IN ('a', 'b', 'c')", "SET PRIVACY UNIT person MAX ROWS 4", "NEW EPOCH"):
+        visits.dp(f"ALTER PRIVACY POLICY ON visits {change}")
+        assert "changed: the unit, MAX ROWS" in visits.refusal("REFRESH PRIVATE STREAM by_month")
+    assert len(visits.published()) == 3, "what was published stays"
+
+
+def test_a_join_and_a_condition(visits: Visits) -> None:
+    """Public joins, conditions that the database reads and conditions that a worker computes are a stream's, too."""
+    visits.create(options("epsilon = 100"), "visits JOIN wards ON ward = name WHERE 7 / number >= 0 AND number > 3")
+    visits.refresh(2)
+    visits.refresh(6)
+    kept: dict[str, int] = {}
+    for person, _, ward, number in ROWS:
+        kept[person] = kept.get(person, 0) + (ward is not None and number > 3)
+    assert visits.exact().sum() == sum(min(MOST, rows) for rows in kept.values())
+
+
+def test_names_of_streams(visits: Visits) -> None:
+    """A stream's table is no view that others replace, refresh or drop; and it is listed with what comes next."""
+    visits.create()
+    assert "is a private stream" in visits.refusal("DROP PRIVATE VIEW by_month")
+    assert "accepted:" in visits.refusal("REFRESH PRIVATE VIEW by_month")
+    select = "SELECT ward, count(*) AS n FROM visits GROUP BY ward"
+    for word in ("", "OR REPLACE "):
+        view = f"CREATE {word}PRIVATE VIEW by_month OPTIONS (epsilon = 1) AS {select}"
+        assert "by_month" in visits.refusal(view)
+    assert "exists" in visits.refusal(STREAM.format(options=options("epsilon = 2"), source="visits"))
+    assert "there is no stream" in visits.refusal("REFRESH PRIVATE STREAM other")
+    (row,) = visits.con.execute(
+        "SELECT name, strategy, periods, published, next_period, refreshed_by FROM dp_streams()"
+    ).fetchall()
+    assert row == ("by_month", "periods", PERIODS, 0, "2024-01-01", "owner")
+    comment = visits.con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'by_month'").fetchall()[0][0]
+    assert "at most 3 rows over the whole horizon" in comment and "are not counted" in comment
+    visits.dp("DROP PRIVATE STREAM by_month")
+    assert visits.dp("DROP PRIVATE STREAM IF EXISTS by_month") == [("there was no such stream",)]
+    visits.create()
+    assert visits.spent() == 2, "a stream that is made again is paid for again"
+
+
+def test_what_dp_explain_compares(visits: Visits) -> None:
+    """Every strategy with the error of each period for what is asked; single periods take the plain mechanism."""
+    for budget, asked, best in (
+        ("epsilon = 1", "periods", "periods"),
+        ("rho = 0.1", "totals", "factorisation"),
+        ("rho = 0.1", "periods", "periods"),
+    ):
+        text = STREAM.format(options=f"{budget}, answers = '{asked}'", source="visits")
+        if "rho" in budget:
+            visits.con.close()
+            visits = Visits(budget="rho = 10")
+        rows = visits.con.execute(
+            "SELECT strategy, chosen, worst_stderr, stderr_by_period, cells FROM dp_explain(?)", [text]
+        ).fetchall()
+        assert [row[0].split("_")[0] for row in rows if row[1]] == [best]
+        assert {row[0].split("_")[0] for row in rows} == set(STRATEGIES)
+        assert all(len(row[3]) == 12 and max(row[3]) == pytest.approx(row[2], abs=1e-6) for row in rows)
+        assert {row[4] for row in rows} == {36}
+        assert visits.spent() == 0
