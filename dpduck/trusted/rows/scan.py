@@ -31,7 +31,15 @@ from dpduck.trusted.rows.periods import inside_sql, unit_sql
 from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
-from dpduck.trusted.rows.program import Division, longest_lookup, longest_read, longest_repeated, of_fixed_size, staged
+from dpduck.trusted.rows.program import (
+    REPEATED,
+    Division,
+    longest_lookup,
+    longest_read,
+    longest_repeated,
+    of_fixed_size,
+    staged,
+)
 from dpduck.trusted.rows.reader import FAILED
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
@@ -81,6 +89,16 @@ class Scan:
     def longest_lookup(self) -> int:
         """Returns bytes that a text may have that is looked up among a public table's keys; see LONGEST_KEY."""
         return longest_lookup(self.copies, self.repeats)
+
+    def guards(self) -> list[str]:
+        """Returns conditions that leave out rows whose texts are too long to be compared in all copies of them."""
+        if self.types is None or self.copies <= REPEATED:
+            return []
+        read = " ".join((self.from_sql, *self.where))
+        texts = [name for name, kind in self.types.items() if kind in ("VARCHAR", "BLOB") and name in read]
+        longest = longest_read(len(texts), self.copies)
+        lengths = ((name, "strlen" if self.types[name] == "VARCHAR" else "octet_length") for name in texts)
+        return [f"{name} IS NULL OR {length}({name}) <= {longest}" for name, length in lengths]
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """Returns what is known of the units of rows that are grouped by these keys. worker: whether one answers for
@@ -196,7 +214,7 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     table of units for one that leaves a fifth of them, and hashes that table in place of the few rows that are looked
     up: of TPC-H query 6, twice the time.
     """
-    conditions = [*scan.where, *conditions, *division.guards()]
+    conditions = [*scan.where, *conditions, *division.guards(), *scan.guards()]
     outputs = {**outputs, **division.inputs()}
     if scan.unit_sql is None:
         return _select(outputs, scan.from_sql, conditions)
