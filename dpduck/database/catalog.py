@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from dpduck.database.cursors import Caller, Still
-from dpduck.database.policies import PolicyStore
+from dpduck.database.attached import LISTING_VIEWS, Databases, Looked, Still, kept, require_stored
+from dpduck.database.cursors import Caller
+from dpduck.database.policies import PolicyStore, with_budget
 from dpduck.database.sandbox import Sandbox
-from dpduck.database.stored_tables import LISTING_VIEWS, require_stored
 from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Budget
 
 _KEY_TYPE = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|DATE")
 _COLLATION = re.compile(r'\bCOLLATE\s+"?([\w.]+)', re.IGNORECASE)
@@ -59,8 +60,7 @@ class Catalog:
     It reads names and types, and the rows of declared public tables only. known: facts by method and question.
     box: the sandbox of the statement; without it each question opens one of its own. caller: whose names are resolved;
     for others than the owner what is neither under a policy nor public is not there, and what they may not ask about is
-    refused before anything of it is told. shadowed: returns the built-in functions that are hidden, which were looked
-    for beside this.
+    refused before anything of it is told. looked: what is attached, and what looks for hidden functions beside this.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Catalog:
         policies: PolicyStore,
         box: Sandbox | None = None,
         caller: Caller | None = None,
-        shadowed: Callable[[], frozenset[str]] | None = None,
+        looked: Looked | None = None,
     ) -> None:
         self._cursor = cursor
-        self._shadowed = shadowed
+        self._looked = looked
         self._caller = caller
         self._policies = policies
         self._box = box
@@ -103,19 +103,20 @@ class Catalog:
         return str(row[0]), str(row[1])
 
     @cached_property
+    def _databases(self) -> Databases:
+        return self._policies.shadows.databases(self._cursor) if self._looked is None else self._looked.databases
+
+    @cached_property
     def _still(self) -> Still | None:
-        return self._policies.shadows.still(self._cursor)
+        return self._policies.shadows.still(self._databases)
+
+    @cached_property
+    def _budgets(self) -> Mapping[str, Budget]:
+        return self._policies.budgets()
 
     def _kept(self, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
-        """Returns a fact about a table, which is asked once for all statements where the table cannot change."""
-        if self._still is None or fold(table.parts[0]) not in self._still.databases:
-            return ask()
-        question = (*map(fold, table.parts), *asked)
-        known: tuple[Fact] | None = self._still.facts.get(question)
-        if known is None:
-            known = (ask(),)
-            self._still.facts.put(question, known)
-        return known[0]
+        own = table.parts[0] == self._policies.shadows.store  # it changes with every release
+        return ask() if own else kept(self._still, table, asked, ask)
 
     def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
         """Every table and view of a name by its folded parts: in full, with a table's definition; None of a view."""
@@ -144,19 +145,13 @@ class Catalog:
             f"constraint_index) FROM duckdb_constraints() WHERE lower(table_name) IN ({names}) "
             "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') GROUP BY ALL"
         ).fetchall()
-        own = [row for row in keys if self._kinds.get(fold(row[0])) == "duckdb"]
+        own = [row for row in keys if self._databases.kinds.get(fold(row[0])) == "duckdb"]
         self._constraints.update({tuple(row[:3]): tuple(map(tuple, row[3])) for row in own})
 
     @cached_property
-    def _kinds(self) -> dict[str, str]:
-        """Returns what kind each database is, by its folded name."""
-        rows = self._cursor.execute("SELECT database_name, type FROM duckdb_databases()").fetchall()
-        return {fold(name): str(kind) for name, kind in rows}
-
-    @cached_property
     def _in_force(self) -> dict[TableName, Policy]:
-        """Policies by their tables."""
-        return {policy.table: policy for policy in self._policies.policies()}
+        """Policies by their tables, without the budgets that are in force."""
+        return {policy.table: policy for policy in self._policies.now().policies.values()}
 
     def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
         def ask() -> tuple[TableName, str | None] | None:
@@ -241,6 +236,11 @@ class Catalog:
     @_remembered
     def policy(self, table: TableName) -> Policy | None:
         """Returns the policy in force; a table that was since replaced by something that computes is refused."""
+        policy = self._stands(table)
+        return None if policy is None else with_budget(policy, self._budgets)
+
+    def _stands(self, table: TableName) -> Policy | None:
+        """Returns the policy without the budget that is in force, if its table is one still."""
         policy = self._in_force.get(table)
         if policy is not None and (self.is_view(table) or self.computes(table)):
             raise Refusal(
@@ -254,7 +254,7 @@ class Catalog:
     @_remembered
     def require_stored(self, table: TableName) -> None:
         """Refuses a table of another database that is none there, but a view or the like."""
-        if self._kinds.get(fold(table.parts[0])) not in LISTING_VIEWS:
+        if self._databases.kinds.get(fold(table.parts[0])) not in LISTING_VIEWS:
             require_stored(self._cursor, table)
 
     @_remembered
@@ -291,18 +291,14 @@ class Catalog:
         )
         if not now or any(self.public_digest(table) != digest for table, digest in rows.public_digests):
             raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
-        self._require_plain_texts()
-        keep_plans_plain(self._cursor)
-
-    def _require_plain_texts(self) -> None:
-        """Refuses a setting of the whole database that makes different texts equal: units and keys would be merged."""
-        row = self._row("SELECT current_setting('default_collation')")
-        if row is None or str(row[0] or "").lower() not in ("", "binary", "c", "posix"):
+        # a setting of the whole database that makes different texts equal would merge units and keys
+        if self._databases.collation.lower() not in ("", "binary", "c", "posix"):
             raise Refusal("default_collation makes texts equal that differ", accepted="RESET default_collation")
+        keep_plans_plain(self._cursor)
 
     def _as_read(self, read: PrivateTable) -> bool:
         """Tells whether a policy is the one that was read, and the columns taken for keys are still keys."""
-        policy = self.policy(read.table)
+        policy = self._stands(read.table)
         if policy is None or (policy.revision, policy.epoch) != (read.revision, read.epoch):
             return False
         return not read.unique or {(column,) for column in read.unique} <= set(self.unique_keys(read.table))
@@ -396,4 +392,5 @@ class Catalog:
 
     @_remembered
     def shadowed_functions(self) -> frozenset[str]:
-        return self._policies.shadows.names(self._cursor) if self._shadowed is None else self._shadowed()
+        shadows = self._policies.shadows
+        return shadows.names(self._cursor, self._databases) if self._looked is None else self._looked.names()

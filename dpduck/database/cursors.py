@@ -7,7 +7,6 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -259,18 +258,6 @@ class NamedLocks:
                     self._locks[name] = (lock, waiting - 1)
 
 
-# Built-in functions that a macro or function of the database hides, for whoever runs SQL on its connections.
-
-
-_HIDDEN = (
-    "SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name) "
-    "HAVING bool_or(internal) AND NOT bool_and(internal)"
-)
-_DATABASES = (
-    "SELECT database_name, path, database_oid, readonly, type = 'duckdb' AND NOT contains(coalesce(path, '://'), "
-    "'://'), current_setting('default_collation') FROM duckdb_databases() WHERE NOT internal"
-)
-"""Whether it is a file of DuckDB's; and the setting of which DISTINCT and GROUP BY, so facts about a table, depend."""
 MOST_ANSWERS = 512
 
 
@@ -300,90 +287,6 @@ class SandboxAnswers:
                 self._answers.popitem(last=False)
 
 
-MOST_STILL = 512
-"""Facts about tables that cannot change that are remembered."""
-
-
-@dataclass(frozen=True)
-class Still:
-    """Databases whose tables cannot change while they are attached, by their folded names, and what is known of them.
-
-    A file of DuckDB's that is open for reading alone: nobody else can open it to write meanwhile.
-    """
-
-    databases: frozenset[str]
-    facts: SandboxAnswers = field(default_factory=lambda: SandboxAnswers(MOST_STILL), repr=False, compare=False)
-
-
-class Shadows:
-    """The names that are hidden; where nothing can be added they are looked for once: listing functions takes 25 ms.
-
-    Nothing can be added where every database is read-only, as on a server, but the store and the copies of releases,
-    which no name without a database leads to.
-    """
-
-    def __init__(self, store: str) -> None:
-        self._store = store
-        self._known: tuple[str, frozenset[str]] | None = None
-        self._still: tuple[str, Still] | None = None
-
-    def still(self, cursor: duckdb.DuckDBPyConnection) -> Still | None:
-        """Returns what cannot change, as this cursor sees it; None where something can."""
-        databases = self._others(cursor)
-        token = _token(databases)
-        if token is None:
-            return None
-        if self._still is None or self._still[0] != token:
-            self._still = token, Still(frozenset(fold(str(row[0])) for row in databases if row[4]))
-        return self._still[1]
-
-    def names(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
-        """Names in lower case."""
-        databases = self._unchanging(cursor)
-        known = self._held(databases)
-        return self._listed(cursor, databases) if known is None else known
-
-    @contextmanager
-    def looked_for(
-        self, cursor: duckdb.DuckDBPyConnection, aside: OpenCursor
-    ) -> Iterator[Callable[[], frozenset[str]]]:
-        """Looks for the names while other facts are asked, on a cursor of its own; yields what returns them.
-
-        They are those of a moment after this was called: what was committed before is seen.
-        """
-        databases = self._unchanging(cursor)
-        known = self._held(databases)
-        if known is not None:
-            yield lambda: known
-            return
-        with aside() as second, ThreadPoolExecutor(1) as beside:
-            found = beside.submit(self._listed, second, databases)
-            yield found.result
-
-    def _unchanging(self, cursor: duckdb.DuckDBPyConnection) -> str | None:
-        """Returns the databases, where nothing can be added to one; else None."""
-        databases = self._others(cursor)
-        return _token(databases) if all(row[4] for row in databases) else None
-
-    def _others(self, cursor: duckdb.DuckDBPyConnection) -> list[tuple[object, ...]]:
-        rows = cursor.execute(_DATABASES).fetchall()
-        return [row for row in rows if row[0] != self._store and not str(row[0]).startswith(PREFIX)]
-
-    def _held(self, databases: str | None) -> frozenset[str] | None:
-        known = self._known
-        return known[1] if databases is not None and known is not None and known[0] == databases else None
-
-    def _listed(self, cursor: duckdb.DuckDBPyConnection, databases: str | None) -> frozenset[str]:
-        found = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
-        self._known = None if databases is None else (databases, found)
-        return found
-
-
-def _token(databases: Sequence[tuple[object, ...]]) -> str | None:
-    ordered = sorted(databases, key=lambda row: str(row[2]))
-    return repr(ordered) if databases and all(row[3] for row in databases) else None
-
-
 @contextmanager
 def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Interrupts the cursor when so many seconds are over; never for 0."""
@@ -397,3 +300,18 @@ def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iter
         if timer is not None:
             timer.cancel()
             timer.join()  # the cursor may be closed from here on
+
+
+_OF_ANY_LENGTH = re.compile(r"VARCHAR|BLOB|BIT|BIGNUM|JSON|\[|STRUCT|MAP|UNION|VARIANT")
+
+
+def characters_of(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
+    """Tells how many bytes the texts of a SELECT's rows have, and whatever else has no fixed length, as text."""
+    types = [row[1] for row in cursor.execute(f"DESCRIBE FROM ({select_sql})").fetchall()]
+    names = [f"c{number}" for number in range(len(types))]
+    long = [name for name, kind in zip(names, types, strict=True) if _OF_ANY_LENGTH.search(kind)]
+    if not long:
+        return 0
+    length = " + ".join(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)" for name in long)
+    found = cursor.execute(f"SELECT sum({length}) FROM ({select_sql}) AS t({', '.join(names)})").fetchone()
+    return 0 if found is None or found[0] is None else int(found[0])

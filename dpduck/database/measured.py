@@ -24,7 +24,7 @@ from scipy import sparse
 
 from dpduck.database.cursors import OpenCursor
 from dpduck.frontend.rows.facts import Rows
-from dpduck.frontend.text.names import quote_identifier
+from dpduck.frontend.text.names import quote_identifier, written_values
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, MatrixFactor
 from dpduck.values.arrays import IntegerArray
@@ -167,7 +167,8 @@ class MeasuredStore:
         if noisy is None:
             return
         moment = self.moment(rows, prepared, cursor)
-        cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?)", [name, rows.table.sql, moment, noisy])
+        marks, values = written_values([name, rows.table.sql, moment, noisy])
+        cursor.execute(f"INSERT INTO {self._table} VALUES ({marks})", values)
 
     def moment(self, rows: Rows, prepared: Moment | None, cursor: duckdb.DuckDBPyConnection) -> str:
         """Names the moment of the rows that are counted now; "" of rows that may change at any time."""

@@ -13,7 +13,8 @@ from typing import Any
 
 import duckdb
 
-from dpduck.database.cursors import OpenCursor, SandboxAnswers, Shadows
+from dpduck.database.attached import Shadows
+from dpduck.database.cursors import OpenCursor, SandboxAnswers
 from dpduck.frontend.rows.facts import Clamp, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
@@ -27,8 +28,12 @@ _PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
 
 
 @dataclass(frozen=True)
-class _InForce:
-    """Policies by their tables' names in SQL, declared public tables, and every name ever used, the first one first."""
+class InForce:
+    """Policies by their tables' names in SQL, declared public tables, and every name ever used, the first one first.
+
+    Policies have the budget that they were written with. That in force may be another one; where none is asked for,
+    the ledger need not be.
+    """
 
     policies: Mapping[str, Policy]
     public: tuple[str, ...]
@@ -53,11 +58,11 @@ class PolicyStore:
         self.home = home
         self.shadows = Shadows(store)
         self._open_cursor = open_cursor
-        self._budgets = budgets
+        self.budgets = budgets
         self._schema = f"{quote_identifier(store)}.dpduck"
         self._read = SandboxAnswers(_MOST_READ)
         self._lock = threading.RLock()
-        self._held: _InForce | None = None
+        self._held: InForce | None = None
 
     def create_tables(self) -> None:
         """Creates the tables, where they are not there yet."""
@@ -73,15 +78,15 @@ class PolicyStore:
 
     def policy(self, table: TableName) -> Policy | None:
         """Returns the policy in force, None where there is none."""
-        policy = self._now().policies.get(table.sql)
-        return None if policy is None else self._with_budget(policy, self._budgets())
+        policy = self.now().policies.get(table.sql)
+        return None if policy is None else with_budget(policy, self.budgets())
 
     def policies(self) -> list[Policy]:
         """Returns every policy in force, in the order of their tables' names."""
-        budgets = self._budgets()
-        return [self._with_budget(policy, budgets) for policy in self._now().policies.values()]
+        budgets = self.budgets()
+        return [with_budget(policy, budgets) for policy in self.now().policies.values()]
 
-    def _now(self) -> _InForce:
+    def now(self) -> InForce:
         """Returns what the store holds. Nobody else writes it while it is attached: it is read once after each
         change.
         """
@@ -99,7 +104,7 @@ class PolicyStore:
                     "GROUP BY table_name ORDER BY min(known_at), table_name"
                 ).fetchall()
             defined = [self._defined(row[0]) for row in active]
-            found = _InForce(
+            found = InForce(
                 {policy.table.sql: policy for policy in defined},
                 tuple(dict.fromkeys(row[0] for row in public)),
                 tuple(row[0] for row in spelled),
@@ -124,8 +129,8 @@ class PolicyStore:
         )
         with self._open_cursor() as cursor:
             rows = cursor.execute(query).fetchall()
-        budgets = self._budgets()
-        return [self._with_budget(self._defined(row[0]), budgets) for row in rows]
+        budgets = self.budgets()
+        return [with_budget(self._defined(row[0]), budgets) for row in rows]
 
     def _defined(self, text: str) -> Policy:
         """Returns the policy that a definition says: one object for each text, so that its labels are in memory
@@ -137,15 +142,12 @@ class PolicyStore:
             self._read.put(text, policy)
         return policy
 
-    def _with_budget(self, policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
-        return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
-
     def known_as(self, table: TableName) -> TableName:
         """Returns the table as policies and declarations spell it, which is how budgets and releases know it.
 
         DuckDB's names are one whatever their case, and ALTER TABLE .. RENAME TO may change that.
         """
-        known = [name for name in self._now().spelled if fold(name) == fold(table.sql)]
+        known = [name for name in self.now().spelled if fold(name) == fold(table.sql)]
         if not known or table.sql in known:
             return table
         return _named_in_sql(known[0])
@@ -194,15 +196,15 @@ class PolicyStore:
 
     def is_public(self, table: TableName) -> bool:
         """Tells whether the owner has declared the table public."""
-        return table.sql in self._now().public
+        return table.sql in self.now().public
 
     def public_tables(self) -> list[TableName]:
         """Returns all declared public tables."""
-        return [_named_in_sql(text) for text in self._now().public]
+        return [_named_in_sql(text) for text in self.now().public]
 
     def declared(self) -> list[TableName]:
         """Returns all tables with a policy in force, and all declared public ones."""
-        return [*(policy.table for policy in self._now().policies.values()), *self.public_tables()]
+        return [*(policy.table for policy in self.now().policies.values()), *self.public_tables()]
 
     def declare_public(self, table: TableName) -> None:
         """Records that the owner calls the table public."""
@@ -216,6 +218,11 @@ class PolicyStore:
         """Takes a declaration back; domains already read from the table stay as they were."""
         with self._writing() as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql])
+
+
+def with_budget(policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
+    """Returns a policy with the budget of its unit that is in force."""
+    return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
 
 
 def _named_in_sql(text: str) -> TableName:

@@ -84,7 +84,7 @@ class PreparedTables:
             self._forget(nonce)
 
     def at(self) -> Mapping[str, str]:
-        """Tells when each prepared table was prepared, by its name in SQL."""
+        """Tells when each table was prepared, by its name in SQL."""
         return {table: known.at for table, known in self._known.items()}
 
     def rows(self, table: TableName) -> float | None:
@@ -171,8 +171,7 @@ class PreparedTables:
         tables = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads if not one.hidden)]))
         if not any(table.sql in self._known for table in tables):
             return None
-        found, moments, nonces = {}, set(), []
-        policies = {one.table: one for one in self._policies.policies()}
+        found, moments, nonces, policies = {}, set(), [], self._policies.now().policies
         for table in tables:
             known = self._known.get(table.sql)
             if known is None:
@@ -181,7 +180,7 @@ class PreparedTables:
                     f"{prepared} is prepared, and {table.table} is not: their rows are not of one moment",
                     accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE; or ON {prepared} UNPREPARE",
                 )
-            found[table.sql] = self._twin(known, table, rows, policies.get(table))
+            found[table.sql] = self._twin(known, table, rows, policies.get(table.sql))
             moments.add(known.moment)
             nonces.append(known.nonce)
         if len(moments) > 1:
@@ -190,7 +189,7 @@ class PreparedTables:
                 accepted=f"ALTER PRIVACY POLICY ON {', '.join(map(str, tables))} PREPARE",
             )
         names = tuple(twin.sql for twin in found.values())
-        still = self._policies.shadows.still
+        still = self._policies.shadows.still_here
         beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes, still=still)
         return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
 
@@ -215,7 +214,8 @@ class PreparedTables:
             raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
-        return Twin(name, _domains(policy, columns[table.sql]), unit, known.unit_type, own, known.cuts)
+        domains, most = _domains(policy, columns[table.sql]), policy.unit.max_rows
+        return Twin(name, domains, unit, known.unit_type, own, known.cuts, most)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
         """Returns what is written of a table; refused where DuckDB has columns that cannot be carried over.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from fractions import Fraction
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import OpenCursor, interrupted_after
+from dpduck.database.cursors import OpenCursor, characters_of, interrupted_after
 from dpduck.frontend.statements.kinds import PROJECTION
 from dpduck.frontend.text.names import quote_identifier, quote_text, written_values
 from dpduck.planning.recovery.intervals import ErrorLaw
@@ -31,9 +30,11 @@ COMPUTED = "computed from answers that are {}"
 """What the comment of a view's column says that is neither a key nor an answer; {}: the guarantee."""
 
 Also = Callable[[duckdb.DuckDBPyConnection], None]
+FEW = 256
+"""Values of a released table that is written as SQL; _PLAIN: the types of its columns."""
+
+_PLAIN = frozenset((pa.string(), pa.int64(), pa.int32(), pa.float64()))
 BEFORE_STORING = "before it is stored"
-_OF_ANY_LENGTH = re.compile(r"VARCHAR|BLOB|BIT|BIGNUM|JSON|\[|STRUCT|MAP|UNION|VARIANT")
-_VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
 
 
@@ -72,6 +73,18 @@ class StoredRelease:
         """Describes a column, for its comment."""
         of = self.notes.get(name, COMPUTED) if self.notes else "{}"
         return of.replace("{}", self.guarantee)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What became of a request. there: whether its release's table is in the store. failed: the entry of one that
+    failed after its charge. unanswered: of one whose process ended before its answer.
+    """
+
+    release: StoredRelease | None = None
+    there: bool = False
+    failed: int | None = None
+    unanswered: int | None = None
 
 
 class ReleaseStore:
@@ -134,17 +147,21 @@ class ReleaseStore:
 
         return note
 
-    def unanswered(self, digest: str) -> tuple[int | None, int | None]:
-        """Returns the entry of a request that failed after its charge; that of one whose process ended before its
-        answer.
-        """
-        sql = (
-            f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = {quote_text(digest)}), "
-            f"(SELECT max(ledger_id) FROM {self._unanswered} WHERE digest = {quote_text(digest)})"
-        )
+    def asked(self, digest: str) -> Asked:
+        """Tells what became of a request so far."""
+        told = quote_text(digest)
         with self._open_cursor() as cursor:
-            failed, ended = cursor.execute(sql).fetchall()[0]
-        return failed, ended
+            rows = cursor.execute(
+                f"SELECT {_COLUMNS} FROM {self._table} WHERE digest = {told} AND kind = 'answer'"
+            ).fetchall()
+            if rows:
+                found = _release(rows[0])
+                return Asked(found, self.taken(found.name))
+            ((failed, ended),) = cursor.execute(
+                f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = {told}), "
+                f"(SELECT max(ledger_id) FROM {self._unanswered} WHERE digest = {told})"
+            ).fetchall()
+        return Asked(failed=failed, unanswered=ended)
 
     def view(self, name: str) -> StoredRelease | None:
         """Returns a private view by name."""
@@ -163,9 +180,8 @@ class ReleaseStore:
     def covariances(self, digest: str) -> str | None:
         """Returns the public covariances of a release's cells as text; None where they are not kept."""
         with self._open_cursor() as cursor:
-            row = cursor.execute(
-                f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'", [digest]
-            ).fetchone()
+            kept = f"SELECT covariances FROM {self._table} WHERE digest = ? AND kind = 'answer'"
+            row = cursor.execute(kept, [digest]).fetchone()
         return None if row is None or row[0] is None else str(row[0])
 
     def column_names(self, name: str) -> list[str]:
@@ -201,22 +217,18 @@ class ReleaseStore:
     def kept_by(self, principal: str) -> tuple[int, int]:
         """Tells how many releases and views of a principal are in the store, and how many rows they have."""
         with self._open_cursor() as cursor:
-            row = cursor.execute(
-                f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?", [principal]
-            ).fetchone()
-        return (0, 0) if row is None else (int(row[0]), int(row[1]))
+            kept = f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?"
+            ((count, rows),) = cursor.execute(kept, [principal]).fetchall()
+        return int(count), int(rows)
 
     def means_something(self, name: str) -> bool:
-        """Tells whether DuckDB itself has a table of this name: it would be read where no view of the name is
-        any more.
+        """Tells whether DuckDB itself has a table of this name: it would be read where no view has the name any
+        more.
         """
+        internal = "internal AND schema_name IN ('main', 'pg_catalog')"
         with self._open_cursor() as cursor:
-            row = cursor.execute(
-                "SELECT 1 FROM duckdb_views() WHERE internal AND schema_name IN ('main', 'pg_catalog') "
-                "AND lower(view_name) = lower(?)",
-                [name],
-            ).fetchone()
-        return row is not None
+            found = f"SELECT 1 FROM duckdb_views() WHERE {internal} AND lower(view_name) = lower(?)"
+            return cursor.execute(found, [name]).fetchone() is not None
 
     def put_table(
         self,
@@ -231,14 +243,9 @@ class ReleaseStore:
         self._steps(BEFORE_STORING)
         listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
         with self._open_cursor() as cursor:
-            cursor.register("dpduck_released_rows", table)
             cursor.execute("BEGIN")
-            cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} ({listed})")
-            cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_released_rows")
-            self._insert(cursor, release)
-            if covariances is not None:
-                told = f"SET covariances = ? WHERE name = {quote_text(release.name)}"
-                cursor.execute(f"UPDATE {self._table} {told}", [covariances])
+            self._fill(cursor, release.name, listed, table)
+            self._insert(cursor, release, table.num_rows, covariances)
             also(cursor)
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = {quote_text(release.digest)}")
             before_it_is_seen()
@@ -262,20 +269,20 @@ class ReleaseStore:
                     self._remove(cursor, release.name)
                 bounded = select_sql if most is None else f"FROM ({select_sql}) LIMIT {most + 1}"
                 with interrupted_after(self.seconds, cursor):
-                    if characters is not None and _characters(cursor, bounded) > characters:
+                    if characters is not None and characters_of(cursor, bounded) > characters:
                         raise Refusal(
                             f"the texts of {release.name!r} are too long; the answers are kept: asking for them again "
                             "is free",
                             accepted=f"at most {characters} characters in all",
                         )
-                    made = cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {bounded}").fetchone()
-                if most is not None and made is not None and made[0] > most:
+                    ((made,),) = cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} AS {bounded}").fetchall()
+                if most is not None and made > most:
                     raise Refusal(
                         f"there is room for {most} rows more in the store, and {release.name!r} has more; the answers "
                         "are kept: asking for them again is free",
                         accepted="fewer rows; DROP PRIVATE VIEW makes room",
                     )
-                self._insert(cursor, release)
+                self._insert(cursor, release, int(made))
             cursor.execute("COMMIT")
 
     def put_rows(
@@ -284,14 +291,24 @@ class ReleaseStore:
         """Stores a private table: rows that were made from a release, under a name of their own."""
         listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
         with self._open_cursor() as cursor:
-            cursor.register("dpduck_made_rows", table)
             cursor.execute("BEGIN")
             if replace:
                 self._remove(cursor, release.name)
-            cursor.execute(f"CREATE TABLE {self.table_sql(release.name)} ({listed})")
-            cursor.execute(f"INSERT INTO {self.table_sql(release.name)} SELECT * FROM dpduck_made_rows")
-            self._insert(cursor, release)
+            self._fill(cursor, release.name, listed, table)
+            self._insert(cursor, release, table.num_rows)
             cursor.execute("COMMIT")
+
+    def _fill(self, cursor: duckdb.DuckDBPyConnection, name: str, listed: str, table: pa.Table) -> None:
+        """Makes a table of these rows. A few are written, in half the time that DuckDB takes to read Arrow."""
+        target = self.table_sql(name)
+        cursor.execute(f"CREATE TABLE {target} ({listed})")
+        if 0 < table.num_rows * table.num_columns <= FEW and all(kind in _PLAIN for kind in table.schema.types):
+            written = [written_values(map(_exact, row)) for row in zip(*table.to_pydict().values(), strict=True)]
+            values = [value for _, unwritten in written for value in unwritten]
+            cursor.execute(f"INSERT INTO {target} VALUES {', '.join(f'({marks})' for marks, _ in written)}", values)
+            return
+        cursor.register("dpduck_released_rows", table)
+        cursor.execute(f"INSERT INTO {target} SELECT * FROM dpduck_released_rows")
 
     def drop_view(self, name: str) -> None:
         """Removes a private view; its release stays, so that asking again is free."""
@@ -314,7 +331,9 @@ class ReleaseStore:
         cursor.execute(f"DELETE FROM {self._table} WHERE lower(name) = lower(?) AND kind = 'view'", [name])
         cursor.execute(f"DROP TABLE IF EXISTS {self.table_sql(name)}")
 
-    def _insert(self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease) -> None:
+    def _insert(
+        self, cursor: duckdb.DuckDBPyConnection, release: StoredRelease, rows: int, covariances: str | None = None
+    ) -> None:
         scope = f"; {release.scope}" if release.scope else ""
         comment = f"{release.guarantee}{scope}; strategy {release.strategy}; ledger entry {release.ledger_id}"
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")
@@ -325,25 +344,18 @@ class ReleaseStore:
         marks, values = written_values([
             release.name, release.digest, release.statement, release.strategy,
             None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho),
-            release.principal, release.ledger_id, laws_to_text(release.laws), release.kind,
+            rows, release.principal, release.ledger_id, laws_to_text(release.laws), release.kind, covariances,
         ])  # fmt: skip
         cursor.execute(
-            f"INSERT INTO {self._table} ({_COLUMNS.replace('rows, ', '')}, rows, released_at) VALUES ({marks}, "
-            f"(SELECT count(*) FROM {self.table_sql(release.name)}), now() AT TIME ZONE 'UTC')",
+            f"INSERT INTO {self._table} ({_COLUMNS}, covariances, released_at) VALUES ({marks}, "
+            "now() AT TIME ZONE 'UTC')",
             values,
         )
 
 
-def _characters(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
-    """Tells how many bytes the texts of a SELECT's rows have, and whatever else has no fixed length, as text."""
-    types = [row[1] for row in cursor.execute(f"DESCRIBE FROM ({select_sql})").fetchall()]
-    names = [f"c{number}" for number in range(len(types))]
-    long = [name for name, kind in zip(names, types, strict=True) if _OF_ANY_LENGTH.search(kind)]
-    if not long:
-        return 0
-    length = " + ".join(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)" for name in long)
-    found = cursor.execute(f"SELECT sum({length}) FROM ({select_sql}) AS t({', '.join(names)})").fetchone()
-    return 0 if found is None or found[0] is None else int(found[0])
+def _exact(value: object) -> object:
+    """Returns a number as the shortest text that is read as the same one again: a literal would be a decimal."""
+    return repr(value) if isinstance(value, float) else value
 
 
 def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
@@ -385,12 +397,3 @@ def _release(row: Sequence[object]) -> StoredRelease:
         laws=laws_from_text(str(row[10])),
         kind=str(row[11]),
     )
-
-
-def require_view_name(name: str) -> None:
-    """Names that a private view may have: words that are file names too, and not dpduck's own."""
-    if not _VIEW_NAME.fullmatch(name) or name.lower().startswith(("release_", "dpduck_")):
-        raise Refusal(
-            f"the name {name[:40]!r} is not free for a view",
-            accepted="up to 100 letters, digits and _, not beginning with a digit, release_ or dpduck_",
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +11,13 @@ from dataclasses import replace
 import duckdb
 
 from dpduck.database.cursors import Caller
-from dpduck.database.releases import ReleaseStore, StoredRelease, require_view_name
+from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.frontend.statements.kinds import AskStatement, DropPrivateView
 from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.values.errors import PermissionRefusal, Refusal
+
+_VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 class PrivateViews:
@@ -138,3 +141,12 @@ class PrivateViews:
 def _require_own(view: StoredRelease, caller: Caller, accepted: str) -> None:
     if not caller.owner and view.principal != caller.name:
         raise PermissionRefusal(f"the private view {view.name!r} is another's", accepted=accepted)
+
+
+def require_view_name(name: str) -> None:
+    """Names that a private view may have: words that are file names too, and not dpduck's own."""
+    if not _VIEW_NAME.fullmatch(name) or name.lower().startswith(("release_", "dpduck_")):
+        raise Refusal(
+            f"the name {name[:40]!r} is not free for a view",
+            accepted="up to 100 letters, digits and _, not beginning with a digit, release_ or dpduck_",
+        )

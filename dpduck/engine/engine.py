@@ -269,16 +269,13 @@ class Engine:
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysis:
         """Analyses a statement. known: its earlier analysis, which holds while public facts are the same."""
-        with (
-            self._open_cursor() as cursor,
-            self._policies.shadows.looked_for(cursor, self._open_cursor) as shadowed,
-        ):
+        with self._open_cursor() as cursor, self._policies.shadows.looked_for(cursor, self._open_cursor) as looked:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
-            catalog = Catalog(cursor, self._policies, box, caller, shadowed)
+            catalog = Catalog(cursor, self._policies, box, caller, looked)
             if known is not None and catalog.holds(known.facts):
                 return known.analysis
             if known is not None:
-                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, shadowed)
+                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, looked)
             analysis = analyse(statement, catalog, own_options())
             if analysis.request.question.treatment.strategy_table:
                 analysis = with_matrix(analysis, catalog)

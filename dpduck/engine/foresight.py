@@ -62,7 +62,7 @@ class Foresight:
 
     def _expected(self, request: Request) -> int | None:
         """EXPECT ROWS of the policy."""
-        policy = self.policies.policy(request.rows.table)
+        policy = self.policies.now().policies.get(request.rows.table.sql)
         return None if policy is None else policy.expect_rows
 
 

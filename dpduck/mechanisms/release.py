@@ -117,25 +117,26 @@ class Releaser:
         self._answered = SandboxAnswers()
         self._locks = NamedLocks()
         self._failed: dict[str, int] = {}
+        self._made_by = versions_text()
 
     def release(self, digest: str, planned: Callable[[], Planned], caller: Caller, statement: str) -> StoredRelease:
         """Returns the release under a digest: the stored one, or a new one that is charged for and made as planned."""
         with self._locks.held(digest, lambda: self._steps(WAITING)):
-            found = self._releases.by_digest(digest)
+            asked = self._releases.asked(digest)
+            found = asked.release
             if found is not None:
                 if caller.tables is not None:  # what is released already is not everybody's to ask for
                     caller.require_table(self._ledger.entry(found.ledger_id).table_name)
-                if not self._releases.taken(found.name):
+                if not asked.there:
                     raise Refusal(
                         f"the answer was released as {found.name}, and that table is no longer in the store",
                         accepted="OPTIONS (refresh = '..') for a new release, which is charged for",
                     )
                 return found
-            stored, paid = self._releases.unanswered(digest)
-            failed = self._failed.get(digest) or stored
+            failed = self._failed.get(digest) or asked.failed
             if failed is not None:  # a statement is bound more than once, and sent again: one failure is charged once
                 raise ReleaseFailed(failed)
-            return self._new(digest, planned(), caller, statement, paid)
+            return self._new(digest, planned(), caller, statement, asked.unanswered)
 
     def _new(self, digest: str, planned: Planned, caller: Caller, statement: str, paid: int | None) -> StoredRelease:
         """paid: the entry that paid for it before its process ended."""
@@ -164,7 +165,7 @@ class Releaser:
                 self._steps,
                 self._workers,
                 paid,
-                self._releases.noting(digest, plan_text(asks), versions_text()),
+                self._releases.noting(digest, plan_text(asks), self._made_by),
                 twins,
             ) as door:
                 if caller.charged is not None:

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.database.attached import Shadows
 from dpduck.database.catalog import Catalog
-from dpduck.database.cursors import Shadows
 from dpduck.database.policies import PolicyStore
 from dpduck.frontend.text.names import TableName
 from tests.support.clinics import Clinic, by

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.database import stored_tables
+from dpduck.database import attached
 from dpduck.frontend.text.names import TableName
 from dpduck.publish.postgres import load_extension
 from dpduck.values.errors import Refusal
@@ -98,7 +98,7 @@ def test_a_table_that_becomes_a_view_before_the_count_is_refused(
     clinic, run = lent
     run("CREATE VIEW later AS SELECT id FROM base")
     clinic.dp(POLICY.format("base"))
-    real, transactions = stored_tables.require_stored, []
+    real, transactions = attached.require_stored, []
 
     def swapped(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
         transactions.append(cursor.execute("SELECT txid_current()").fetchall())
@@ -125,7 +125,7 @@ def test_unknown_kinds_of_databases_are_refused(kind: str, said: str) -> None:
             return [(kind,)]
 
     with pytest.raises(Refusal, match=said) as caught:
-        stored_tables.require_stored(Listing(), TableName(("other", "main", "t")))  # type: ignore[arg-type]
+        attached.require_stored(Listing(), TableName(("other", "main", "t")))  # type: ignore[arg-type]
     assert "accepted: a table with rows of its own" in str(caught.value)
 
 
@@ -138,4 +138,4 @@ def test_attached_files_of_duckdb_are_known() -> None:
             "SELECT view_name FROM duckdb_views() WHERE database_name = 'Other' AND temporary = internal"
         )
         assert views.fetchall() == [("t",)]
-        stored_tables.require_stored(connection, TableName(("other", "main", "t")))
+        attached.require_stored(connection, TableName(("other", "main", "t")))

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.database.releases import Asked
 from dpduck.engine import functions
 from dpduck.engine.functions import OWNER, engine_of
 from dpduck.mechanisms.cubes import measure as release_module
@@ -373,7 +374,7 @@ def test_an_entry_pays_for_its_own_bill_alone(clinic: Clinic, monkeypatch: pytes
     engine = engine_of(clinic.con)
     assert engine is not None
     entry = engine.ledger.last_entry()
-    engine._releases.unanswered = lambda _digest: (None, entry)  # type: ignore[method-assign,assignment]
+    engine._releases.asked = lambda _digest: Asked(unanswered=entry)  # type: ignore[method-assign,assignment]
     monkeypatch.setattr(engine.ledger, "times_begun", lambda _: 1)
     assert clinic.refused(by("ward", epsilon="0.5")) == "the asks cost more than the statement; nothing was charged"
     assert clinic.charges() == 1

@@ -190,7 +190,7 @@ def _with_columns(
         return with_intervals_of(select, items, answers)
     if summary is None and ask.view is not None:
         return with_errors(select, items, answers)
-    return with_summary_columns(select, items, keys, summary)
+    return select if summary is None else with_summary_columns(select, items, keys, summary)
 
 
 def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:

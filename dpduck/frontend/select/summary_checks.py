@@ -64,13 +64,11 @@ def _require_cells(summary: Summary, cells: int, place: exp.Expr) -> None:
 
 
 def with_summary_columns(
-    select: exp.Select, items: Sequence[SelectItem], keys: Sequence[Key], summary: Summary | None
+    select: exp.Select, items: Sequence[SelectItem], keys: Sequence[Key], summary: Summary
 ) -> exp.Select:
     """Returns the SELECT over a summary: the noisy count, its variance and the nodes of ranges follow what was
     written.
     """
-    if summary is None:
-        return select
     if summary.method == "sketch":
         for part in ("where", "qualify", "order", "limit", "offset"):
             if select.args.get(part):

@@ -16,9 +16,9 @@ from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import Caller, NamedLocks, OpenCursor
 from dpduck.database.policies import PolicyStore
-from dpduck.database.releases import SEED, ReleaseStore, StoredRelease, require_view_name
+from dpduck.database.releases import SEED, ReleaseStore, StoredRelease
 from dpduck.database.tables import Value, rows_sql
-from dpduck.database.views import PrivateViews
+from dpduck.database.views import PrivateViews, require_view_name
 from dpduck.frontend.statements.kinds import (
     HISTOGRAM,
     PROJECTION,

@@ -99,14 +99,15 @@ def _note(request: Request, design: SummaryDesign) -> str:
     return "; ".join([*parts, f"privacy unit {unit}"])
 
 
-def _method(request: object) -> str:
-    summary = request.question.summary if isinstance(request, Request) else None
-    return "" if summary is None else summary.method
-
+_SKETCH = "sketch"
 
 SUMMARIES = Mechanism[Request, SummaryProposal, Drawn](
     name="summary",
-    serves=lambda question: _method(question) not in ("", "sketch"),
+    serves=lambda question: (
+        isinstance(question, Request)
+        and question.question.summary is not None
+        and question.question.summary.method != _SKETCH
+    ),
     plan=propose_summary,
     asks=summary_asks,
     header=summary_header,
@@ -117,7 +118,11 @@ SUMMARIES = Mechanism[Request, SummaryProposal, Drawn](
 )
 SKETCHES = Mechanism[Request, SketchProposal, Sketched](
     name="sketch",
-    serves=lambda question: _method(question) == "sketch",
+    serves=lambda question: (
+        isinstance(question, Request)
+        and question.question.summary is not None
+        and question.question.summary.method == _SKETCH
+    ),
     plan=propose_sketch,
     asks=lambda proposal: [proposal.ask],
     header=sketch_header,

@@ -9,14 +9,15 @@ C is given, and of these the first m by (order, cells, flags, steps).
 Theorem. Two inputs that differ by all rows of one unit have tables that differ by at most Contribution.unit_bound(m,
 cells) in all, absolutely, for each aggregate, and by no more in any one cell; they differ in at most min(C, m) cells,
 and in the number of units of each by 1.
-Proof. What is kept of a unit is a function of that unit's rows: the windows partition by unit, and ties are between
-rows that are alike in all that is used of them. So both inputs keep the same rows of every other unit, and tables are
-sums over kept rows (over units and cells, where bounds are by group). The unit itself adds at most m rows, each to one
-cell, and each adds at most Contribution.bound there: 1 for counts; |low + k step| / u <= bound for 0 <= k <= K;
-for moments the Bernstein basis at k, which is not negative and adds up to K^d, plus K^d of `rest` only without a value.
-By group it adds in at most min(m, cells) cells, in each once, after clamping. Without a unit, m is the number of copies
-that public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards: they
-neither overflow nor fail for any integers.
+Proof. What is kept of a unit is a function of that unit's rows: the windows partition by unit, or sort by unit first,
+where a row's rank is at most m if and only if the row m places before it is none or another unit's; and ties are
+between rows that are alike in all that is used of them. So both inputs keep the same rows of every other unit, and
+tables are sums over kept rows (over units and cells, where bounds are by group). The unit itself adds at most m rows,
+each to one cell, and each adds at most Contribution.bound there: 1 for counts; |low + k step| / u <= bound for 0 <= k
+<= K; for moments the Bernstein basis at k, which is not negative and adds up to K^d, plus K^d of `rest` only without a
+value. By group it adds in at most min(m, cells) cells, in each once, after clamping. Without a unit, m is the number of
+copies that public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards:
+they neither overflow nor fail for any integers.
 
 Prepared rows (Known) bring two more numbers, which are facts of their unit's rows alone, and NULL where the unit is: of
 those none is kept. OF_UNIT is at least the number of rows that the unit has here, so that of a unit with OF_UNIT <= m
@@ -62,11 +63,11 @@ def stage_sql(
     by_group = any(aggregate.per_group for aggregate in aggregates)
     kept = [UNIT] if (by_group or groups is not None) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
-    checked = _checked(rows_sql, cells, aggregates, bounded, known is None)
+    checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
     if max_rows is not None:
         if groups is not None and groups < max_rows:
             checked = _in_groups_sql(checked, list(cells), groups)
-            known = None if known is None else Known(True, False)
+            known = None if known is None else Known(True, False, known.crowded)
         used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known)
     counted = "" if groups is None else f"count(DISTINCT {UNIT})" if max_rows not in (None, 1) else "count(*)"
@@ -115,7 +116,9 @@ def _checked(
     bounded: Sequence[str],
     any_unit: bool,
 ) -> str:
-    """Returns the rows that take part. any_unit: whether some may have none; of prepared ones, those are not kept."""
+    """Returns the rows that take part. any_unit: whether some may have none; of prepared ones, few or many, those are
+    not kept.
+    """
     listed = [*cells, *checked_columns(aggregates), *bounded]
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]

@@ -48,13 +48,15 @@ class Prepared:
 
     rows_sql: how many rows the row's unit has in the table; a row is in the scan once at most. open_sql: how many of
     these are outside of some domain. order_sql: the row's number among them in keyed order.
-    codes: keys that are codes of a domain, of which only rows outside of it have none.
+    codes: keys that are codes of a domain, of which only rows outside of it have none. crowded: whether a statement
+    keeps fewer rows of a unit than its policy has room for, so that most units can be expected to have too many.
     """
 
     rows_sql: str
     open_sql: str
     order_sql: str
     codes: frozenset[str]
+    crowded: bool = False
 
 
 @dataclass(frozen=True)

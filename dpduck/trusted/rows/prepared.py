@@ -35,7 +35,8 @@ class Twin:
     """A table that stands for a private one. sql: its name. codes: its DOMAIN columns, in the order of their numbers.
 
     unit: the column that holds the unit of each row, of DuckDB's type unit_type; None for PRIVACY UNIT ROW.
-    own: whether the private table has it. cuts: columns with a CLAMP, in the order of their numbers.
+    own: whether the private table has it. cuts: columns with a CLAMP, in the order of their numbers. max_rows: of its
+    policy.
     """
 
     sql: str
@@ -44,6 +45,7 @@ class Twin:
     unit_type: str
     own: bool = True
     cuts: tuple[Clamped, ...] = field(default=(), repr=False)
+    max_rows: int = 0
 
 
 Beside = Callable[
@@ -132,7 +134,8 @@ def _over_twins(
     prepared, unit_type = None, job.unit_type
     if unit_sql is not None and first in known and unit_sql == _unit_of(first, known) and _once(source):
         codes = frozenset(f"{first}.{code_name(number)}" for number in range(len(known[first].codes)))
-        prepared = Prepared(f"{first}.{ROWS_OF_UNIT}", f"{first}.{OPEN_ROWS}", f"{first}.{PLACE}", codes)
+        crowded = job.max_rows < known[first].max_rows
+        prepared = Prepared(f"{first}.{ROWS_OF_UNIT}", f"{first}.{OPEN_ROWS}", f"{first}.{PLACE}", codes, crowded)
         if numbered:
             unit_sql, unit_type = f"{first}.{NUMBER}", "BIGINT"
     return replace(

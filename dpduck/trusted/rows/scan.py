@@ -112,7 +112,8 @@ class Scan:
         # two joins take longer than to hold what one leaves, where conditions can be expected to leave few rows of many
         once = worker or (self.joined and bool(self.where))
         free = keys is not None and not (self.where or self.moved or self.stages or self.joined or worker)
-        return Known(once, free and self.prepared.codes.issuperset(keys or ()))
+        placed = free and self.prepared.codes.issuperset(keys or ())
+        return Known(once, placed, self.prepared.crowded and not placed)
 
     def ordering(self) -> dict[str, str]:
         """Returns columns by which a unit's rows are bounded, but for the unit."""
@@ -150,7 +151,9 @@ def scan_of(job: CountingJob) -> Scan:
         rows = job.from_sql if lookup is None else lookup.rows_sql
     else:
         types = dict(job.source.types)
-        found = placed(job.source, job.filters, types, copied=job.unit_sql is None or job.prepared is not None)
+        # of prepared rows, what is known of a unit is so where joins do not repeat them; ranked rows may be repeated
+        copied = job.unit_sql is None or (job.prepared is not None and not job.prepared.crowded)
+        found = placed(job.source, job.filters, types, copied=copied)
         rows = found.from_sql
     where = (*found.where, *_periods(job, types))
     return Scan(

@@ -39,7 +39,7 @@ _CARRIED = re.compile(
     re.DOTALL,
 )
 _LARGEST = (1 << 32) - 1
-_ORDER = '"dpduck_order"'
+_ORDER, _REST = '"dpduck_order"', '"dpduck_rest"'
 Steps = Callable[[str], None]
 BATCH = 6_144
 """Rows that are sent at a time: with texts of LONGEST_TEXT + 1 characters of four bytes, Arrow's buffers hold them."""
@@ -174,11 +174,13 @@ def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
         parameters.update(code.parameters)
         codes.append(f"CAST({code.sql} AS {code_type(domain)}) AS {code_name(number)}")
     rows = f"SELECT {', '.join(['t.*', *codes])} FROM (SELECT {', '.join(typed)} FROM {_POURED}) AS t"
-    left = [
-        f"CASE WHEN {told.code} < {len(told.values)} THEN NULL ELSE {told.name} END AS {told.name}"
-        for told in _told(layout)
-    ]
-    return f"SELECT * REPLACE ({', '.join(left)}) FROM ({rows})" if left else rows
+    told = _told(layout)
+    if not told:
+        return rows
+    names = [one.name for one in told]
+    known = " AND ".join(f"({one.code} < {len(one.values)} OR {one.name} IS NULL)" for one in told)
+    rest = f"CASE WHEN {known} THEN NULL ELSE [{', '.join(names)}] END AS {_REST}"
+    return f"SELECT * EXCLUDE ({', '.join(names)}), {rest} FROM ({rows})"
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,10 @@ class _Told:
 
 
 def _told(layout: Layout) -> list[_Told]:
-    """Returns texts that are left out while rows are sorted, since codes tell them, and are read from labels then."""
+    """Returns texts that are left out while rows are sorted, since codes tell them, and are read from labels then.
+
+    Those that no code tells are put together in a list, NULL for most rows, so that these are narrow.
+    """
     types = dict(layout.columns)
     return [
         _Told(quoted(column), code_name(number), domain.values, f"dpduck_labels_{number}")
@@ -235,16 +240,18 @@ def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
         f"SELECT {', '.join([own, *numbers, *codes])} "
         f"FROM dpduck_rows LEFT JOIN dpduck_units ON {quoted(layout.unit)} = dpduck_of ORDER BY {NUMBER}, {PLACE}"
     )
-    told, cuts = _told(layout), list(_cut_columns(layout))
-    parameters.update({one.parameter: texts_parameter(one.values) for one in told})
-    read = [
-        f"CASE WHEN {one.code} < {len(one.values)} THEN {texts_sql(one.parameter, 'VARCHAR')}"
-        f"[CAST({one.code} AS INTEGER) + 1] ELSE {one.name} END AS {one.name}"
-        for one in told
-    ]
+    told = {one.name: (place, one) for place, one in enumerate(_told(layout), start=1)}
+    parameters.update({one.parameter: texts_parameter(one.values) for _, one in told.values()})
+    read = [_read(name, *told[name]) if name in told else name for name, _ in _named(layout)]
+    read += [PERSON] if quoted(layout.unit) == PERSON else []
     last = [NUMBER, TIED, PLACE, ROWS_OF_UNIT, OPEN_ROWS, *codes]
-    others = f"* EXCLUDE ({', '.join(last)})" + (f" REPLACE ({', '.join(read)})" if read else "")
-    return f"SELECT {', '.join([others, *cuts, *last])} FROM ({rows}) AS t" if read or cuts else rows
+    return f"SELECT {', '.join([*read, *_cut_columns(layout), *last])} FROM ({rows}) AS t"
+
+
+def _read(name: str, place: int, told: _Told) -> str:
+    """Returns a text as its code tells it, or as it was set aside."""
+    label = f"{texts_sql(told.parameter, 'VARCHAR')}[CAST({told.code} AS INTEGER) + 1]"
+    return f"CASE WHEN {told.code} < {len(told.values)} THEN {label} ELSE {_REST}[{place}] END AS {name}"
 
 
 def _cut_columns(layout: Layout) -> Iterator[str]:

@@ -99,7 +99,7 @@ class Worker:
         self._program: Program | None = None
         self._ready = False
         self._room = Room()
-        self.said, self.spent = "", False
+        self.said, self.spent, self.checked = "", False, False
 
     def prepare(self, program: Program) -> None:
         """Sends a program, where it is not the last one."""
@@ -110,7 +110,7 @@ class Worker:
         if program != self._program:
             sent = {name: getattr(program, name) for name in ("sql", "parameters", "tells")} | {"seconds": ROW_SECONDS}
             self._write(b"P", json.dumps(sent).encode())
-            self._program = program
+            self._program, self.checked = program, False
 
     def send(self, batch: pa.Table) -> None:
         """Sends a batch; its answer is waited for by `receive`."""
@@ -137,9 +137,8 @@ class Worker:
         """Ends the process; whether it had been ended for using too much of the processor."""
         self._process.kill()
         slow = self._process.wait() == -signal.SIGPROF
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+            pipe.close()
         return slow
 
     @property
@@ -302,10 +301,17 @@ class Runner:
         return found if found is not None else self._halved(batch)
 
     def check(self, batch: pa.Table) -> pa.Table:
-        """The answer to a batch without rows; a program that fails on it is a defect, of which no row is the reason."""
+        """Answers for a batch without rows, which a process is asked once: what planning takes is known there then.
+
+        A program that fails on it is a defect, of which no row is the reason.
+        """
+        worker = self._current()
+        if worker.checked and not batch.num_rows:
+            return self._program.schema.empty_table()
         self.begin(batch)
         found = self._received(batch)
-        if found is not None and not batch.num_rows:
+        worker.checked = found is not None and not batch.num_rows
+        if found is not None and worker.checked:
             return found
         self._complain()
         raise InternalError("a worker does not run this program")
@@ -347,8 +353,7 @@ class Runner:
     def _current(self) -> Worker:
         """The process, with the program; a new one is tried twice before it counts as a failure of the machine."""
         for _ in range(3):
-            worker = self._worker or self._workers.take()
-            self._worker = worker
+            self._worker = worker = self._worker or self._workers.take()
             try:
                 worker.prepare(self._program)
                 return worker

@@ -1,0 +1,204 @@
+"""Knows what is attached, what of it cannot change meanwhile or is no table, and which functions a macro hides.
+
+Whoever runs SQL on a connection of a database may have hidden a function; where nothing can be added, that is looked
+for once: listing functions takes 10 to 25 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import duckdb
+
+from dpduck.database.cursors import PREFIX, OpenCursor, SandboxAnswers
+from dpduck.frontend.text.names import TableName, fold, quote_text
+from dpduck.values.errors import Refusal
+
+Fact = TypeVar("Fact")
+
+_HIDDEN = (
+    "SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name) "
+    "HAVING bool_or(internal) AND NOT bool_and(internal)"
+)
+_DATABASES = (
+    "SELECT database_name, path, database_oid, readonly, type = 'duckdb' AND NOT contains(coalesce(path, '://'), "
+    "'://'), current_setting('default_collation'), type, internal FROM duckdb_databases()"
+)
+"""Whether it is a file of DuckDB's; and the setting of which DISTINCT and GROUP BY, so facts about a table, depend."""
+
+MOST_STILL = 512
+"""Facts about tables that cannot change that are remembered."""
+
+
+@dataclass(frozen=True)
+class Databases:
+    """What is attached, as one cursor saw it. rows: by name, but for DuckDB's own, the store and copies of releases.
+
+    kinds: of all, by folded names. collation: that texts have where none is written. token: what tells these databases
+    from others, where all are read-only; None where one can be written. unchanging: the same where all of them are
+    files of DuckDB's, so that nothing can be added to one.
+    """
+
+    rows: tuple[tuple[object, ...], ...]
+    kinds: Mapping[str, str]
+    collation: str
+    token: str | None
+    unchanging: str | None
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What is attached; names: returns the built-in functions that are hidden, which are looked for meanwhile."""
+
+    databases: Databases
+    names: Callable[[], frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Still:
+    """Databases whose tables cannot change while they are attached, by their folded names, and what is known of them.
+
+    A file of DuckDB's that is open for reading alone: nobody else can open it to write meanwhile.
+    """
+
+    databases: frozenset[str]
+    facts: SandboxAnswers = field(default_factory=lambda: SandboxAnswers(MOST_STILL), repr=False, compare=False)
+
+
+def kept(still: Still | None, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
+    """Returns a fact about a table, which is asked once for all statements where the table cannot change."""
+    if still is None or fold(table.parts[0]) not in still.databases:
+        return ask()
+    question = (*map(fold, table.parts), *asked)
+    known: tuple[Fact] | None = still.facts.get(question)
+    if known is None:
+        known = (ask(),)
+        still.facts.put(question, known)
+    return known[0]
+
+
+class Shadows:
+    """The names that are hidden, of which those of databases that cannot change are remembered.
+
+    Nothing can be added where every database is read-only, as on a server, but the store and the copies of releases,
+    which no name without a database leads to.
+    """
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self._known: tuple[str, frozenset[str]] | None = None
+        self._still: tuple[str, Still] | None = None
+
+    def databases(self, cursor: duckdb.DuckDBPyConnection) -> Databases:
+        """Returns what is attached, as this cursor sees it."""
+        rows = cursor.execute(_DATABASES).fetchall()
+        others = [row[:6] for row in rows if not (row[7] or row[0] == self.store or str(row[0]).startswith(PREFIX))]
+        others.sort(key=lambda row: str(row[2]))
+        token = repr(others) if others and all(row[3] for row in others) else None
+        unchanging = token if all(row[4] for row in others) else None
+        kinds, collation = {fold(str(row[0])): str(row[6]) for row in rows}, str(rows[0][5] or "") if rows else ""
+        return Databases(tuple(others), kinds, collation, token, unchanging)
+
+    def still(self, databases: Databases) -> Still | None:
+        """Returns what cannot change of these; None where something can."""
+        token = databases.token
+        if token is None:
+            return None
+        known = self._still
+        if known is None or known[0] != token:
+            known = token, Still(frozenset(fold(str(row[0])) for row in databases.rows if row[4]))
+            self._still = known
+        return known[1]
+
+    def still_here(self, cursor: duckdb.DuckDBPyConnection) -> Still | None:
+        """Returns what cannot change of what this cursor sees."""
+        return self.still(self.databases(cursor))
+
+    def names(self, cursor: duckdb.DuckDBPyConnection, databases: Databases | None = None) -> frozenset[str]:
+        """Returns the names in lower case. databases: as this cursor sees them."""
+        token = (databases or self.databases(cursor)).unchanging
+        known = self._held(token)
+        return self._listed(cursor, token) if known is None else known
+
+    @contextmanager
+    def looked_for(self, cursor: duckdb.DuckDBPyConnection, aside: OpenCursor) -> Iterator[Looked]:
+        """Looks for the names while other facts are asked, on a cursor of its own.
+
+        They are those of a moment after this was called: what was committed before is seen.
+        """
+        databases = self.databases(cursor)
+        token = databases.unchanging
+        known = self._held(token)
+        if known is not None:
+            yield Looked(databases, lambda: known)
+            return
+        with aside() as second, ThreadPoolExecutor(1) as beside:
+            found = beside.submit(self._listed, second, token)
+            yield Looked(databases, found.result)
+
+    def _held(self, token: str | None) -> frozenset[str] | None:
+        known = self._known
+        return known[1] if token is not None and known is not None and known[0] == token else None
+
+    def _listed(self, cursor: duckdb.DuckDBPyConnection, token: str | None) -> frozenset[str]:
+        found = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
+        self._known = None if token is None else (token, found)
+        return found
+
+
+# Whether what DuckDB lists as a table holds rows of its own, asked where it lies.
+#
+# DuckDB lists views of an attached PostgreSQL as tables: a view could compute from all rows, or raise by one.
+# Other kinds of databases are refused: in SQLite a column may hold values of another type than its own, and
+# one such row makes every reading of the column fail.
+
+LISTING_VIEWS = ("duckdb", "ducklake")
+"""Kinds of databases whose views DuckDB lists as views."""
+
+_KIND = "SELECT type FROM duckdb_databases() WHERE lower(database_name) = lower({})"
+_POSTGRES = """
+SELECT c.relkind::text, c.relrowsecurity, pg_catalog.current_setting('server_encoding'),
+    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND t.typcategory IN ('A', 'C')) AS nested,
+    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a
+            WHERE a.attrelid = c.oid AND pg_catalog.to_jsonb(a) ->> 'attgenerated' = 'v') AS computed,
+    EXISTS (WITH RECURSIVE part AS (
+                SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid
+                UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN part ON i.inhparent = part.inhrelid)
+            SELECT 1 FROM part JOIN pg_catalog.pg_class k ON k.oid = part.inhrelid
+            WHERE k.relkind NOT IN ('r', 'p')) AS foreign_parts
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE pg_catalog.lower(n.nspname) = pg_catalog.lower({}) AND pg_catalog.lower(c.relname) = pg_catalog.lower({})
+"""
+_ACCEPTED = "a table with rows of its own, in DuckDB, DuckLake or PostgreSQL"
+
+
+def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
+    """Refuses what is in another database and no plain table there, as this cursor's transaction sees it."""
+    database, schema, name = table.parts
+    row = cursor.execute(_KIND.format(quote_text(database))).fetchall()
+    kind = str(row[0][0]) if row else ""
+    if kind in LISTING_VIEWS or not row:
+        return
+    if kind != "postgres":
+        raise Refusal(f"{table} lies in a database of kind {kind!r}", accepted=_ACCEPTED)
+    asked = _POSTGRES.format(quote_text(schema), quote_text(name))
+    try:
+        found = cursor.execute(f"SELECT * FROM postgres_query({quote_text(database)}, {quote_text(asked)})").fetchall()
+    except duckdb.Error:
+        raise Refusal(f"PostgreSQL does not say what {table} is", accepted=_ACCEPTED) from None
+    if len(found) != 1 or found[0][0] not in ("r", "p") or found[0][5]:
+        raise Refusal(f"{table} is a view, or no plain table, in PostgreSQL", accepted=_ACCEPTED)
+    _, secured, encoding, nested, computed, _ = found[0]
+    if secured:
+        raise Refusal(f"{table} has row-level security: its rows depend on who reads", accepted=_ACCEPTED)
+    if nested or computed or encoding == "SQL_ASCII":
+        raise Refusal(
+            f"{table} has columns of arrays or rows, computed ones, or texts without an encoding: one row could make "
+            "reading fail",
+            accepted="a PostgreSQL table without them",
+        )
