@@ -43,6 +43,35 @@ def digits_fit(value: str, type_name: str) -> str:
     return f"{value} BETWEEN {low} AND {high}"
 
 
+LONGEST_AS_IT_IS, LONGEST_UNIT = 64, 65_535
+"""Bytes of a privacy unit that stands beside each of its rows; a longer one is known by its SHA-256 there, and rows of
+one that is longer than the second are nobody's."""
+
+
+def shortened_sql(value: str, type_name: str) -> str:
+    """Returns SQL of a privacy unit in at most 65 bytes: equal for equal units, and for no others.
+
+    What a row says of its unit is held for each of the unit's rows, of which joins and references make many: one long
+    name would fill the memory. A digest has 65 bytes, and so is no unit that is written out.
+    """
+    if type_name not in ("VARCHAR", "BLOB"):
+        return value
+    length = f"strlen({value})" if type_name == "VARCHAR" else f"octet_length({value})"
+    digest = f"'~' || sha256({value})"
+    written = digest if type_name == "VARCHAR" else f"encode({digest})"
+    short, hashed = f"WHEN {length} <= {LONGEST_AS_IT_IS} THEN {value}", f"WHEN {length} <= {LONGEST_UNIT}"
+    return f"CASE {short} {hashed} THEN {written} END"
+
+
+def instant_sql(value: str) -> str:
+    """Returns SQL of a TIMESTAMP WITH TIME ZONE as microseconds: two instants may have one text, where clocks went
+    back.
+    """
+    most = (1 << 63) - 1
+    ends = f"WHEN {value} = 'infinity' THEN {most} WHEN {value} = '-infinity' THEN -{most}"
+    return f"CASE {ends} ELSE epoch_us({value}) END"
+
+
 @dataclass(frozen=True)
 class Stored:
     """A table under an alias. sql: its name, or a SELECT of its columns. numbered: whether rowid tells rows apart."""
@@ -160,6 +189,15 @@ def most_copies(source: Source) -> int:
     inside = sum(most_copies(branch.source) for branch in first.branches) if isinstance(first, Union) else 1
     joined = (one for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN"))
     return inside * prod(max(1, one.copies) * most_copies(one.right) for one in joined)
+
+
+def repeats(source: Source) -> bool:
+    """Tells whether a stored row may stand beside very many others: of a private table that is joined, whatever by."""
+    first = source.first
+    if isinstance(first, Union) and any(repeats(branch.source) for branch in first.branches):
+        return True
+    joined = [one for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN")]
+    return any(one.copies == 0 or one.content or repeats(one.right) for one in joined)
 
 
 # How rows that hold no privacy unit find it: by a reference, and joins that do nothing else.

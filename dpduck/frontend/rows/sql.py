@@ -9,7 +9,18 @@ from sqlglot import exp
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.facts import Column, PublicFacts, Rows
 from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
-from dpduck.frontend.rows.parts import REFERENCE, ROWS, Join, Lookup, Source, Stored, Union, UnitLookup, Units
+from dpduck.frontend.rows.parts import (
+    REFERENCE,
+    ROWS,
+    Join,
+    Lookup,
+    Source,
+    Stored,
+    Union,
+    UnitLookup,
+    Units,
+    shortened_sql,
+)
 from dpduck.frontend.rows.relation import PrivateRelation, comparable
 from dpduck.frontend.rows.tree import MOST_BRANCHES, MOST_FOUND, PrivateJoin, RowSource, equal_columns
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
@@ -101,12 +112,19 @@ def with_units_sql(relation: PrivateRelation) -> tuple[str, str | None]:
     return " ".join([_named(relation), *joins]), unit
 
 
-def _chain_sql(relation: PrivateRelation, reference: str) -> list[str]:
-    """Returns the joins along a relation's references, the first of which stands in `reference`."""
+def _chain_sql(relation: PrivateRelation, reference: str, *, short: bool = False) -> list[str]:
+    """Returns the joins along a relation's references, the first of which stands in `reference`.
+
+    short: with the unit in few bytes, before it is joined with anything.
+    """
     parts = []
     for number, parent in enumerate(relation.parents, start=1):
         alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
-        parts.append(f"JOIN {parent.table.sql} AS {quote_identifier(alias)} ON {reference} = {base(alias, key)}")
+        held = parent.table.sql
+        if short and number == len(relation.parents) and fold(key) != fold(relation.unit_of_parent):
+            unit = quote_identifier(relation.unit_of_parent)
+            held = f"(SELECT {quote_identifier(key)}, {shortened_sql(unit, relation.unit_type)} AS {unit} FROM {held})"
+        parts.append(f"JOIN {held} AS {quote_identifier(alias)} ON {reference} = {base(alias, key)}")
         if number < len(relation.parents):
             reference = base(alias, relation.parents[number].reference.column)
     return parts
@@ -192,7 +210,7 @@ def unit_lookup(source: RowSource) -> UnitLookup | None:
     if len(chosen) != 1 or not chosen[0].parents:
         return None
     (relation,) = chosen
-    joins = " ".join(_chain_sql(relation, base(ROWS, REFERENCE)))
+    joins = " ".join(_chain_sql(relation, base(ROWS, REFERENCE), short=True))
     return UnitLookup(_tree_sql(source, column_types(source)), _reference(relation), joins)
 
 

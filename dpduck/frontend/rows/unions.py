@@ -20,6 +20,9 @@ from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.privacy import PrivacyUnit
 
 UNION_UNIT = "dpduck_unit"
+LONGEST_TEXTS = 512
+"""Bytes of the constant texts of one SELECT of a UNION ALL."""
+
 _ACCEPTED = "UNION ALL of SELECTs over tables with one privacy unit"
 ReadBranch = Callable[[exp.Expr, Reading], RowSource]
 
@@ -90,6 +93,7 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
     for branch, node in zip(branches, nodes, strict=True):
         outputs, types = _outputs(branch), column_types(branch)
         found = [Column(name, _type(expression, types, node)) for name, expression in outputs]
+        _require_short_texts([expression.unnest() for _, expression in outputs], node)
         columns = columns or found
         if [column.type_name for column in found] != [column.type_name for column in columns]:
             raise refusal(node, "the columns of UNION ALL differ in number or type", "the same types in every branch")
@@ -97,6 +101,13 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
     if len(set(names)) < len(names) or UNION_UNIT in names:
         raise refusal(nodes[0], "two columns of UNION ALL have one name", "a name for each column")
     return tuple(columns)
+
+
+def _require_short_texts(outputs: Sequence[exp.Expr], node: exp.Expr) -> None:
+    """Refuses long constants: they are held beside each row of a person, where a joined UNION ALL is cut."""
+    texts = [one.name.encode("utf-8", "surrogatepass") for one in outputs if isinstance(one, exp.Literal)]
+    if sum(map(len, texts)) > LONGEST_TEXTS:
+        raise refusal(node, "the texts inside UNION ALL are too long", f"at most {LONGEST_TEXTS} bytes together")
 
 
 def _type(expression: exp.Expr, types: Mapping[str, str], node: exp.Expr) -> str:

@@ -7,7 +7,7 @@ a row is computed by a worker process (row_program). Integers to counts: countin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import duckdb
@@ -20,8 +20,8 @@ from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
 from dpduck.trusted.private.counting_stage import cells_sql, cut_sql, stage_sql
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
-from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.binning import MOST_POSITIONS, KeyReading, ParameterValue, code_reading, key_reading
+from dpduck.trusted.rows import binning, reader
+from dpduck.trusted.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
 from dpduck.trusted.rows.plain import plain_number
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
@@ -39,7 +39,7 @@ Column = NDArray[np.integer]
 class Reading:
     """A job as it is read: its scan, what the worker computes, and how each key becomes a code.
 
-    here: which keys the database reads itself.
+    here: which keys the database reads itself. labels: of those that are looked up in a subquery, their short texts.
     """
 
     job: CountingJob
@@ -47,6 +47,12 @@ class Reading:
     keys: tuple[KeyReading, ...]
     here: tuple[bool, ...]
     division: Division
+    labels: Mapping[int, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def short(self) -> dict[str, str]:
+        """Returns the columns of short texts."""
+        return {binning.label_name(position): text for position, text in self.labels.items()}
 
     @property
     def parameters(self) -> dict[str, ParameterValue]:
@@ -94,8 +100,11 @@ def read_job(job: CountingJob) -> Reading:
     outputs = worker_outputs(job, scan)
     alone = all(here) and not outputs and not scan.moved
     written = job.prepared.codes if job.prepared is not None and alone else frozenset[str]()
+    read = [one and key.sql not in written for one, key in zip(here, job.keys, strict=True)]
+    labels = {} if scan.types is None else binning.short_labels(job.keys, read)
+    named = [replace(key, sql=binning.label_name(at)) if at in labels else key for at, key in enumerate(job.keys)]
     keys = tuple(
-        code_reading(key) if key.sql in written else key_reading(key, position) for position, key in enumerate(job.keys)
+        code_reading(key) if key.sql in written else key_reading(key, position) for position, key in enumerate(named)
     )
     parameters: dict[str, object] = {}
     for position, key in enumerate(job.keys):
@@ -107,7 +116,8 @@ def read_job(job: CountingJob) -> Reading:
                 "integer", key.sql, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
             )
             parameters.update(computed.parameters)
-    return Reading(job, scan, keys, here, Division(outputs, scan.moved, scan.types or {}, parameters, scan.copies))
+    division = Division(outputs, scan.moved, scan.types or {}, parameters, scan.copies)
+    return Reading(job, scan, keys, here, division, labels)
 
 
 def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
@@ -133,7 +143,7 @@ def _packed(reading: Reading) -> bool:
 def job_sql(job: CountingJob) -> str:
     """Returns the one query that runs over private rows where no worker is needed."""
     reading = read_job(job)
-    return _stage(reading, packed_rows(reading)) if _packed(reading) else unbounded_sql(job, reading.keys)
+    return _stage(reading, packed_rows(reading)) if _packed(reading) else unbounded_sql(reading)
 
 
 def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
@@ -146,7 +156,7 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
     listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
     if not plain or not listed or len(listed) < len(job.keys):
         return job, None
-    if any(len(domain.values) <= MOST_POSITIONS for domain in listed):
+    if any(len(domain.values) <= binning.MOST_POSITIONS for domain in listed):
         return job, None
     scan = scan_of(job)
     if scan.moved or scan.stages or not all(_is_read(scan, key) for key in job.keys):
@@ -184,10 +194,10 @@ def _answer(
     if totals is not None:
         return reader.columns(cursor, pregrouped_sql(reading.job, reading.keys, totals), parameters)
     if not _packed(reading) and not reading.scan.stages:
-        return reader.columns(cursor, unbounded_sql(reading.job, reading.keys), parameters)
+        return reader.columns(cursor, unbounded_sql(reading), parameters)
 
     def stage(rows: str) -> str:
-        return _stage(reading, rows) if _packed(reading) else unbounded_sql(reading.job, reading.keys)
+        return _stage(reading, rows) if _packed(reading) else unbounded_sql(reading)
 
     def cut(rows: str) -> str:
         return cut_sql(rows, packed_cells(reading), reading.job.aggregates, reading.job.max_rows)
@@ -224,10 +234,23 @@ def packed_rows(reading: Reading) -> str:
     words = [word for word in _words(reading) if reading.here[word[0]]]
     cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
     own = own_aggregates(job, reading.scan, division)
-    conditions = _inside([key for key, here in zip(reading.keys, reading.here, strict=True) if here], True)
     columns = row_columns(own)
-    rows = rows_sql(reading.scan, {**cells, **columns}, conditions, division)
+    late = {_cell(position) for position in reading.labels}
+    here = [position for position, read in enumerate(reading.here) if read and position not in reading.labels]
+    conditions = _inside([reading.keys[position] for position in here], True)
+    early = {name: sql for name, sql in cells.items() if name not in late}
+    rows = rows_sql(reading.scan, {**early, **reading.short, **columns}, conditions, division)
+    if late:
+        kept = [*early, *columns, *reading.scan.bounding, *division.inputs()]
+        rows = _looked_up(reading, {name: cells[name] for name in late}, kept, rows, True)
     return steps_sql(own, rows, [*cells, *reading.scan.bounding, *division.inputs()])
+
+
+def _looked_up(reading: Reading, cells: Mapping[str, str], kept: Sequence[str], rows: str, exactly: bool) -> str:
+    """Returns rows whose short texts have become codes, without those outside of a domain."""
+    listed = ", ".join([*(f"{sql} AS {name}" for name, sql in cells.items()), *kept])
+    inside = _inside([reading.keys[position] for position in reading.labels], exactly)
+    return f"SELECT {listed} FROM ({rows}){_and(inside)}"
 
 
 def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Contribution]:
@@ -251,19 +274,24 @@ def _own(aggregate: Contribution, scan: Scan) -> Contribution:
     return replace(aggregate, value_sql=number.sql, reach=None if scan.unit_sql is None else number.reach)
 
 
-def unbounded_sql(job: CountingJob, readings: Sequence[KeyReading]) -> str:
+def unbounded_sql(reading: Reading) -> str:
     """Returns one row per occupied group: a column per key, then those of the aggregates.
 
     Grouping by the columns themselves, or by a position in the list of labels, is as fast as DuckDB's own query;
     packing several keys into one integer is not (DESIGN 6.2).
     """
+    job, scan, nothing = reading.job, reading.scan, Division({}, (), {})
     if any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
-    exactly = prod(reading.slots for reading in readings) > FEW_GROUPS
-    groups = {_cell(number): reading.group_sql for number, reading in enumerate(readings)}
-    scan, nothing = scan_of(job), Division({}, (), {})
+    exactly = prod(key.slots for key in reading.keys) > FEW_GROUPS
+    groups = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
     own = own_aggregates(job, scan, nothing)
-    rows = rows_sql(scan, {**groups, **row_columns(own)}, _inside(readings, exactly), nothing)
+    late = {_cell(position): groups[_cell(position)] for position in reading.labels}
+    early = {name: sql for name, sql in groups.items() if name not in late}
+    inside = _inside([key for place, key in enumerate(reading.keys) if place not in reading.labels], exactly)
+    rows = rows_sql(scan, {**early, **reading.short, **row_columns(own)}, inside, nothing)
+    if late:
+        rows = _looked_up(reading, late, [*early, *row_columns(own)], rows, exactly)
     return cells_sql(steps_sql(own, rows, list(groups)), list(groups), job.aggregates)
 
 
@@ -291,7 +319,9 @@ def _words(reading: Reading) -> list[list[int]]:
     words: list[list[int]] = []
     alone = reading.job.prepared is not None and not reading.division.needed
     for position, here in enumerate(reading.here):
-        longer = [*words[-1], position] if words and here and reading.here[words[-1][0]] and not alone else []
+        joined = words and here and reading.here[words[-1][0]] and not alone
+        joined = joined and not {words[-1][0], position} & set(reading.labels)  # which are coded later
+        longer = [*words[-1], position] if joined else []
         if longer and _farthest(reading.keys, longer) < LARGEST_WORD:
             words[-1] = longer
         else:

@@ -14,7 +14,8 @@ from dpduck.trusted.private.counting_stage import cut_sql, stage_sql
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import KeyJob
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.program import Division
+from dpduck.trusted.rows.plain import columns_of
+from dpduck.trusted.rows.program import LONGEST_REPEATED, Division
 from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
@@ -75,13 +76,26 @@ def _rows(job: KeyJob, scan: Scan, division: Division) -> str:
     """Returns rows of integers: the halves of the key's digest; so no collation has a say."""
     others = [*division.inputs(), *scan.bounding]
     listed = "".join(f", {name}" for name in others)
-    keys = rows_sql(scan, {"dpduck_key": job.key_sql}, [], division)
-    hashed = f"SELECT md5_number(dpduck_key) AS dpduck_cell{listed} FROM ({keys}) WHERE dpduck_key IS NOT NULL"
+    hashed = rows_sql(scan, {"dpduck_cell": f"md5_number({_short_key(job, scan)})"}, [], division)
     high, low = CELLS
     return (
         f"SELECT CAST(dpduck_cell >> 64 AS UBIGINT) AS {high}, CAST(dpduck_cell & {LOW} AS UBIGINT) AS {low}"
-        f"{listed} FROM ({hashed})"
+        f"{listed} FROM ({hashed}) WHERE dpduck_cell IS NOT NULL"
     )
+
+
+def _short_key(job: KeyJob, scan: Scan) -> str:
+    """Returns the key, NULL where its texts are too long: they are put together in steps, for some thousand rows at a
+    time, of which one person's may all be.
+    """
+    types = scan.types or {}
+    parts = {name: -(-job.key_sql.count(name) // 2) for name in columns_of(job.key_sql, types)}
+    texts = {name: times for name, times in parts.items() if types[name] == "VARCHAR"}
+    if not texts:
+        return job.key_sql
+    longest = max(LONGEST_REPEATED, scan.longest_key // sum(parts.values()))
+    length = " + ".join(f"ifnull(strlen({name}), 0) * {times}" for name, times in texts.items())
+    return f"CASE WHEN {length} <= {longest} THEN {job.key_sql} END"
 
 
 def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: KeyDigests) -> NDArray[np.intp]:

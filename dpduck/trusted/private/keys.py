@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -24,7 +25,7 @@ from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.binning import code_expression
+from dpduck.trusted.rows.binning import code_expression, is_long_list, label_name, short_label
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
 from dpduck.trusted.rows.plain import plain_text
 from dpduck.trusted.rows.program import BATCH_TEXTS, Division, Output
@@ -155,17 +156,26 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
     parameters.
     """
     rows, parameters = job.rows, dict[str, object]()
-    codes = {}
+    codes, labels, late = dict[str, str](), dict[str, str](), list[str]()
     for position, key in enumerate(rows.keys):
-        code = code_expression(key, position)
+        if scan.types is not None and is_long_list(key):  # looked up of what is short by then
+            labels[label_name(position)] = short_label(key)
+            late.append(f"dpduck_code_{position}")
+        read_as = replace(key, sql=label_name(position)) if label_name(position) in labels else key
+        code = code_expression(read_as, position)
         parameters.update(code.parameters)
         codes[f"dpduck_code_{position}"] = code.sql
     named = {group_name(number): text for number, text in enumerate(job.texts, start=len(rows.attributes))}
     texts = {name: _total_text(text, scan) for name, text in named.items() if name not in division.outputs}
     encoded = {name: f"encode({text})" for name, text in texts.items()}
     flags = row_columns(own_aggregates(rows, scan, division))
-    short = [f"{text} IS NULL OR strlen({text}) <= {division.longest_read}" for text in texts.values()]
-    read = rows_sql(scan, {**codes, **encoded, **flags}, short, division)
+    longest = min(division.longest_read, scan.longest_key)
+    short = [f"{text} IS NULL OR strlen({text}) <= {longest}" for text in texts.values()]
+    inner = {name: sql for name, sql in (*codes.items(), *labels.items()) if name not in late}
+    read = rows_sql(scan, {**inner, **encoded, **flags}, short, division)
+    if late:
+        kept = [*(name for name in inner if name not in labels), *texts, *flags, *scan.bounding, *division.inputs()]
+        read = f"SELECT {', '.join([*(f'{codes[name]} AS {name}' for name in late), *kept])} FROM ({read})"
     if not rows.attributes:
         return read, parameters
     attributes = [

@@ -7,7 +7,7 @@ outside it, however many, cost no memory. Which form is fastest was measured (be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows.bins import BinExpression, bin_expression, texts_parameter, texts_sql
 from dpduck.values.domain import RangeDomain, ValueDomain
+from dpduck.values.errors import InternalError
 
 ParameterValue = int | str
 
@@ -180,6 +181,36 @@ def _value_position(value: str, domain: ValueDomain, name: str) -> str:
         value = f'({value} COLLATE "binary")'  # under the column's own it could equal two labels, and raise
     places = f"SELECT dpduck_label, min(dpduck_place) AS dpduck_place FROM ({listed}) GROUP BY dpduck_label"
     return f"(SELECT dpduck_place FROM ({places}) AS dpduck_places WHERE dpduck_label = {value})"
+
+
+# DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made of them: so what is
+# looked up in a long list is made short before that, in a SELECT of its own.
+
+
+def is_long_list(key: KeyColumn) -> bool:
+    """Tells whether a key's texts are looked up in a subquery."""
+    domain = key.domain
+    return isinstance(domain, ValueDomain) and domain.type_name == "VARCHAR" and len(domain.values) > MOST_POSITIONS
+
+
+def short_labels(keys: Sequence[KeyColumn], read: Sequence[bool]) -> dict[int, str]:
+    """Returns the short texts of the keys that are read and looked up in a subquery, by position."""
+    return {place: short_label(key) for place, key in enumerate(keys) if read[place] and is_long_list(key)}
+
+
+def label_name(position: int) -> str:
+    """Names the short text of a key."""
+    return f"dpduck_label_{position}"
+
+
+def short_label(key: KeyColumn) -> str:
+    """Returns a key's text where it may be a label, and one that is none in place of all that are longer."""
+    if not isinstance(key.domain, ValueDomain):
+        raise InternalError("a list of labels without labels")
+    longest = max(len(label.encode("utf-8", "surrogatepass")) for label in key.domain.values)
+    value = f"TRY_CAST({key.sql} AS VARCHAR)"
+    none = "x" * (longest + 1)
+    return f"CASE WHEN strlen({value}) <= {longest} THEN {value} WHEN {value} IS NOT NULL THEN '{none}' END"
 
 
 def _listed_code(value: str, domain: ValueDomain, name: str, position: str) -> str:

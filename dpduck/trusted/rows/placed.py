@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpduck.frontend.rows.parts import Branch, Coded, Join, Lookup, Source, Stored, Union, Units
+from dpduck.frontend.rows.parts import Branch, Coded, Join, Lookup, Source, Stored, Union, Units, shortened_sql
 from dpduck.trusted.private.contributions import order_sql
 from dpduck.trusted.rows.answered import ROW
 from dpduck.trusted.rows.plain import columns_of, is_plain, without_try
@@ -240,7 +240,7 @@ def _cut_sql(alias: str, join: Join, types: Types) -> str:
         [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
     )
     apart = [
-        f"CAST({own} AS {_APART[types[column]]})" if types[column] in _APART else own
+        f"CAST({own} AS {_APART[types[column]]})" if types[column] in _APART else shortened_sql(own, types[column])
         for own, column in zip(content, join.content, strict=True)
     ]
     ordered = f" ORDER BY {', '.join([order_sql(content), *apart])}" if content else ""

@@ -31,6 +31,10 @@ LONGEST_TEXT = 65_535
 REPEATED, SHORTEST_READ = 16, 64
 """Copies of a row beyond which its texts are shorter, and bytes that each must have room for; see longest_read."""
 
+LONGEST_REPEATED = 256
+"""Bytes of a text that rows are grouped by and that stands beside more of them than it is stored with: one that is
+made of a row, or that a private join puts beside any number of others."""
+
 MADE_AT_ONCE = 4096 * (LONGEST_TEXT + 1)
 """Bytes of texts that a worker may make of a batch."""
 
@@ -71,7 +75,7 @@ class Output:
 class Division:
     """What the worker computes, by the name of the column, and the conditions that it decides; types of columns.
 
-    copies: rows that joins make of one. keys: texts that rows are grouped by.
+    copies: rows that joins make of one. keys: texts that rows are grouped by. looked_up: bytes of a text among keys.
     """
 
     outputs: Mapping[str, Output]
@@ -80,6 +84,7 @@ class Division:
     parameters: Mapping[str, object] = field(default_factory=dict, repr=False)
     copies: int = 1
     keys: int = 0
+    looked_up: int = LONGEST_KEY
 
     @property
     def needed(self) -> bool:
@@ -116,6 +121,11 @@ class Division:
         read = len(self._texts()) + self.keys - sum(output.kind == "bytes" for output in self.outputs.values())
         return longest_read(max(read, self.keys), self.copies)
 
+    @property
+    def longest_made(self) -> int:
+        """Returns bytes that a text may have that is made of a row, and that it is grouped by."""
+        return min(self.longest_read, longest_repeated(self.copies))
+
     def _longest_of_made(self) -> int:
         return (row_texts() // max(1, self._texts_made()) - LITERALS) // GROWTH
 
@@ -135,7 +145,7 @@ class Division:
     def batch_rows(self, other_texts: bool) -> int:
         """Tells how many rows go at a time."""
         kinds = [output.kind for output in self.outputs.values()]
-        made = kinds.count("bytes") * self.longest_read + kinds.count("VARCHAR") * LONGEST_KEY
+        made = kinds.count("bytes") * self.longest_made + kinds.count("VARCHAR") * LONGEST_KEY
         return min(BATCH_TEXTS if self.reads_texts(other_texts) else BATCH_ROWS, MADE_AT_ONCE // max(1, made))
 
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
@@ -169,7 +179,7 @@ class Division:
             results.append(KEEP)
         for name, output in self.outputs.items():
             values.append(f"{_asked(output.value_sql, columns)} AS {name}")
-            results.append(f"{_result(name, output, self.longest_read)} AS {name}")
+            results.append(f"{_result(name, output, self.longest_made, self.looked_up)} AS {name}")
         sql = (
             f"SELECT {with_whole_conditions(', '.join(results))} FROM (SELECT {', '.join(values)} FROM "
             f"(SELECT {', '.join(restored) or '1 AS dpduck_x'} FROM {BATCH}))"
@@ -213,6 +223,17 @@ def longest_read(texts: int, copies: int) -> int:
     return LONGEST_TEXT * REPEATED // max(REPEATED, copies) // max(1, texts)
 
 
+def longest_repeated(copies: int) -> int:
+    """Returns bytes of a text that is put beside so many copies of a row, or beside any number of others."""
+    return max(SHORTEST_READ, LONGEST_REPEATED * REPEATED // max(REPEATED, copies))
+
+
+def longest_lookup(copies: int, repeated: bool) -> int:
+    """Returns bytes of a text that is looked up of each row. repeated: whether one may stand beside any number."""
+    longest = LONGEST_KEY * REPEATED // max(REPEATED, copies)
+    return max(SHORTEST_READ, min(longest, LONGEST_REPEATED) if repeated else longest)
+
+
 def of_fixed_size(type_name: str) -> bool:
     """Tells whether what is sent of a value is at most some bytes long, whatever the value."""
     return type_name in _AS_TEXT or (travels(type_name) and type_name != "VARCHAR")
@@ -222,14 +243,14 @@ def _restored(x: str, type_name: str) -> str:
     return x if travels(type_name) else f"TRY_CAST({x} AS {type_name}) AS {x}"
 
 
-def _result(name: str, output: Output, longest: int) -> str:
+def _result(name: str, output: Output, longest: int, looked_up: int) -> str:
     made = output.then_sql.replace("{}", name) if output.then_sql else name
     if output.kind == "flag":
         return f"coalesce(CAST({made} AS BOOLEAN), FALSE)"
     if output.kind == "integer":
         return f"CAST({made} AS BIGINT)"
     if output.kind == "VARCHAR":
-        return f"CASE WHEN strlen({made}) <= {LONGEST_KEY} THEN {made} END"
+        return f"CASE WHEN strlen({made}) <= {looked_up} THEN {made} END"
     if output.kind == "bytes":
         return f"CASE WHEN strlen({made}) <= {longest} THEN encode({made}) END"
     return made
@@ -243,14 +264,14 @@ def _arrow_type(kind: str) -> pa.DataType:
     return known
 
 
-def staged(stage: Stage, workers: Workers) -> Asking:
-    """Returns what is asked of a single table beforehand, as a stage of `answered`."""
+def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Asking:
+    """Returns what is asked of a single table beforehand, as a stage of `answered`. looked_up: as of a Division."""
     outputs = {name: Output("flag", text) for name, text in stage.flags}
     for name, lookup in stage.values:
         value = f"try(try_cast({lookup.value_sql} AS {lookup.type_name}))"
         plain = travels(lookup.type_name)
         outputs[name] = Output(lookup.type_name, value) if plain else Output("VARCHAR", f"CAST({value} AS VARCHAR)")
-    division = Division(outputs, (), dict(stage.types))
+    division = Division(outputs, (), dict(stage.types), looked_up=looked_up)
     alias = f'"{stage.alias}"'
     columns = {ROW: f"{alias}.rowid", **division.inputs()}
     listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())

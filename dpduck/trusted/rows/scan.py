@@ -9,7 +9,20 @@ from types import MappingProxyType
 
 import duckdb
 
-from dpduck.frontend.rows.parts import REFERENCE, ROWS, Cut, Source, Stored, Union, UnitLookup, most_copies, text_sql
+from dpduck.frontend.rows.parts import (
+    REFERENCE,
+    ROWS,
+    Cut,
+    Source,
+    Stored,
+    Union,
+    UnitLookup,
+    instant_sql,
+    most_copies,
+    repeats,
+    shortened_sql,
+    text_sql,
+)
 from dpduck.trusted.private.contributions import KEY, OF_UNIT, OPEN, ORDER, UNIT, Contribution, Known, order_sql
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows.answered import answered
@@ -18,7 +31,15 @@ from dpduck.trusted.rows.periods import inside_sql, unit_sql
 from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
-from dpduck.trusted.rows.program import REPEATED, Division, longest_read, of_fixed_size, staged
+from dpduck.trusted.rows.program import (
+    REPEATED,
+    Division,
+    longest_lookup,
+    longest_read,
+    longest_repeated,
+    of_fixed_size,
+    staged,
+)
 from dpduck.trusted.rows.reader import FAILED
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
@@ -34,8 +55,8 @@ class Scan:
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
     prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
     elsewhere: the engine that has the rows. alone: whether each row comes of one private row, and of no other one.
-    copies: the most rows that joins make of one. cuts: columns that rows hold cut, too. periods: by which units are
-    told apart, beside unit_sql.
+    copies: the most rows that joins make of one. repeats: whether one may stand beside any number of others.
+    cuts: columns that rows hold cut, too. periods: by which units are told apart, beside unit_sql.
     """
 
     from_sql: str
@@ -55,6 +76,29 @@ class Scan:
     copies: int = 1
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
     periods: PeriodColumn | None = None
+    repeats: bool = False
+
+    @property
+    def longest_key(self) -> int:
+        """Returns bytes that the texts of a row may have together that it is grouped by, where they are stored ones."""
+        if self.repeats:
+            return longest_repeated(self.copies)
+        return max(longest_repeated(self.copies), longest_read(1, self.copies))
+
+    @property
+    def longest_lookup(self) -> int:
+        """Returns bytes that a text may have that is looked up among a public table's keys; see LONGEST_KEY."""
+        return longest_lookup(self.copies, self.repeats)
+
+    def guards(self) -> list[str]:
+        """Returns conditions that leave out rows whose texts are too long to be compared in all copies of them."""
+        if self.types is None or self.copies <= REPEATED:
+            return []
+        read = " ".join((self.from_sql, *self.where))
+        texts = [name for name, kind in self.types.items() if kind in ("VARCHAR", "BLOB") and name in read]
+        longest = longest_read(len(texts), self.copies)
+        lengths = ((name, "strlen" if self.types[name] == "VARCHAR" else "octet_length") for name in texts)
+        return [f"{name} IS NULL OR {length}({name}) <= {longest}" for name, length in lengths]
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """Returns what is known of the units of rows that are grouped by these keys. worker: whether one answers for
@@ -118,7 +162,7 @@ def scan_of(job: CountingJob) -> Scan:
         frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
         job.elsewhere, job.elsewhere is not None and lookup is None and _alone(job.source, job.elsewhere),
         1 if job.source is None else most_copies(job.source),
-        () if job.source is None else job.source.cuts, job.periods,
+        () if job.source is None else job.source.cuts, job.periods, job.source is not None and repeats(job.source),
     )  # fmt: skip
 
 
@@ -173,20 +217,16 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     table of units for one that leaves a fifth of them, and hashes that table in place of the few rows that are looked
     up: of TPC-H query 6, twice the time.
     """
-    conditions = [*scan.where, *conditions, *division.guards()]
+    conditions = [*scan.where, *conditions, *division.guards(), *scan.guards()]
     outputs = {**outputs, **division.inputs()}
     if scan.unit_sql is None:
         return _select(outputs, scan.from_sql, conditions)
-    as_it_is = not division.needed or travels(scan.unit_type)  # through Arrow; else equal units have equal texts
-    text = scan.unit_sql if as_it_is else text_sql(scan.unit_sql, scan.unit_type)
+    text = _unit_text(scan.unit_sql, scan.unit_type, division.needed)
     unit = text if scan.periods is None else unit_sql(text, scan.periods)
     outputs = {**outputs, **scan.ordering()}
     if scan.prepared is not None and not division.needed:  # the stage looks at numbers that are NULL where the unit is
         return _select({**outputs, UNIT: unit}, scan.from_sql, conditions)
-    there = f"{scan.unit_sql} IS NOT NULL"
-    many = scan.copies > REPEATED and scan.unit_type == "VARCHAR"
-    if many or (division.needed and not of_fixed_size(scan.unit_type)):
-        there += f" AND strlen({text}) <= {longest_read(1, scan.copies)}"
+    there = f"{shortened_sql(scan.unit_sql, scan.unit_type)} IS NOT NULL"
     if scan.lookup is None:
         return _select({**outputs, UNIT: unit}, scan.from_sql, [*conditions, there])
     rows = _select({**outputs, REFERENCE: scan.lookup.reference_sql}, scan.from_sql, conditions)
@@ -194,6 +234,14 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
         f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {unit} AS {UNIT} FROM ({rows}) AS {ROWS} "
         f"{scan.lookup.joins_sql} WHERE {there} OR {ROWS}.{REFERENCE} IS NULL"
     )
+
+
+def _unit_text(unit: str, type_name: str, travelling: bool) -> str:
+    """Returns a unit as it stands beside a row. travelling: through Arrow, as a value that goes unchanged or a text."""
+    short = shortened_sql(unit, type_name)
+    if not travelling or travels(type_name):
+        return short
+    return instant_sql(unit) if type_name == "TIMESTAMP WITH TIME ZONE" else text_sql(short, type_name)
 
 
 def _select(outputs: Mapping[str, str], from_sql: str, conditions: Sequence[str]) -> str:
@@ -227,7 +275,7 @@ def counted(
         if workers is None:
             workers = Workers()
             stack.callback(workers.close)
-        stages = [staged(one, workers) for one in scan.stages]
+        stages = [staged(one, workers, scan.longest_lookup) for one in scan.stages]
         longer = texts or (scan.unit_sql is not None and not of_fixed_size(scan.unit_type))
         asking = division.asking(sql, parameters, longer)
         if scan.elsewhere is None:
