@@ -35,7 +35,7 @@ def installed(name: str) -> bool:
 @pytest.mark.filterwarnings("ignore")  # other projects warn as they like
 @pytest.mark.parametrize("section", [name for name in SECTIONS if BLOCK.search(SECTIONS[name])])
 def test_python_of_the_guide_runs(section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 4: guides for Python: every block runs as it stands, after those of the section on duckdb."""
+    """Guides for Python: every block runs as it stands, after those of the section on duckdb."""
     needed = {name for needs, _ in blocks(section) for name in needs.split(",") if name}
     missing = sorted(name for name in needed if not installed(name))
     if missing:
@@ -114,7 +114,7 @@ def test_the_figures_of_choosing_are_the_scripts() -> None:
 
 
 def test_every_guide_is_there() -> None:
-    """Issue 4: guides for Python, Superset with the safe settings, PostgreSQL, Flight SQL."""
+    """Guides for Python, Superset with the safe settings, PostgreSQL, Flight SQL."""
     for name in (
         "python",
         "superset",

@@ -16,10 +16,10 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 252,
-    "lines": 54_209,
+    "modules": 271,
+    "lines": 57_668,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 589,
+    "functions of a plain count": 594,
     "modules of a plain count": 99,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
@@ -112,6 +112,14 @@ DRAFTS = {
     *("tests/owner/test_draft.py", "tests/commands/test_policy.py", "docs/reference.md", "tests/test_guides.py"),
 }
 """What is about drafts of policies, which say with that word what is left to an owner."""
+
+
+def test_nothing_cites_a_document_that_is_not_here() -> None:
+    """Who reads a comment can look up what it names: papers by author and year, and files of this repository."""
+    texts = [*SOURCES, *(ROOT / "sql").rglob("*.sql"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    cited = re.compile(r"\bDESIGN(?:\.md)? (?:\d|section|trap)|\b[Ii]ssue \d")
+    found = [named(path) for path in texts if cited.search(path.read_text(encoding="utf-8"))]
+    assert found == []
 
 
 def test_nothing_is_left_for_later() -> None:

@@ -33,7 +33,7 @@ def run(module: str, *options: str, **variables: str) -> subprocess.CompletedPro
 
 @pytest.mark.paper
 def test_the_figures_of_the_datacubes_paper(data_file: Callable[[str], Path], tmp_path: Path) -> None:
-    """Issue 3, from the paper and past it: every gate passes, measured and predicted, and the figures are drawn."""
+    """From the paper and past it: every gate passes, measured and predicted, and the figures are drawn."""
     pytest.importorskip("matplotlib")
     data = data_file("adult.parquet").parent
     data_file("nltcs.parquet")
@@ -48,7 +48,7 @@ def test_the_figures_of_the_datacubes_paper(data_file: Callable[[str], Path], tm
 
 @pytest.mark.paper
 def test_the_figures_of_the_mwem_paper(data_file: Callable[[str], Path]) -> None:
-    """Issue 7: MWEM below Barak where the paper has it, above it on NLTCS 2-way at epsilon 1, and auto knows."""
+    """MWEM below Barak where the paper has it, above it on NLTCS 2-way at epsilon 1, and auto knows."""
     data = data_file("nltcs.parquet").parent
     data_file("mildew.csv")
     reduced = ("--runs", "20", "--cube-runs", "1", "--epsilons", "0.1", "0.5", "1", "--cube-epsilons", "0.1", "1")
@@ -61,7 +61,7 @@ def test_the_figures_of_the_mwem_paper(data_file: Callable[[str], Path]) -> None
 
 @pytest.mark.paper
 def test_the_figures_of_the_sparse_data_paper(data_file: Callable[[str], Path], tmp_path: Path) -> None:
-    """Issue 5: filter_priority against the full mechanism, dyadic consistency on skewed data; figures are drawn.
+    """Filter_priority against the full mechanism, dyadic consistency on skewed data; figures are drawn.
 
     The four ratios have standard errors below 3 %, the nearest lies 7 % from its bar; the cuts lie half again beyond.
     """
@@ -93,7 +93,7 @@ def test_a_worse_summary_fails_the_sparse_gates(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.peer
 def test_smartnoise_is_slower(data_file: Callable[[str], Path]) -> None:
-    """Issue 7: 50 times smartnoise-synth's MWEM; DPDUCK_SMARTNOISE names the python of its environment."""
+    """50 times smartnoise-synth's MWEM; DPDUCK_SMARTNOISE names the python of its environment."""
     python = os.environ.get("DPDUCK_SMARTNOISE")
     if not python:
         pytest.skip("DPDUCK_SMARTNOISE names no python with smartnoise-synth 1.0.8")
@@ -103,7 +103,7 @@ def test_smartnoise_is_slower(data_file: Callable[[str], Path]) -> None:
 
 @pytest.mark.peer
 def test_opendp_is_slower_and_less_accurate() -> None:
-    """Issue 5: at most the error of make_alp_queryable on 100,000 occupied keys, 100 times faster."""
+    """At most the error of make_alp_queryable on 100,000 occupied keys, 100 times faster."""
     pytest.importorskip("opendp")
     done = run("peers.keys")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]

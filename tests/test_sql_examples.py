@@ -21,7 +21,7 @@ def run_file(con: duckdb.DuckDBPyConnection, path: Path) -> list[int]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_example_runs(path: Path) -> None:
-    """DESIGN section 2: example queries are run by a test; each answers with at least one row."""
+    """Example queries are run by a test; each answers with at least one row."""
     con = dpduck.connect()
     if path.stem == "analyst_macros":  # those of sparse queries come with dpduck, for the tables of its store
         install_analyst_macros(con, "memory")

@@ -8,7 +8,7 @@ paper that is a gate holds in average absolute error; `main` prints what the oth
 
 Methods. I, Q, Q+, F, F+, C, C+ answer as in the paper: `consistency = 'none'`, which is each answer summed from one
 noisy table (I, Q, C) or by the plain inverse transform (F). O, R and auto, ours, use least squares. F measures the
-bits of an attribute of 9 values as 16 codes and releases the 9 (DESIGN section 7).
+bits of an attribute of 9 values as 16 codes and releases the 9.
 """
 
 from __future__ import annotations

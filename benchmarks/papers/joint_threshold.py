@@ -1,4 +1,4 @@
-"""Thresholded keys released alone, under (epsilon, delta): the joint formula of DESIGN 4.6, with discrete noise.
+"""Thresholded keys released alone, under (epsilon, delta): the joint formula, with discrete noise.
 
 A unit adds up to k to the counts of C groups, of which S exist without it. Noise is discrete Gaussian of
 variance V; a group is published if its noisy count is above k + tau. With P = P(noise <= tau)^(C - S) and

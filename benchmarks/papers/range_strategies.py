@@ -1,4 +1,4 @@
-"""Ranges and prefixes over 256 and 1,024 values: predicted error per query beside DESIGN 4.6, and the time to plan.
+"""Ranges and prefixes over 256 and 1,024 values: predicted error per query beside the best known, and the time to plan.
 
 Gates: p-identity within 2 % of the best known in under 2 s, the Gaussian optimum within 1 % of the convex optimum in
 under 5 s, every other strategy no worse than known by more than 0.1 %. Better than known passes. Times are wall-clock

@@ -1,6 +1,6 @@
 """Optimised views under pure epsilon against the best-known figures, and against a long independent search.
 
-Gates (exit status 1 when one fails): on all eight workloads of DESIGN 4.6 the error per released cell is within 2 % of
+Gates (exit status 1 when one fails): on all eight workloads the error per released cell is within 2 % of
 the best known, planned in under 10 s; on five random size vectors it is within 3 % of the better of two other
 methods that are given `--independent` seconds each: L-BFGS over the logarithms of the budgets of all 2^d views from
 many starts, and annealing from random views. Neither knows of designs. The column `2 s` (the default planning time)

@@ -1,6 +1,6 @@
 """Speed and error of synthetic data on NLTCS (65,536 cells) and Adult's eight attributes (1.8 M cells), in one run.
 
-Gates (issue 7; exit status 1): 40 rounds of the paper's update on all 3-way margins of NLTCS under 5 s; Adult, all
+Gates (exit status 1): 40 rounds of the paper's update on all 3-way margins of NLTCS under 5 s; Adult, all
 2-way margins, under 30 s; mean total variation over all 3-way margins at epsilon 1, delta 1e-6, three releases, by the
 mechanism that SQL chooses from EXPECT ROWS: NLTCS at most 0.0036, Adult at most 0.028. The number of records is charged
 for, and no constant of the fit was chosen on these tables (papers/prior_weight.py). With smartnoise-synth 1.0.8: its

@@ -1,6 +1,6 @@
 """Exact counting for a release beside DuckDB's own GROUP BY, 20 M rows in a DuckDB file, one run.
 
-Gates (DESIGN 6.2, issue 1): three domain columns at most 1.15 times DuckDB's query, eight columns (1.8 M cells) at
+Gates: three domain columns at most 1.15 times DuckDB's query, eight columns (1.8 M cells) at
 most 1.5 times, four rows a unit bounded over 5 M units at most 6 times, peak memory at most 1.5 times DuckDB's own.
 Informs: the other rows. Traps avoided: both sides run alternately in one process on one connection, after one round
 that warms DuckDB's buffers; DuckDB's rows are fetched as Arrow, ours are decoded to domain codes; medians of five;

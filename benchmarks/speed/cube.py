@@ -1,6 +1,6 @@
 """Released cubes beside DuckDB's exact GROUPING SETS, end to end through SQL, 20 M rows in a DuckDB file, one run.
 
-Gates (issue 2): all 56 three-way marginals of Adult's eight attributes at most 0.5 times DuckDB's own GROUPING SETS; a
+Gates: all 56 three-way marginals of Adult's eight attributes at most 0.5 times DuckDB's own GROUPING SETS; a
 full CUBE of six attributes likewise; plan, noise and recovery of the 56 marginals under 1 s. Informs: the same under
 pure epsilon, whose search for views is part of the time. Traps avoided: both sides alternate on one connection after
 one warm round; DuckDB's rows are fetched as Arrow; a release is new each time (refresh), stored, charged and fetched.

@@ -1,6 +1,6 @@
 """Tables that lie in an engine: memory of dpduck's own process, and time beside DuckDB in process or native Spark SQL.
 
-Gates (issue 5), rows of a tenth as many people in Parquet, GROUP BY three columns, MAX ROWS 3: this process under 1 GB,
+Gates, rows of a tenth as many people in Parquet, GROUP BY three columns, MAX ROWS 3: this process under 1 GB,
 and for ten times the rows at most 1.2 times what it takes for one part of them; Sail with two workers at most 2 times
 dpduck over DuckDB's own table on the same cores; Spark at most 1.5 times Spark SQL that bounds and counts the same.
 Informs: how cost grows with rows, units, buckets and cells.

@@ -1,6 +1,6 @@
 """Reading a released table of a million rows over Arrow Flight SQL, with the ADBC driver, as BI tools do.
 
-Gate: at least 2 million rows a second (issue 4), median of seven reads, gate and authentication included. Informs:
+Gate: at least 2 million rows a second, median of seven reads, gate and authentication included. Informs:
 the same table read from the public database's own connection, without a network.
 """
 

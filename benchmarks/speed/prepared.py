@@ -1,6 +1,6 @@
 """Private answers over prepared tables beside DuckDB's exact ones over the tables, 20 M rows of 5 M people, one run.
 
-Gates (issue 4), of people as privacy units with MAX ROWS 4 and columns of texts, two of which have NULLs: one, three
+Gates, of people as privacy units with MAX ROWS 4 and columns of texts, two of which have NULLs: one, three
 and eight columns at most 1.0 times DuckDB's query, with WHERE over declared columns 1.1, with a tenth of the people
 above MAX ROWS 1.5, count(DISTINCT unit) 1.0, CUBE of five columns 0.3; peak memory at most 1.2 times DuckDB's own;
 preparing at most 4 times `CREATE TABLE AS .. ORDER BY unit`. Informs: three of them unprepared, a sum, a join

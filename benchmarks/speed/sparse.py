@@ -1,6 +1,6 @@
 """Sparse summaries: cost against the domain's size, the noisy table and DuckDB's own GROUP BY, one run.
 
-Gates (issue 5): m = 10^18 at most 1.2 times m = 10^9 (10^6 occupied cells, 10^6 rows); 10^7 occupied cells with 10^6
+Gates: m = 10^18 at most 1.2 times m = 10^9 (10^6 occupied cells, 10^6 rows); 10^7 occupied cells with 10^6
 rows in under 20 s; at density 0.001, at least 100 times faster than noise on each of 10^8 cells; the US county
 commuting matrix (144 M rows in a DuckDB file, 10 M cells) end to end at most 2 times DuckDB's exact GROUP BY.
 Informs: m = 10^30, which needs two words for each position. Beside OpenDP: benchmarks/peers/keys.py.

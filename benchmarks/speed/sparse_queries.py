@@ -1,6 +1,6 @@
 """Speed of sparse queries: projecting, asking in plain SQL, asking a session, and independence of the universe.
 
-Gates (issue 8): 10^6 distinct keys projected on T = 4096 rows in under 60 s, with DuckDB held to 2 threads and 1 GB;
+Gates: 10^6 distinct keys projected on T = 4096 rows in under 60 s, with DuckDB held to 2 threads and 1 GB;
 1,000 projected queries of 64 different keys each in plain SQL in under 5 s; 10,000 session questions of sparsity 64 in
 under 10 s; the same questions over universes of 10^3 and 10^18 keys and of texts differ in time by at most 1.2.
 Informs: processor seconds, peak memory, what one question of a histogram takes.

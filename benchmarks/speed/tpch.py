@@ -1,7 +1,7 @@
 """TPC-H with the customer as privacy unit: annotated queries at epsilon 1 beside DuckDB's exact answers, one run.
 
 Gates: at scale factor 1 each query takes at most 5 times DuckDB's own time; with --prepared, the tables prepared
-before, at most 3, and at scale factor 10 at most 1.5 (issue 4), of a database that is opened read-only, as a server
+before, at most 3, and at scale factor 10 at most 1.5, of a database that is opened read-only, as a server
 opens it. Informs: relative errors, times at scale factor 0.1, and those of prepared tables in a database that can be
 written. Traps avoided: both sides run alternately on one connection after a round that warms DuckDB's buffers; every
 annotated run is a new release with its own charge, analysis, noise and table; medians of five. Errors are medians over

@@ -1,4 +1,4 @@
-"""Every subset of a workload's marginals, integer-coded, and the two transforms that run over it (DESIGN 4.3).
+"""Every subset of a workload's marginals, integer-coded, and the two transforms that run over it.
 
 The downward closure of a workload is what its answers are made of: one ANOVA component per set. Sums over subsets or
 over supersets take one pass per attribute (Yates), each set touched once per member: memory and time are

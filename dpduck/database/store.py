@@ -11,7 +11,7 @@ from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.values.errors import Refusal, StoreError
 
 STORE_NAME = "private"
-STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open a store, whichever wrote it (DESIGN 6.5)
+STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open a store, whichever wrote it
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The SQL functions of a connection: table macros over one scalar function (DESIGN 6.1)."""
+"""The SQL functions of a connection: table macros over one scalar function."""
 
 from __future__ import annotations
 

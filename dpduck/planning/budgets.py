@@ -1,4 +1,4 @@
-"""Optimal noise for the groups of a strategy: closed forms, and exact rationals that never overspend (DESIGN 4.2).
+"""Optimal noise for the groups of a strategy: closed forms, and exact rationals that never overspend.
 
 A measurement here is one or more groups of Definition 3.1 (Cormode et al.) that share their noise: `weight` s is the
 summed recovery weight of its rows, `norm` its largest column norm, C under L1 and C^2 under L2. Both norms add up
@@ -38,7 +38,7 @@ def optimal_parameters(noise: NoiseKind, weights: FloatArray, norms: FloatArray,
     """Parameters that minimise sum of weight times noise variance, for sensitivity to one row.
 
     Laplace: b_r proportional to (C_r / s_r)^(1/3), sum C_r / b_r = epsilon. Gaussian: sigma_r^2 proportional to
-    (C_r^2 / s_r)^(1/2), sum C_r^2 / sigma_r^2 = 2 rho. (DESIGN 4.2 with eta_r = 1/b_r and eta_r^2 = 1/sigma_r^2.)
+    (C_r^2 / s_r)^(1/2), sum C_r^2 / sigma_r^2 = 2 rho.
     """
     raised = np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0))
     if not raised.any():

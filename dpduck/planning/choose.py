@@ -1,4 +1,4 @@
-"""The choice of a strategy: every candidate is planned, the smallest predicted error wins (DESIGN 4.4)."""
+"""The choice of a strategy: every candidate is planned, the smallest predicted error wins."""
 
 from __future__ import annotations
 

@@ -207,8 +207,7 @@ def measured_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...
     return tuple(weights), np.fromiter(weights.values(), dtype=np.float64, count=len(weights))
 
 
-# R: the residual basis, optimal for marginals under Gaussian noise (ResidualPlanner, arXiv 2305.08175; DESIGN
-# 4.6).
+# R: the residual basis, optimal for marginals under Gaussian noise (ResidualPlanner, arXiv 2305.08175).
 #
 # For every subset A of a workload marginal the integer query kron over i in A of (n_i I - 11') is measured
 # once; with p_A = prod (n_i - 1)/n_i its squared L2 sensitivity is prod n_i (n_i - 1) = p_A n_A^2.
@@ -217,7 +216,7 @@ def measured_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...
 def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
     """Returns summed recovery weight of the rows of each set's residual query, in the query's integer units.
 
-    cell_weights: w_B N_B of each set's marginal, 0 where it is not asked. DESIGN 4.6 has, per unit of sigma_A^2,
+    cell_weights: w_B N_B of each set's marginal, 0 where it is not asked. Their sum has, per unit of sigma_A^2,
     v_A = p_A sum over B containing A of w_B N_B prod_{j in B minus A} n_j^-2; the integer query's variance is
     sigma_A^2 n_A^2, so its weight is v_A / n_A^2.
     """
@@ -228,7 +227,7 @@ def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
     return weights
 
 
-# F: unnormalised Hadamard rows on the bits of each attribute (Cormode et al., section 4.1; DESIGN 4.1).
+# F: unnormalised Hadamard rows on the bits of each attribute (Cormode et al., section 4.1).
 
 
 def padded(size: int) -> int:

@@ -1,4 +1,4 @@
-"""Closed-form error of every answer after least squares, from the ANOVA components (DESIGN 4.3).
+"""Closed-form error of every answer after least squares, from the ANOVA components.
 
 A measurement of marginal A asks F_i along each of its attributes, with F_i'F_i = alpha_i I + beta_i J. Component U of
 the table (the projector P_U) is then seen with precision, divided by N,
@@ -152,7 +152,7 @@ def direct_sources(
     return tuple(sources), tuple(predicted)
 
 
-# Factors whose Gram matrix is alpha I + beta J: the ones that ANOVA components diagonalise (DESIGN 4.3).
+# Factors whose Gram matrix is alpha I + beta J: the ones that ANOVA components diagonalise.
 
 BALANCED: frozenset[type[Factor]] = frozenset({IdentityFactor, CentredFactor, HadamardFactor})
 """The kinds that `gram` knows."""

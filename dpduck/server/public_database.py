@@ -41,7 +41,7 @@ LOCK = (
     "SET allow_unsigned_extensions = false",
     "SET lock_configuration = true",
 )
-"""In this order, and after everything that needs more (DESIGN 6.4)."""
+"""In this order, and after everything that needs more."""
 
 THREADS = 1
 """Of one statement. With more, DuckDB may let another thread ask the gate for a connection's statement, and Quack's own

@@ -1,6 +1,6 @@
 """The Quack listener: DuckDB's own protocol, for the stock shell and every DuckDB client.
 
-Quack asks one function for every connection and one for every statement (DESIGN 6.3). The second may answer with a
+Quack asks one function for every connection and one for every statement. The second may answer with a
 text, which runs in place of the statement: that is how the gate's SQL reaches the client, and its refusals too. Where
 a client sends rows, not a statement, any text would be a permission: there the answer is NULL.
 """

@@ -234,7 +234,7 @@ def _even(patch: pytest.MonkeyPatch) -> None:
 
 
 def _drawn_until_enough(patch: pytest.MonkeyPatch) -> None:
-    """DESIGN 7, trap 4: fresh draws until a summary has as many cells as there are."""
+    """Fresh draws until a summary has as many cells as there are."""
     right = answers.draw_summary
 
     def draw(*given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The command line of DESIGN 3.2."""
+"""The command line."""
 
 import json
 import signal
@@ -139,7 +139,7 @@ def test_an_older_copy_is_refused_until_the_owner_adopts_it(clinic: Path) -> Non
 
 
 def test_publish_writes_views_only(clinic: Path, tmp_path: Path) -> None:
-    """DESIGN 6.5: private views with their comments; no policy, ledger or plain answer."""
+    """Private views with their comments; no policy, ledger or plain answer."""
     run("sql", clinic, POLICY)
     run("sql", clinic, COUNT)
     view = "CREATE PRIVATE VIEW by_sex OPTIONS (epsilon = 0.25) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"

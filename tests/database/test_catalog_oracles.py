@@ -1,4 +1,4 @@
-"""Catalogs, caches, schemas and the moment of asking tell nothing about private rows (DESIGN section 5)."""
+"""Catalogs, caches, schemas and the moment of asking tell nothing about private rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden statements through FROM dp(..), the path of every client (DESIGN 9, habit 6)."""
+"""Golden statements through FROM dp(..), the path of every client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way known to learn from anything but a noisy answer is refused, or tells nothing (DESIGN section 5)."""
+"""Every way known to learn from anything but a noisy answer is refused, or tells nothing."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.mark.parametrize("golden", ACCEPTED, ids=str)
 def test_golden_statements(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 4, "Equal": every accepted golden statement, each scan of it cell by cell."""
+    """Equal: every accepted golden statement, each scan of it cell by cell."""
     compared = watch_twins(monkeypatch)
     tag = f"OPTIONS (refresh = '{ACCEPTED.index(golden)}', "
     ask(clinic, golden.statement.replace("OPTIONS (", tag, 1)).fetchall()
@@ -69,7 +69,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_statements_of_the_docs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 4, "Equal": the pages and the examples, with every table prepared as soon as it has a policy."""
+    """Equal: the pages and the examples, with every table prepared as soon as it has a policy."""
     compared = watch_twins(monkeypatch)
     with dpduck.connect() as connection:
         for statement in EXAMPLES[name]:
@@ -133,7 +133,7 @@ def open_random(rows: list[tuple[str, str, str, str]], unit: str, label: str, nu
 
 @pytest.mark.parametrize("examples", [10, pytest.param(400, marks=pytest.mark.audit)])
 def test_random_statements(examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 4, "Equal": NULL, OTHER, EDGES, bins, crowded units, ties, empty tables, joins, UNION ALL."""
+    """Equal: NULL, OTHER, EDGES, bins, crowded units, ties, empty tables, joins, UNION ALL."""
     compared = watch_twins(monkeypatch)
     answered = []
 

@@ -101,7 +101,7 @@ CONDITIONS = [
 @settings(max_examples=5, deadline=None)
 @given(one=st.sampled_from(CONDITIONS), other=st.sampled_from(CONDITIONS))
 def test_random_pairs_of_conditions(rich: Clinic, one: Any, other: Any) -> None:
-    """Issue 6: disjoint months cost the maximum, overlapping ones the sum; what is undecided costs every month."""
+    """Disjoint months cost the maximum, overlapping ones the sum; what is undecided costs every month."""
     before = months(rich)
     for price, (condition, _) in ((2, one), (3, other)):
         rich.dp(ASK.format(f"{price}, refresh = '{next(NUMBERS)}'", condition))

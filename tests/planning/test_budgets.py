@@ -46,7 +46,7 @@ def solve(columns: np.ndarray, weights: np.ndarray, power: int) -> float:
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_the_closed_form_is_the_convex_optimum(noise: NoiseKind) -> None:
-    """DESIGN 4.2: budgets by groups equal a general solver's to 1e-6, for both norms."""
+    """Budgets by groups equal a general solver's to 1e-6, for both norms."""
     generator = np.random.default_rng(1)
     for _ in range(10):
         count = int(generator.integers(1, 7))

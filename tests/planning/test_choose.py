@@ -18,7 +18,7 @@ EPSILON = Fraction(1, 1000)
     [("uniform", "none", 48.0), ("optimal", "none", 46.1679), ("uniform", "l2", 32.0), ("optimal", "l2", 29.9534)],
 )
 def test_figure_1_of_the_paper(budgets: str, consistency: str, expected: float) -> None:
-    """DESIGN 4.5: Figure 1 under Q and Q+, with and without least squares, times epsilon^2."""
+    """Figure 1 under Q and Q+, with and without least squares, times epsilon^2."""
     (plan,) = plan_workload(PAPER, NoiseKind.LAPLACE, EPSILON, 1, "Q", budgets, consistency)
     assert plan.total_variance * 1e-6 == pytest.approx(expected, rel=2e-6)
 
@@ -48,7 +48,7 @@ def test_no_rival_of_one_table_is_better(noise: NoiseKind, amount: Fraction) -> 
 
 
 def test_figure_1_is_best_answered_by_its_larger_marginal() -> None:
-    """DESIGN 4.5: the AB marginal alone gives 16, which auto must find."""
+    """The AB marginal alone gives 16, which auto must find."""
     chosen = plan_workload(PAPER, NoiseKind.LAPLACE, EPSILON, 1)[0]
     assert [measurement.query.attributes for measurement in chosen.measurements] == [(0, 1)]
     assert chosen.total_variance * 1e-6 == pytest.approx(16, rel=1e-6)

@@ -61,7 +61,7 @@ def shared_margins_differ_by(workload: MarginalWorkload, tables: tuple[np.ndarra
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 @pytest.mark.parametrize("budgets", ["uniform", "optimal"])
 def test_the_answer_is_consistent_and_as_near_as_a_dense_program(norm: str, budgets: str) -> None:
-    """DESIGN: margins to 1e-6 of a count; the weighted distance is the dense optimum's on small domains."""
+    """Margins to 1e-6 of a count; the weighted distance is the dense optimum's on small domains."""
     generator = np.random.default_rng(23)
     for _ in range(8):
         workload = random_workload(generator)

@@ -46,7 +46,7 @@ def printed(figure: str) -> object:
 def test_the_columns_of_the_tables(
     sizes: tuple[int, ...], noise: NoiseKind, uniform: str, least_squares: str, fourier: str
 ) -> None:
-    """DESIGN 4.6: Q uniform, Q+ with least squares and F+ on all eight workloads under both noises."""
+    """Q uniform, Q+ with least squares and F+ on all eight workloads under both noises."""
     for column, strategy, budgets, consistency in (
         (uniform, "Q", "uniform", "none"),
         (least_squares, "Q", "optimal", "l2"),
@@ -61,7 +61,7 @@ def test_the_columns_of_the_tables(
     [(ADULT8, (2.3960, 3.8554, 4.7906, 5.0395)), (BIN16, (2.5000, 4.4028, 6.3208, 6.2952))],
 )
 def test_the_gaussian_optimum(sizes: tuple[int, ...], optima: tuple[float, ...]) -> None:
-    """DESIGN 4.6, bold: within 1e-4 of the optimum on all eight workloads, and auto finds it."""
+    """Within 1e-4 of the optimum on all eight workloads, and auto finds it."""
     for orders, optimum in zip(ORDERS, optima, strict=True):
         workload = ways(sizes, orders)
         assert error(workload, NoiseKind.GAUSSIAN, "R", "optimal", "l2") == pytest.approx(optimum, rel=1e-4)
@@ -70,7 +70,7 @@ def test_the_gaussian_optimum(sizes: tuple[int, ...], optima: tuple[float, ...])
 
 @pytest.mark.parametrize(("order", "figure"), [(1, 6352.02), (2, 2221317.27)])
 def test_fourier_on_all_marginals_of_binary_attributes(order: int, figure: float) -> None:
-    """DESIGN 4.5: the closed form of F+, d = 16."""
+    """The closed form of F+, d = 16."""
     total = error(ways(BIN16, (order,)), NoiseKind.LAPLACE, "F", "optimal", "l2") ** 2 * 2**order * comb(16, order)
     closed = sum(comb(16, i) * comb(16 - i, order - i) ** (1 / 3) for i in range(order + 1)) ** 3 / 2 ** (order - 1)
     assert total == pytest.approx(figure, rel=1e-6)
@@ -110,7 +110,7 @@ def test_auto_is_never_worse_than_any_candidate() -> None:
 
 
 def test_the_residual_optimum_on_unseen_sizes() -> None:
-    """DESIGN 4.6's formula for any weights: (sum sqrt(p_A v_A))^2 / c."""
+    """The closed formula for any weights: (sum sqrt(p_A v_A))^2 / c."""
     sizes, weights = (3, 5, 7), (1.0, 4.0, 0.25)
     workload = MarginalWorkload(sizes, ((0,), (0, 1), (1, 2)), weights)
     total = 0.0

@@ -22,7 +22,7 @@ THREE_DIGITS = 1.5e-3
 
 
 def continuous_delta(epsilon: float, sigma: float, tau: float, groups: int) -> float:
-    """The formula of DESIGN 4.6 with normal noise, written down on its own."""
+    """The formula with normal noise, written down on its own."""
 
     def gaussian(epsilon: float, counts: int) -> float:
         if counts == 0:

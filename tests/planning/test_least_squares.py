@@ -167,7 +167,7 @@ def test_one_marginal_by_identity_is_its_noisy_integers(value: int, rows: int, c
 
 
 def test_structural_zeros_are_not_released() -> None:
-    """DESIGN trap 3: answers have the shape of the valid domain, whatever the encoding pads."""
+    """Answers have the shape of the valid domain, whatever the encoding pads."""
     workload = MarginalWorkload((9, 3), ((0, 1), (0,)), (1.0, 1.0))
     for consistency in ("l2", "none"):
         (plan,) = plan_workload(workload, NoiseKind.LAPLACE, Fraction(1), 1, "F", "optimal", consistency)

@@ -92,14 +92,14 @@ def figure(workload: RangeWorkload, noise: NoiseKind, strategy: str) -> float:
     ],
 )
 def test_known_figures_are_reproduced(make, noise: NoiseKind, strategy: str, known: float, tolerance: float) -> None:
-    """DESIGN 4.6, ranges and prefixes of 256 values."""
+    """The best known figures, ranges and prefixes of 256 values."""
     assert figure(make(256), noise, strategy) == pytest.approx(known, rel=tolerance)
 
 
 @pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize(("make", "known"), [(all_ranges, 8.08), (prefixes, 7.41)])
 def test_p_identity_is_at_most_the_best_known(make, known: float) -> None:
-    """DESIGN 4.6: pure epsilon, 256 values."""
+    """Pure epsilon, 256 values."""
     assert figure(make(256), LAPLACE, "auto") < known
 
 

@@ -1,4 +1,4 @@
-"""The search for views reaches the figures of DESIGN 4.6 and serves whatever it is given."""
+"""The search for views reaches the best known figures and serves whatever it is given."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BIN16 = (2,) * 16
 UP_TO_3 = (0, 1, 2, 3)
 SMALL = Fraction(1, 1000)
 
-# Best-known root mean squared error per released cell at epsilon = 1 before this search (DESIGN 4.6).
+# Best-known root mean squared error per released cell at epsilon = 1 before this search.
 BEST_KNOWN = [
     (ADULT8, (1,), 9.16),
     (ADULT8, (2,), 24.92),
@@ -70,7 +70,7 @@ def test_best_known_figures(sizes: tuple[int, ...], orders: tuple[int, ...], bes
 
 
 def test_the_papers_figure_1() -> None:
-    """Requirement: for the marginals on A and AB the one view AB: total variance 16 (DESIGN 4.5)."""
+    """Requirement: for the marginals on A and AB the one view AB: total variance 16."""
     plan = planned(MarginalWorkload((2, 2, 2), ((0,), (0, 1)), (1.0, 1.0)))
     assert [measurement.query.attributes for measurement in plan.measurements] == [(0, 1)]
     assert plan.total_variance * float(SMALL) ** 2 == pytest.approx(16, rel=1e-6)

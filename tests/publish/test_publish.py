@@ -80,7 +80,7 @@ def test_only_a_publication_is_replaced(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, tmp_path: Path) -> None:
-    """Issue 4: private views only, with metadata and comments; the macros work in it, read-only and locked down."""
+    """Private views only, with metadata and comments; the macros work in it, read-only and locked down."""
     target = tmp_path / "published.duckdb"
     assert publish(store, target).views == ("cube",)
     with duckdb.connect(str(target), read_only=True, config={"enable_external_access": "false"}) as published:
@@ -141,7 +141,7 @@ def told(store: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("target", ["published.duckdb", "parquet"])
 def test_no_secret_token_or_ledger_detail_is_published(store: Path, tmp_path: Path, target: str) -> None:
-    """Issue 4: never a policy secret, token, or ledger detail unless asked: the published bytes are searched."""
+    """Never a policy secret, token, or ledger detail unless asked: the published bytes are searched."""
     book = PrincipalBook(SecretsFile.open(store.with_name("clinic_private_secrets"), create=False))
     token = book.add("alice_the_caller")
     place = tmp_path / "out" / target
@@ -160,7 +160,7 @@ def test_no_secret_token_or_ledger_detail_is_published(store: Path, tmp_path: Pa
 def test_a_killed_publication_leaves_the_old_one(
     store: Path, tmp_path: Path, target: str, open_clinic: Callable[..., Clinic]
 ) -> None:
-    """Issue 4: publication is atomic: killed before its last step, the old files are whole."""
+    """Publication is atomic: killed before its last step, the old files are whole."""
     place = tmp_path / "out" / target
     publish(store, place)
     before = {path.name: path.read_bytes() for path in ([place] if place.is_file() else place.iterdir())}
@@ -231,7 +231,7 @@ def test_a_store_that_is_open_is_not_published(store: Path, tmp_path: Path) -> N
 
 
 def test_a_second_duckdb_reads_the_file(store: Path, tmp_path: Path) -> None:
-    """Issue 4: readable by DuckDB 1.5 and 2.0: the other environment's Python opens it and uses the macros."""
+    """Readable by DuckDB 1.5 and 2.0: the other environment's Python opens it and uses the macros."""
     target = tmp_path / "published.duckdb"
     publish(store, target)
     with duckdb.connect() as here:
@@ -255,7 +255,7 @@ def test_a_second_duckdb_reads_the_file(store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # duckdb-engine warns that it does not reflect indices
 def test_sqlalchemy_reflects_a_published_file(store: Path, tmp_path: Path) -> None:
-    """Issue 4: tools that use SQLAlchemy list the tables with columns and types, read-only and locked down."""
+    """Tools that use SQLAlchemy list the tables with columns and types, read-only and locked down."""
     sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
     pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
     target = tmp_path / "published.duckdb"

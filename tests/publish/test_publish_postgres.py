@@ -84,7 +84,7 @@ def again(open_clinic: Callable[..., Clinic], store: Path, refresh: str) -> None
 
 
 def test_views_comments_and_metadata_arrive(store: Path, server: str, psql: Any) -> None:
-    """Issue 4: private views with their metadata and comments; ENUM as text, STRUCT and LIST as jsonb."""
+    """Private views with their metadata and comments; ENUM as text, STRUCT and LIST as jsonb."""
     published = publish(store, server)
     assert published.views == ("by_sex", "odd")
     assert "secret4711" not in published.target
@@ -117,7 +117,7 @@ def test_views_comments_and_metadata_arrive(store: Path, server: str, psql: Any)
 def test_grants_and_dependent_views_are_kept(
     store: Path, server: str, psql: Any, open_clinic: Callable[..., Clinic]
 ) -> None:
-    """DESIGN 6.5: rows are replaced, tables are not."""
+    """Rows are replaced, tables are not."""
     publish(store, server)
     psql("DROP ROLE IF EXISTS reader")
     psql("CREATE ROLE reader")

@@ -77,7 +77,7 @@ def tables(superset: Superset, database: int, schema: str) -> list[str]:
 
 
 def test_superset_reads_a_published_file(superset: Superset, store: Path, tmp_path: Path) -> None:
-    """Issue 4: tables listed, a chart rendered; with the safe settings its SQL box reaches no file."""
+    """Tables listed, a chart rendered; with the safe settings its SQL box reaches no file."""
     target = tmp_path / "published.duckdb"
     publish(store, target)
     database = add_database(superset, "published file", f"duckdb:///{target}", SAFE)
@@ -94,7 +94,7 @@ def test_superset_reads_a_published_file(superset: Superset, store: Path, tmp_pa
 
 
 def test_superset_reads_postgresql(superset: Superset, store: Path) -> None:
-    """Issue 4: the same from a PostgreSQL publication."""
+    """The same from a PostgreSQL publication."""
     with postgres_server() as uri:
         publish(store, uri)
         database = add_database(

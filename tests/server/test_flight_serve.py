@@ -29,7 +29,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> t
 
 
 def test_serve_with_flight_sql(clinic: tuple[Path, dict[str, str]]) -> None:
-    """Issue 4: dpduck serve --flight-sql: a release made over Flight SQL is the same after a restart, and free."""
+    """Dpduck serve --flight-sql: a release made over Flight SQL is the same after a restart, and free."""
     database, tokens = clinic
     options = {"username": "alice", "password": tokens["alice"]}
     found = []

@@ -74,7 +74,7 @@ def command(name: str, fields: dict[int, int | bytes] | None = None) -> flight.F
 
 
 def test_released_tables_are_read(alice: Any, served: Served) -> None:
-    """Issue 4: an ADBC client reads private views, also under the names that the catalog gives."""
+    """An ADBC client reads private views, also under the names that the catalog gives."""
     wanted = sorted(served.rows("alice", "FROM ages"))
     for name in ("ages", "private.ages", 'private."main"."ages"', '"main"."ages"'):
         assert sorted(rows(alice, f"SELECT * FROM {name}")) == wanted
@@ -107,7 +107,7 @@ def test_the_catalog_lists_private_views(alice: Any) -> None:
 
 
 def test_schema_probes_never_charge(alice: Any, served: Served) -> None:
-    """Issue 4: looking at the columns of a dp() statement, prepared or not, leaves the ledger as it is."""
+    """Looking at the columns of a dp() statement, prepared or not, leaves the ledger as it is."""
     before = served.spent()
     sql = f"SELECT ward, n + 1 AS more FROM ({count('ward', '0.03')})"
     with alice.cursor() as cursor:

@@ -8,7 +8,7 @@ from tests.support.clinics import macro_names
 
 
 def test_the_public_database_has_every_macro(served: Served) -> None:
-    """Issue 4: the macros are present in the public database; each passes the gate and answers."""
+    """The macros are present in the public database; each passes the gate and answers."""
     assert macro_names() == allowed.ANALYST_MACROS | {allowed.MARGIN}
     one = served.rows(
         "bob", "SELECT dp_sum_interval(n, 2.0, weight := 3, independent := true).high > sum(3 * n) FROM ages"

@@ -1,4 +1,4 @@
-"""What may be computed row by row: deterministic, row-local functions without side effects (DESIGN section 5).
+"""What may be computed row by row: deterministic, row-local functions without side effects.
 
 An allowlist over the parsed tree: a node of any other class is refused by name, so a function that nobody has looked
 at is never run over private rows.

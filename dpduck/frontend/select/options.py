@@ -253,7 +253,7 @@ def charge_of(options: Options, policy: Policy, place: exp.Expr) -> Charge:
 
 
 def least_rho(epsilon: Fraction) -> Fraction:
-    """Returns the smallest price in rho under a MIN EPSILON: what that epsilon costs at most, by itself (DESIGN 5)."""
+    """Returns the smallest price in rho under a MIN EPSILON: what that epsilon costs at most, by itself."""
     return epsilon * epsilon / 2
 
 

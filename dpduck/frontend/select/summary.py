@@ -1,4 +1,4 @@
-"""OPTIONS (summary = ..): noisy summaries of huge domains (DESIGN 3.3), read and checked from public facts alone."""
+"""OPTIONS (summary = ..): noisy summaries of huge domains, read and checked from public facts alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grammar of privacy policies (DESIGN 3.1)."""
+"""The grammar of privacy policies."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Pre
     """Epsilon (Laplace) or rho (Gaussian), rounded up to six digits, within a thousandth of the smallest.
 
     plan_at: the chosen plan at a price. Errors fall as 1/epsilon and as rho^(-1/2); discrete noise has less variance
-    than the continuous law (DESIGN 4.5), so that this price always reaches the target. Where planning is no search
+    than the continuous law, so that this price always reaches the target. Where planning is no search
     (searched is False), prices below it are tried as well.
     """
     fine = plan_at(FINE).worst_stderr

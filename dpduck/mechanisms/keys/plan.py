@@ -2,7 +2,7 @@
 
 A group is published if it has at least n privacy units and its noisy count is above n - 1 + k + tau, where one unit
 changes the count by at most k and P(noise > tau) is so small that none of C new groups is published but with
-probability delta (DESIGN 4.6 and 5). The noise costs rho or epsilon like any other; delta comes on top.
+probability delta. The noise costs rho or epsilon like any other; delta comes on top.
 """
 
 from __future__ import annotations

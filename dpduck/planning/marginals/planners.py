@@ -46,7 +46,7 @@ def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
 
 
 def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Q (uniform) or Q+ (optimal budgets, DESIGN 4.2), recovered as the problem's consistency says."""
+    """Q (uniform) or Q+ (optimal budgets), recovered as the problem's consistency says."""
     sets, weights = measured_marginals(problem.workload)
     parameters = parameters_of(problem, weights if budgets == "optimal" else None, len(sets))
     measurements = problem.tables(sets, parameters)
@@ -68,7 +68,7 @@ def parameters_of(problem: PlanningProblem, weights: FloatArray | None, tables: 
     return safe_parameters(problem.noise, wanted, norms, problem.amount, problem.unit_bound)
 
 
-# Plans of the residual basis R, the optimum of all Gaussian strategies for marginals (DESIGN 4.6).
+# Plans of the residual basis R, the optimum of all Gaussian strategies for marginals.
 
 
 def plan_residual(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
@@ -96,8 +96,7 @@ def plan_residual(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 def closure_measurements(
     problem: PlanningProblem, factors: Sequence[Factor], weights: FloatArray
 ) -> FamilyMeasurements:
-    """Returns one measurement for every set that has rows, with budgets that are optimal for these weights (DESIGN
-    4.2).
+    """Returns one measurement for every set that has rows, with budgets that are optimal for these weights.
 
     factors: by domain position. weights: s of every set's block, summed over its rows. A set with an attribute of
     one value has no contrasts: nothing is measured there.

@@ -29,7 +29,7 @@ from dpduck.values.errors import Refusal
 # From a real strategy with unit columns to an integer one whose columns have, as nearly as integers can,
 # equal norms.
 #
-# Privacy is accounted for the integers (DESIGN 4.1): rounding costs a little accuracy and never any privacy.
+# Privacy is accounted for the integers: rounding costs a little accuracy and never any privacy.
 
 BITS = 15
 """Entries are rounded at 2^-15 of the columns' norm: below 0.01 % of variance for strategies of 1,024 values."""
@@ -381,7 +381,7 @@ def _descend(start: FloatArray, energies: FloatArray, lengths: FloatArray, norm:
     floor[-1] = LEAST_LEAF
 
     def value(shares: FloatArray) -> tuple[float, FloatArray]:
-        # Laplace: w = share^2, times (sum of shares)^2; Gaussian: w = share, times the sum (DESIGN 4.2)
+        # Laplace: w = share^2, times (sum of shares)^2; Gaussian: w = share, times the sum
         power = 2 if norm == 1 else 1
         rates = (shares**power * lengths)[::-1].cumsum()[::-1]
         terms = energies / rates

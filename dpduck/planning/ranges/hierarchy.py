@@ -211,7 +211,7 @@ def haar_wavelet(size: int) -> Haar:
 
 
 def haar_recovery_weights(haar: Haar, workload: RangeWorkload) -> FloatArray:
-    """Returns summed recovery weights s_r per group (DESIGN 4.2): total variance is sum_r s_r v_r."""
+    """Returns summed recovery weights s_r per group: total variance is sum_r s_r v_r."""
     weights = [float(workload.weights @ squares) for squares in _squares(haar, workload)]
     return np.array(weights)
 
@@ -219,7 +219,7 @@ def haar_recovery_weights(haar: Haar, workload: RangeWorkload) -> FloatArray:
 def haar_shares(haar: Haar, workload: RangeWorkload, norm: int) -> FloatArray:
     """Optimal shares of epsilon (norm 1) or rho (norm 2) per group; 0 for a group that no query needs.
 
-    DESIGN 4.2 with C_r = 1: eta_r proportional to s_r^(1/3), or eta_r^2 to s_r^(1/2).
+    With C_r = 1: eta_r proportional to s_r^(1/3), or eta_r^2 to s_r^(1/2).
     """
     weights = haar_recovery_weights(haar, workload)
     weights[weights < 1e-12 * weights.max()] = 0.0

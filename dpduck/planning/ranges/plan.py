@@ -79,7 +79,7 @@ def _with_groups(workload: RangeWorkload, blocks: list[IntegerArray], shares: Fl
 
 
 def _shares(workload: RangeWorkload, blocks: list[IntegerArray], norms: FloatArray, norm: int) -> FloatArray:
-    """Closed-form shares for the recovery weights of unweighted least squares (DESIGN 4.2).
+    """Closed-form shares for the recovery weights of unweighted least squares.
 
     norms: C_r or C_r^2. Laplace: eta proportional to (s/C)^(1/3), share C eta; Gaussian: share C^2 eta^2 = C s^(1/2).
     """

@@ -1,4 +1,4 @@
-"""Generalised least squares for marginals of any sizes, one ANOVA component at a time (DESIGN 4.3).
+"""Generalised least squares for marginals of any sizes, one ANOVA component at a time.
 
 With S'S/v diagonal on the ranges of the projectors P_U, the estimate of the component U of marginal U is
 

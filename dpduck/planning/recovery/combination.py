@@ -1,4 +1,4 @@
-"""Variances of weighted sums of released cells, from the public covariances of a plan (DESIGN 4.3)."""
+"""Variances of weighted sums of released cells, from the public covariances of a plan."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def _solution(solved: object, rank: int) -> FloatArray:
     return values[:rank]
 
 
-# Options nonnegative and integer: changes after the noise that bias sums (DESIGN section 7, trap 8), totals
+# Options nonnegative and integer: changes after the noise that bias sums, totals
 # kept.
 #
 # What is guaranteed. A table's sum afterwards is max(its sum before, 0); with `integer` that sum rounded.
@@ -265,7 +265,7 @@ def _lift(tables: Sequence[FloatArray], total: float) -> tuple[FloatArray, ...]:
 
 
 class _Projection:
-    """Least squares onto consistent tables, weights 1/variance, in ANOVA components (DESIGN 4.3)."""
+    """Least squares onto consistent tables, weights 1/variance, in ANOVA components."""
 
     def __init__(self, lattice: Lattice, workload: MarginalWorkload, variances: Sequence[float]) -> None:
         sizes = np.asarray(lattice.sizes, dtype=np.float64)

@@ -1,7 +1,7 @@
 """Generalised least squares from everything that was measured about the same rows, whatever its shapes and noises.
 
 All that was ever measured is one strategy: z = S x + noise with x the table over all axes, and each measurement m a
-Kronecker product of factors F_mi, with the row of ones along the axes that it sums over (DESIGN 4.1 and 4.3). Along
+Kronecker product of factors F_mi, with the row of ones along the axes that it sums over. Along
 axis i the codes fall into atoms: codes whose columns are the same in every factor but the identity and its kin. With
 U_i the normalised indicators of the k_i atoms, every F_mi'F_mi maps the span of U_i to itself, as the k_i x k_i matrix
 L_mi, and acts on the contrasts inside of atom j as one number a_mij. So S'V^-1 S decouples: for each set B of axes
@@ -10,7 +10,7 @@ and an atom j_i along each of them one block
     M_BJ = sum over m of (1/v_m) prod_{i in B} a_mij  kron_{i not in B} L_mi,
 
 of size prod_{i not in B} k_i. An axis that has only been measured cell by cell has one atom, and the blocks are the
-ANOVA components of DESIGN 4.3. Nothing of the size of x is built. The best linear unbiased estimate of w'x and its
+ANOVA components of `anova.py`. Nothing of the size of x is built. The best linear unbiased estimate of w'x and its
 variance are sums over blocks of w_B' M^+ r_B and w_B' M^+ w_B, r_B = the part of S'V^-1 z; w'x is determined if and
 only if each part of w is in the range of its block.
 """

@@ -1,6 +1,6 @@
 """Families of covering designs: blocks of points such that every t points lie together in some block.
 
-Under pure epsilon a few large views beat many small ones (DESIGN 4.6): a view whose attributes are a block answers
+Under pure epsilon a few large views beat many small ones: a view whose attributes are a block answers
 all t-way marginals inside it, so a good set of views is a covering design with few blocks, weighted. Each family is
 read from a file, or made of all subsets of one size; it serves any number of attributes, because several may share a
 point and points may stay empty. `python -m benchmarks.papers.covering_designs` writes the file.
@@ -105,7 +105,7 @@ def _build(family: DesignFamily) -> BoolArray:
     return blocks
 
 
-# O: a few views, usually larger than what is asked, that together contain every asked marginal (DESIGN 4.6).
+# O: a few views, usually larger than what is asked, that together contain every asked marginal.
 
 
 LARGEST_VIEW = 1 << 24

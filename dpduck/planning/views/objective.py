@@ -1,4 +1,4 @@
-"""Total error of weighted views after least squares under pure epsilon, and the budgets that lower it (DESIGN 4.3).
+"""Total error of weighted views after least squares under pure epsilon, and the budgets that lower it.
 
 A view is a marginal that is measured, asked for or not. With budgets eta_V that add up to 1, discrete noise in its
 continuous limit 2/eta^2, and components B in the workload's closure,
@@ -130,7 +130,7 @@ class ViewObjective:
         """Budgets after some rounds of optimal recovery, then optimal budgets for it; and f there.
 
         Least squares takes component B from view V with weight p = eta_V^2 / (2 n_V D_B); with that recovery held,
-        s_V proportional to n_V sum_B c_B p^2 and the paper's optimum eta_V proportional to s_V^(1/3) (DESIGN 4.2).
+        s_V proportional to n_V sum_B c_B p^2 and the paper's optimum eta_V proportional to s_V^(1/3).
         Each of the two steps lowers f, so f never rises. An unmeasured component counts as very dear, not infinite.
         """
         coefficients, transposed = self.kept_coefficients, incidence.T

@@ -1,4 +1,4 @@
-"""Anytime search for the views to measure under pure epsilon: designs, their assignments, annealing (DESIGN 4.6).
+"""Anytime search for the views to measure under pure epsilon: designs, their assignments, annealing.
 
 The starts of every workload and the covering designs that fit its sizes compete. Designs are first spread evenly over
 the attributes, the better half gets twice the annealing of its assignment again and again, and the winners are

@@ -1,4 +1,4 @@
-"""Exact private choices among scored candidates: no floating softmax decides anything (DESIGN 5).
+"""Exact private choices among scored candidates: no floating softmax decides anything.
 
 Scores are integers. One row of a privacy unit may move each of them by `sensitivity`, in either direction, so that
 rate = epsilon / (2 sensitivity) gives epsilon-differential privacy to both mechanisms below. The exponential mechanism

@@ -278,7 +278,7 @@ def unbounded_sql(reading: Reading) -> str:
     """Returns one row per occupied group: a column per key, then those of the aggregates.
 
     Grouping by the columns themselves, or by a position in the list of labels, is as fast as DuckDB's own query;
-    packing several keys into one integer is not (DESIGN 6.2).
+    packing several keys into one integer is not.
     """
     job, scan, nothing = reading.job, reading.scan, Division({}, (), {})
     if any(aggregate.per_group for aggregate in job.aggregates):

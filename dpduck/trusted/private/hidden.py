@@ -1,4 +1,4 @@
-"""Exact counts: a type of their own, which only `measure` turns into numbers that leave (DESIGN 5)."""
+"""Exact counts: a type of their own, which only `measure` turns into numbers that leave."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The noisy summary of a sparse table, drawn without the table (Cormode et al. 2012, sections 4 and 5).
 
 What leaves is a function of the whole noisy table, every cell with exact geometric noise, and of further chance: the
-layers of a falling threshold, until enough cells are in them (DESIGN 7, trap 4: the same draw goes on, no fresh noise).
+layers of a falling threshold, until enough cells are in them (the same draw goes on, no fresh noise).
 Occupied cells get noise one by one; of the empty ones only those in a layer are drawn. Nothing shows which is which:
 rows are sorted by position, and equal priorities fall by position.
 """

@@ -43,14 +43,14 @@ def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
     ],
 )
 def test_the_worked_example_through_sql(bits: Clinic, options: str, figure: str) -> None:
-    """DESIGN 4.5: the marginals on A and on AB of three binary attributes, through dp_explain."""
+    """The marginals on A and on AB of three binary attributes, through dp_explain."""
     found = explained(bits, ask(f"epsilon = {SMALL}, {options}", "count(*)", "GROUPING SETS ((b0), (b0, b1))"))
     assert f"{next(iter(found.values())):.5g}" == f"{float(figure):.5g}"
 
 
 @pytest.mark.parametrize(("order", "figure"), [(1, 6352.02), (2, 2221317.27)])
 def test_fourier_of_all_marginals_through_sql(bits: Clinic, order: int, figure: float) -> None:
-    """DESIGN 4.5: all k-way marginals of sixteen binary attributes with F+, to six digits."""
+    """All k-way marginals of sixteen binary attributes with F+, to six digits."""
     columns = ", ".join(f"b{column}" for column in range(16))
     options = f"epsilon = {SMALL}, strategy = 'F+', consistency = 'none'"
     found = explained(bits, ask(options, "count(*)", f"MARGINALS ({order}, {columns})"))

@@ -146,7 +146,7 @@ def test_what_is_kept_is_kept_of_each_period(visits: Visits) -> None:
 
 
 def test_the_conditions_are_not_what_keeps_other_periods_out(visits: Visits) -> None:
-    """Issue 6: with its WHERE taken away, or always true, a statement still reads rows of its charged periods alone."""
+    """With its WHERE taken away, or always true, a statement still reads rows of its charged periods alone."""
     request = visits.requests["MONTH", "half"]
     without = replace(request, rows=replace(request.rows, filters=("TRUE",)))
     visits.put([("eve", moment, "a", 1) for moment in MOMENTS] + [("bob", "2024-02-02", "b", 1)])

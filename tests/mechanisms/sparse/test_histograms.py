@@ -19,7 +19,7 @@ def visits(open_clinic: Callable[..., Clinic]) -> Clinic:
 
 
 def test_values_are_kept_whatever_happens(open_clinic: Callable[..., Clinic], tmp_path: Path) -> None:
-    """Issue 8: rows that change, a dropped name and a restart move no value; the ledger has one charge."""
+    """Rows that change, a dropped name and a restart move no value; the ledger has one charge."""
     path = tmp_path / "clinic.duckdb"
     made = open_clinic(path)
     fill(made)
@@ -115,7 +115,7 @@ def test_questions_from_public_tables(visits: Clinic) -> None:
 
 
 def test_the_guarantee_is_said(visits: Clinic) -> None:
-    """Issue 8: computational in the function's strength, in the ledger and in the list."""
+    """Computational in the function's strength, in the ledger and in the list."""
     histogram(visits)
     assert "HMAC-SHA256" in visits.value("SELECT mechanism FROM dp_ledger() ORDER BY id DESC LIMIT 1")
     assert "HMAC-SHA256" in visits.value("SELECT note FROM dp_sessions() WHERE name = 'h'")

@@ -43,7 +43,7 @@ SELECTIONS = [
 
 
 def test_keys_from_public_tables(visits: Clinic) -> None:
-    """Issue 8, item 1: WHERE key IN (SELECT ..) over public tables is the question of the keys that it lists."""
+    """WHERE key IN (SELECT ..) over public tables is the question of the keys that it lists."""
     for text, keys in SELECTIONS:
         selected = by_text(visits, "h", text)
         assert selected == visits.value(f"SELECT answer FROM dp_ask('h', {keys})"), text

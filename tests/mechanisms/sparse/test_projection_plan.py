@@ -65,7 +65,7 @@ def observed(charge: Charge) -> tuple[float, list[float]]:
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_stated_error_holds_and_is_not_idle(noise: NoiseKind) -> None:
-    """Issue 8: over 200 runs the stated error is exceeded in at most a beta fraction, and is at most three times the
+    """Over 200 runs the stated error is exceeded in at most a beta fraction, and is at most three times the
     largest error seen. False alarm of the first: more than 36 of 200 at 5 %, 1e-10; in truth far fewer exceed it.
     """
     charge = Charge.concentrated(Fraction(1, 8)) if noise is NoiseKind.GAUSSIAN else Charge.pure(Fraction(8))

@@ -37,7 +37,7 @@ def answers_in_python(visits: Clinic, keys: list[str]) -> np.ndarray:
 
 
 def test_sql_and_python_agree(visits: Clinic) -> None:
-    """Issue 8: Python and SQL evaluations agree to 1e-9, in any DuckDB that holds the two released tables."""
+    """Python and SQL evaluations agree to 1e-9, in any DuckDB that holds the two released tables."""
     projection(visits)
     keys = [f"K{number}" for number in range(40)] + ["absent", "é", "", "x" * 5000]
     expected = answers_in_python(visits, keys)
@@ -151,7 +151,7 @@ def test_a_question_without_its_columns(visits: Clinic) -> None:
 
 
 def test_conjunctions_are_keys(visits: Clinic) -> None:
-    """Issue 8: a conjunction on d - k of d boolean columns is a question of 2^k keys."""
+    """A conjunction on d - k of d boolean columns is a question of 2^k keys."""
     projection(visits, key="smoker, senior")
     exact = visits.value("SELECT count(*) FROM visits WHERE senior")
     sql = "WITH q AS (SELECT unnest(dp_conjunction([NULL, true])) AS key, 1 AS weight) FROM dp_project('p', 'q')"

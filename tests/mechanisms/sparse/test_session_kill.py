@@ -13,7 +13,7 @@ STEPS = {"answers computed", "answers committed", "answers fenced"}
 
 
 def test_a_kill_at_any_step_of_an_answer(tmp_path: Path) -> None:
-    """Issue 8: kill -9 neither loses nor repeats an update, and the ledger never moves."""
+    """Kill -9 neither loses nor repeats an update, and the ledger never moves."""
     found = account(HARNESS, tmp_path, 14)
     assert set(found) - {"told"} <= STEPS
     assert found["told"] > 0

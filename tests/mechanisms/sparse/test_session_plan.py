@@ -102,7 +102,7 @@ def attack(charge: Charge, most: int) -> tuple[float, list[float]]:
 
 @pytest.mark.parametrize(("charge", "most"), [(Charge.concentrated(Fraction(2)), 80), (Charge.pure(Fraction(20)), 30)])
 def test_an_adaptive_attacker_stays_within_the_statement(charge: Charge, most: int) -> None:
-    """Issue 8: asked what is most wrong, alpha is exceeded in at most a beta fraction of 200 runs, and alpha is at most
+    """Asked what is most wrong, alpha is exceeded in at most a beta fraction of 200 runs, and alpha is at most
     three times the largest error seen. The statement holds with room: a false alarm of the first is below 1e-9.
     """
     alpha, largest = attack(charge, most)

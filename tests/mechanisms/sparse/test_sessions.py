@@ -181,7 +181,7 @@ def test_an_alpha_that_cannot_be_is_refused_free_of_charge(visits: Clinic) -> No
 
 
 def test_conjunctions_in_a_session(visits: Clinic) -> None:
-    """Issue 8, item 4: a conjunction with one free column is a question of two keys. False alarm below 1e-9."""
+    """A conjunction with one free column is a question of two keys. False alarm below 1e-9."""
     options = "epsilon = 50, delta = 1e-6, sparsity = 2, queries = 10, updates = 2, beta = 1e-9"
     visits.dp(f"CREATE PRIVATE SESSION flags OPTIONS ({options}) ON visits (smoker, senior)")
     row = ask(visits, "flags", "dp_conjunction([NULL, true])")

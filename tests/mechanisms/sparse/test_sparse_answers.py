@@ -35,7 +35,7 @@ def largest_errors(noise: Noise, runs: int) -> list[float]:
 
 @pytest.mark.parametrize("noise", [Noise(NoiseKind.GAUSSIAN, Fraction(49)), Noise(NoiseKind.LAPLACE, Fraction(5))])
 def test_margins_hold_and_are_not_much_too_wide(noise: Noise) -> None:
-    """Issue 8: over 300 runs the margin is exceeded in at most a beta fraction, and is at most three times the largest
+    """Over 300 runs the margin is exceeded in at most a beta fraction, and is at most three times the largest
     error seen. False alarm of the first: in truth 0.5 % of the runs exceed it, more than 15 of 300 do at 1e-11.
     Noise of twice the deviation is found out.
     """

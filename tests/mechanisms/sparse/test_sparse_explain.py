@@ -28,7 +28,7 @@ def explained(visits: Clinic, kind: str, options: str) -> dict[str, tuple[bool, 
 
 @pytest.mark.parametrize("price", ["epsilon = 1", "epsilon = 1, delta = 1e-6", "rho = 0.1"])
 def test_every_way_is_compared(visits: Clinic, price: str) -> None:
-    """Issue 8: session, projection, lazy histogram, sketch and direct noise, with the error at confidence 1 - beta."""
+    """Session, projection, lazy histogram, sketch and direct noise, with the error at confidence 1 - beta."""
     charges = visits.charges()
     for kind in ("SESSION", "PROJECTION", "HISTOGRAM"):
         found = explained(visits, kind, f"{price}, sparsity = 16, queries = 2000")
@@ -54,7 +54,7 @@ def test_a_hopeless_session_says_so(visits: Clinic) -> None:
 
 
 def test_the_histogram_beats_the_projection(visits: Clinic) -> None:
-    """DESIGN 4.6: the same noise and no distortion, for every number of queries; few queries are best bought one by
+    """The same noise and no distortion, for every number of queries; few queries are best bought one by
     one.
     """
     for queries in (10, 1000, 10**6):

@@ -1,4 +1,4 @@
-"""Weights are unbiased and say how far off they are (issue 5)."""
+"""Weights are unbiased and say how far off they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Priority sampling by the shortcut is that of the whole noisy table, and wrong selections are found (issue 5)."""
+"""Priority sampling by the shortcut is that of the whole noisy table, and wrong selections are found."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def whole(plan: SummaryPlan, runs: int = RUNS) -> tuple[Runs, np.ndarray]:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_highest_priorities_are_those_of_the_whole_table(name: str) -> None:
-    """Issue 5: which cells, how many, which values and which threshold, over 100,000 runs; false alarms below 4e-10."""
+    """Which cells, how many, which values and which threshold, over 100,000 runs; false alarms below 4e-10."""
     assert told_apart(published(EXACT, PLANS[name], RUNS, SIZE), whole(PLANS[name])) == []
 
 
@@ -78,7 +78,7 @@ def one_by_one(plan: SummaryPlan, runs: int) -> tuple[Runs, np.ndarray]:
 
 @pytest.mark.parametrize("runs", [1_000, pytest.param(RUNS, marks=pytest.mark.audit)])
 def test_runs_that_stop_early_choose_the_same(runs: int) -> None:
-    """DESIGN 7, trap 4: no later layer could have given one of the highest priorities; false alarms below 4e-10."""
+    """No later layer could have given one of the highest priorities; false alarms below 4e-10."""
     plan = PLANS["priority"]
     assert told_apart(one_by_one(plan, runs), whole(plan, runs), widest=1 if runs < RUNS else 8) == []
 

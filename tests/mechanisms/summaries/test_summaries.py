@@ -1,4 +1,4 @@
-"""OPTIONS (summary = ..): from a statement to a released table that any SQL can ask (issue 5)."""
+"""OPTIONS (summary = ..): from a statement to a released table that any SQL can ask."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_sketch_is_asked_by_key(commuters: Clinic) -> None:
 
 
 def test_explain_shows_every_summary(commuters: Clinic) -> None:
-    """Issue 5, item 8: predicted size, and errors of sums of 10, 1,000 and 100,000 cells; nothing is charged."""
+    """Predicted size, and errors of sums of 10, 1,000 and 100,000 cells; nothing is charged."""
     statement = view("v", "summary = 'auto', summary_size = 500", epsilon="0.5")
     rows = commuters.con.execute(
         "SELECT strategy, chosen, cells, error_10, error_1000, error_100000, note FROM dp_explain(?)", [statement]

@@ -1,4 +1,4 @@
-"""Audit: layers that stop at a size, and dyadic nodes with their check, of tables that differ in one row (issue 5).
+"""Audit: layers that stop at a size, and dyadic nodes with their check, of tables that differ in one row.
 
 Every run is one release as it is made: layers are drawn until there are enough rows, priorities choose, nodes without
 parents are dropped. No outcome may tell two neighbours apart by more than epsilon; wrong ways to draw are found.
@@ -151,7 +151,7 @@ def test_layers_until_there_are_enough(method: str) -> None:
 
 
 def test_drawing_again_until_there_are_enough_is_found() -> None:
-    """DESIGN 7, trap 4: fresh draws of the first layer until they are enough condition noise on the data.
+    """Fresh draws of the first layer until they are enough condition noise on the data.
 
     One cell of 1 or 2 rows, theta = 2: a negative count is e times as likely of 1 row, and acceptance 2.4 times less.
     """

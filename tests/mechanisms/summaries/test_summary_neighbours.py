@@ -1,4 +1,4 @@
-"""Summaries of tables that differ in one row are alike within exp(epsilon), and wrong ones are found (issue 5)."""
+"""Summaries of tables that differ in one row are alike within exp(epsilon), and wrong ones are found."""
 
 from __future__ import annotations
 

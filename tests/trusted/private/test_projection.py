@@ -81,7 +81,7 @@ def test_digests_that_share_a_half_are_told_apart() -> None:
 
 
 def test_sensitivity_is_the_square_root_of_the_rows(con: duckdb.DuckDBPyConnection) -> None:
-    """DESIGN 7, trap 7: one row moves every projected row by exactly one, so L2 is sqrt(T), L1 is T, whatever T is."""
+    """One row moves every projected row by exactly one, so L2 is sqrt(T), L1 is T, whatever T is."""
     coefficients = draw_coefficients(2, 32, ENTROPY)
     tiny = Fraction(1, 10**4)  # noise that is zero, so that the exact change shows
     before = measure_projection(counted(con), coefficients, 100, Noise(NoiseKind.LAPLACE, tiny), ENTROPY)

@@ -62,7 +62,7 @@ def as_runs(summary: NoisySummary, runs: int, cells: int) -> Runs:
 
 @pytest.mark.parametrize("name", LAWS)
 def test_the_shortcut_is_the_laborious_way(name: str) -> None:
-    """Issue 5: which cells, how many and which values, jointly, over 100,000 runs; false alarms below 3e-10 each."""
+    """Which cells, how many and which values, jointly, over 100,000 runs; false alarms below 3e-10 each."""
     law = LAWS[name]
     exact = EXACT * int(law.scale) if law.scale > 2 else EXACT
     dense = laborious(RUNS, exact, law, np.random.default_rng(SEED))
@@ -89,7 +89,7 @@ def scores(law: SummaryLaw) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", ["filter", "whole tau", "theta below tau"])
 def test_one_percent_is_found(name: str) -> None:
-    """Issue 5: an upgrade probability or an alpha that is off by 1 % either way is rejected, the right ones are not."""
+    """An upgrade probability or an alpha that is off by 1 % either way is rejected, the right ones are not."""
     law, right = LAWS[name], SummaryLaw.given_not_before
     draw = upgraded_counts.upgraded_counts
     assert max(map(abs, scores(law))) < 6.3
@@ -121,7 +121,7 @@ def test_one_percent_is_found(name: str) -> None:
     ids=["three thresholds", "filter and thresholds", "filters", "one-sided filters"],
 )
 def test_layers_are_one_draw(layers: tuple[SummaryLaw, ...]) -> None:
-    """DESIGN 7, trap 4: layers of a falling threshold together are the summary of the lowest, exactly."""
+    """Layers of a falling threshold together are the summary of the lowest, exactly."""
     last = replace(layers[-1], above=None, below=None)
     dense = laborious(RUNS, EXACT, last, np.random.default_rng(SEED))
     assert disagreements(shortcut(EXACT, SummaryPlan(layers), RUNS), dense) == []

@@ -364,7 +364,7 @@ def over_prepared(twins: dict[str, Twin], connection: duckdb.DuckDBPyConnection)
 
 
 def test_another_units_rows_are_what_they_were() -> None:
-    """Issue 4, "Neighbouring tables": without one unit's rows, whatever is written of the others' is the same."""
+    """Neighbouring tables: without one unit's rows, whatever is written of the others' is the same."""
     with open_stays("who MAX ROWS 3") as connection:
         rows = "(SELECT * EXCLUDE (dpduck_unit) FROM stays_twin WHERE who <> {}) AS t"
         texts = f"SELECT CAST(t AS VARCHAR) FROM {rows} ORDER BY 1"
