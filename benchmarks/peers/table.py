@@ -124,7 +124,7 @@ def lines_of(told: Told, rows: int) -> Iterator[str]:
         )
         yield from wrap(f"* {figure}: {told_of}", 118, subsequent_indent="  ")
     yield ""
-    yield "## What could not be run here"
+    yield "## What was not run, and why"
     yield ""
     missing = {**{peer: "its environment could not be made" for peer in PEERS if peer not in told}, **NOT_HERE}
     yield from (f"* {peer}: {why}." for peer, why in missing.items())

@@ -107,6 +107,7 @@ class TwinFiles:
             return None
         folder = self._store.with_name(f"{self._store.stem.removesuffix('_private')}_streams")
         folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)  # one that was there may be open to others, as its files' logs then are
         return folder / f"{nonce}.duckdb"
 
     def size(self, nonce: str) -> int:

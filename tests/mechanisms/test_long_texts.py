@@ -182,3 +182,13 @@ def test_long_constants_of_a_union_are_refused() -> None:
         part = f"SELECT patient, '{'x' * 600}' AS k FROM visits"
         with pytest.raises(duckdb.Error, match="the texts inside UNION ALL are too long; accepted: at most 512 bytes"):
             con.execute("FROM dp(?)", [COUNT.format("", f"count(*) AS n FROM ({part} UNION ALL {part})")])
+
+
+@pytest.mark.parametrize("asked", [
+    "SEMI JOIN keys ON keys.k = visits.ward", "ANTI JOIN keys ON keys.k = visits.ward",
+    "SEMI JOIN visits AS w ON w.patient = visits.patient AND w.ward = visits.ward",
+])  # fmt: skip
+def test_what_is_only_looked_at_is_no_column_of_a_row(asked: str) -> None:
+    """A table of a SEMI or ANTI JOIN is not there for a condition on long texts."""
+    case = Case(COUNT.format("", f"count(*) AS n FROM visits {COPIES} {asked}"), (person(), visits(3)), copies=1000)
+    assert outcome(case, case.her) == ("answered", 1)

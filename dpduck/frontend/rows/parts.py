@@ -200,6 +200,12 @@ def repeats(source: Source) -> bool:
     return any(one.copies == 0 or one.content or repeats(one.right) for one in joined)
 
 
+def read_aliases(source: Source) -> frozenset[str]:
+    """Names the tables whose columns stand beside a row: not those of SEMI and ANTI joins, which are only looked at."""
+    joined = (read_aliases(one.right) for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN"))
+    return frozenset((source.first.alias,)).union(*joined)
+
+
 # How rows that hold no privacy unit find it: by a reference, and joins that do nothing else.
 
 ROWS, REFERENCE = "dpduck_rows", "dpduck_reference"

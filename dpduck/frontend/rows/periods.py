@@ -38,6 +38,17 @@ _MOMENTS = (None, exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataT
 
 
 @dataclass(frozen=True)
+class _Of:
+    """The column that says of which period a row is. days: whether it holds whole days, so that all of one compare
+    alike.
+    """
+
+    alias: str
+    name: str
+    days: bool
+
+
+@dataclass(frozen=True)
 class _Span:
     """Moments from low to high, both included; none where low is after high."""
 
@@ -94,7 +105,8 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
         raise refusal(
             place, f"{relation.unit!r} is no longer told apart by {period.word.lower()}", "the type that it had"
         )
-    spans = (_read(condition, relation.alias, name) for condition in source.filters)
+    of = _Of(relation.alias, name, type_name == "DATE")
+    spans = (_read(condition, of) for condition in source.filters)
     span = reduce(_Span.common, spans, _ANY)
     if span == _ANY:
         return PeriodColumn(sql, type_name, every(period.word))
@@ -197,24 +209,24 @@ def _moment(text: str) -> datetime | None:
 # Conditions over the column: what is not listed may hold at any moment.
 
 
-def _read(node: exp.Expr, alias: str, name: str) -> _Span:
+def _read(node: exp.Expr, of: _Of) -> _Span:
     """Returns the moments at which a condition may hold."""
     node = node.unnest()
     if isinstance(node, exp.And):
-        return reduce(_Span.common, (_read(part, alias, name) for part in node.flatten()), _ANY)
+        return reduce(_Span.common, (_read(part, of) for part in node.flatten()), _ANY)
     if isinstance(node, exp.Or):
-        return reduce(_Span.both, [_read(part, alias, name) for part in node.flatten()])
+        return reduce(_Span.both, [_read(part, of) for part in node.flatten()])
     if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-        low = _compared(exp.GTE, node.this, node.args["low"], alias, name)
-        return low.common(_compared(exp.LTE, node.this, node.args["high"], alias, name))
+        low = _compared(exp.GTE, node.this, node.args["low"], of)
+        return low.common(_compared(exp.LTE, node.this, node.args["high"], of))
     if isinstance(node, exp.In) and node.expressions:
-        return reduce(_Span.both, [_compared(exp.EQ, node.this, one, alias, name) for one in node.expressions])
+        return reduce(_Span.both, [_compared(exp.EQ, node.this, one, of) for one in node.expressions])
     if isinstance(node, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         kind: type[exp.Expr] = type(node)
         left, right = node.left, node.right
-        if not _column_in(left, alias, name):
+        if not _column_in(left, of):
             kind, left, right = _TURNED.get(kind, kind), right, left
-        return _compared(kind, left, right, alias, name)
+        return _compared(kind, left, right, of)
     return _ANY
 
 
@@ -223,30 +235,30 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
 }  # fmt: skip
 
 
-def _column_in(node: exp.Expr, alias: str, name: str) -> bool:
-    return any(_is_column(one, alias, name) for one in node.find_all(exp.Column))
+def _column_in(node: exp.Expr, of: _Of) -> bool:
+    return any(_is_column(one, of) for one in node.find_all(exp.Column))
 
 
-def _is_column(node: exp.Expr, alias: str, name: str) -> bool:
-    return isinstance(node, exp.Column) and node.table == alias and node.name == name
+def _is_column(node: exp.Expr, of: _Of) -> bool:
+    return isinstance(node, exp.Column) and node.table == of.alias and node.name == of.name
 
 
-def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, alias: str, name: str) -> _Span:
+def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, of: _Of) -> _Span:
     """Returns the moments of the column at which it, or what it is truncated to, compares so with a literal."""
     left = left.unnest()
     moment = _literal(right)
-    if isinstance(left, exp.Year) and _is_column(left.this.unnest(), alias, name):
+    if isinstance(left, exp.Year) and _is_column(left.this.unnest(), of):
         year = right.unnest()
         if not (isinstance(year, exp.Literal) and year.is_int and 1 <= int(year.name[:5]) <= 9998):
             return _ANY
         return _span(kind, datetime(int(year.name), 1, 1), "YEAR")
     if moment is None:
         return _ANY
-    if _is_column(left, alias, name):
-        return _span(kind, moment, "")
+    if _is_column(left, of):
+        return _span(kind, moment, "DAY" if of.days else "")
     if isinstance(left, exp.Cast) and left.args["to"].this is exp.DataType.Type.DATE:
-        return _span(kind, moment, "DAY") if _is_column(left.this.unnest(), alias, name) else _ANY
-    if isinstance(left, (exp.TimestampTrunc, exp.DateTrunc)) and _is_column(left.this.unnest(), alias, name):
+        return _span(kind, moment, "DAY") if _is_column(left.this.unnest(), of) else _ANY
+    if isinstance(left, (exp.TimestampTrunc, exp.DateTrunc)) and _is_column(left.this.unnest(), of):
         unit = left.args.get("unit")
         word = unit.name.upper() if isinstance(unit, exp.Expr) else ""
         return _span(kind, moment, word) if word in WORDS else _ANY

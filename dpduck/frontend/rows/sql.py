@@ -121,9 +121,11 @@ def _chain_sql(relation: PrivateRelation, reference: str, *, short: bool = False
     for number, parent in enumerate(relation.parents, start=1):
         alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
         held = parent.table.sql
-        if short and number == len(relation.parents) and fold(key) != fold(relation.unit_of_parent):
-            unit = quote_identifier(relation.unit_of_parent)
-            held = f"(SELECT {quote_identifier(key)}, {shortened_sql(unit, relation.unit_type)} AS {unit} FROM {held})"
+        unit = quote_identifier(relation.unit_of_parent)
+        made = shortened_sql(unit, relation.unit_type)
+        last = number == len(relation.parents) and fold(key) != fold(relation.unit_of_parent)
+        if short and last and made != unit:
+            held = f"(SELECT {quote_identifier(key)}, {made} AS {unit} FROM {held})"
         parts.append(f"JOIN {held} AS {quote_identifier(alias)} ON {reference} = {base(alias, key)}")
         if number < len(relation.parents):
             reference = base(alias, relation.parents[number].reference.column)

@@ -35,7 +35,8 @@ USE = "dp_difference('by_month', 'by_month', '2025-02-01', '2025-01-01')"
 class _Side:
     """One of the two: its view, the answer that is compared, its keys, and the period where one is named.
 
-    step: the most that an answer changes when one integer of noise changes by one.
+    step: the most that an answer changes when one integer of noise changes by one. window: of a stream, how many
+    periods the answer is about; 0 for all so far.
     """
 
     view: StoredRelease
@@ -44,6 +45,7 @@ class _Side:
     period: int | None
     step: float
     where: str = ""
+    window: int = 1
 
 
 def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argument: str) -> str:
@@ -60,6 +62,9 @@ def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argum
             f"{first!r} has the keys {', '.join(sides[0].keys) or 'none'}, and {second!r} {', '.join(sides[1].keys)}",
             accepted="views with the same keys; of streams, a period of each",
         )
+    one, other = (side.view for side in sides)
+    if one.name != other.name and one.ledger_id == other.ledger_id:  # their noise is the same
+        raise Refusal(f"{first!r} and {second!r} are one release under two names", accepted="views of two releases")
     kinds = {NoiseKind.GAUSSIAN if side.view.epsilon is None else NoiseKind.LAPLACE for side in sides}
     margins = [sum_margin(kind, Fraction(str(confidence))) for kind in kinds]
     step = max(side.step for side in sides)
@@ -123,13 +128,17 @@ def _side(
             f"{view.name!r} shows no answer {str(answer or '')[:60]!r} with its standard error",
             accepted=", ".join(answers) or "a view of counts, with their columns .._stderr",
         )
-    keys = tuple(column for column in columns if column not in answers and not column.endswith(ERROR))
+    errors = {one + ERROR for one in answers}
+    keys = tuple(column for column in columns if column not in answers and column not in errors)
     named = store.named(view.name) if view.strategy == STREAM else None
     if named is None:
         if period is not None:
             raise Refusal(f"{view.name!r} is no stream, and has no periods", accepted="the name alone")
         return _Side(view, chosen, keys, None, max((law.step for laws in view.laws for law in laws), default=1.0))
-    return _of_stream(ledger, view, named, chosen, keys, period)
+    window = (1, 0, named.window)[
+        answers.index(chosen)
+    ]  # as _published has them: of a period, the total, the last ones
+    return _of_stream(ledger, view, named, chosen, keys, period, window)
 
 
 def _reuses(view: StoredRelease) -> bool:
@@ -139,7 +148,7 @@ def _reuses(view: StoredRelease) -> bool:
 
 
 def _of_stream(
-    ledger: Ledger, view: StoredRelease, named: Named, answer: str, keys: tuple[str, ...], period: object
+    ledger: Ledger, view: StoredRelease, named: Named, answer: str, keys: tuple[str, ...], period: object, window: int
 ) -> _Side:
     places = range(named.published)
     if period is not None:
@@ -151,19 +160,16 @@ def _of_stream(
             )
         places = range(found[0], found[0] + 1)
     plan, closed = plan_from_facts(named.plan), closings(ledger, named)
-    steps = [float(np.abs(_weights(plan, closed, named, answer, place)).max()) for place in places]
+    steps = [float(np.abs(_weights(plan, closed, window, place)).max()) for place in places]
     if period is None:
-        return _Side(view, answer, keys, None, max(steps, default=1.0))
+        return _Side(view, answer, keys, None, max(steps, default=1.0), "", window)
     column = quote_identifier(named.column)
     where = f" WHERE {column} = {quote_text(named.labels[places[0]])}"
-    return _Side(view, answer, tuple(key for key in keys if key != named.column), places[0], max(steps), where)
+    return _Side(view, answer, tuple(key for key in keys if key != named.column), places[0], max(steps), where, window)
 
 
-def _weights(plan: StreamPlan, closed: list[int], named: Named, answer: str, place: int) -> FloatArray:
+def _weights(plan: StreamPlan, closed: list[int], window: int, place: int) -> FloatArray:
     """Returns the weights of all that is measured in the published answer of one period."""
-    window = 0 if answer.endswith("_total") else 1
-    if answer.endswith("_last"):
-        window = named.window
     through = next(one for one in closed if one > place)
     asked = np.zeros(through)
     asked[: place + 1] = TimeQuestion(window).about(place + 1)
@@ -180,6 +186,5 @@ def _shared(store: StreamStore, ledger: Ledger, sides: list[_Side]) -> tuple[flo
     if named is None or first is None or second is None:
         raise Refusal("a view less itself is nothing", accepted=f"two views; or two periods of a stream: {USE}")
     plan, closed = plan_from_facts(named.plan), closings(ledger, named)
-    weights = _weights(plan, closed, named, sides[0].answer, first)
-    weights = weights - _weights(plan, closed, named, sides[1].answer, second)
+    weights = _weights(plan, closed, sides[0].window, first) - _weights(plan, closed, sides[1].window, second)
     return sqrt(plan.noise.variance * float(weights @ weights)), max(1e-9, float(np.abs(weights).max()))

@@ -12,7 +12,7 @@ from fractions import Fraction
 from sqlglot import exp, parse_one
 
 from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.rows.parts import Stored
+from dpduck.frontend.rows.parts import Stored, repeats
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Key, Question, Request
 from dpduck.frontend.statements.kinds import AskStatement
@@ -80,7 +80,8 @@ class StreamRequest:
         reads = tuple(replace(read, revision=0) for read in rows.reads)
         bare = replace(rows, revision=0, reads=reads, content_sql=(), public_digests=(), shapes=())
         own = [self.name.lower(), self.first, self.periods, self.window, self.strategy, self.question.text, self.select]
-        text = json.dumps([replace(self.request, rows=bare).digest(), *own])
+        # the unit's type: what was kept of whom is written in it, and equal units of another type are others
+        text = json.dumps([replace(self.request, rows=bare).digest(), *own, rows.unit_type])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -127,7 +128,7 @@ def _require_rows(request: Request, place: exp.Expr) -> None:
             "a unit's column; or PRIVACY UNIT ROW PER MONTH, and one statement for each month",
         )  # fmt: skip
     alone = rows.source is not None and isinstance(rows.source.first, Stored) and rows.lookup is None
-    if not alone or any(read.table != rows.table for read in rows.reads):
+    if not alone or rows.source is None or repeats(rows.source) or any(read.table != rows.table for read in rows.reads):
         raise refusal(
             place, "a stream follows the rows of one private table, which has its unit's column",
             "that table alone, or joined with public tables",
@@ -240,6 +241,6 @@ def hole() -> str:
 def require_day(text: str) -> datetime:
     """Reads the day of UNTIL."""
     try:
-        return datetime.fromisoformat(text)
+        return datetime.strptime(text, "%Y-%m-%d")
     except ValueError:
         raise Refusal(f"{text[:40]!r} is not a day", accepted="UNTIL '2025-01-01'") from None

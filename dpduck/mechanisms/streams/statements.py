@@ -52,7 +52,7 @@ from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape, StreamS
 from dpduck.trusted.private.streams import refreshed
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.arrays import FloatArray, IntegerArray
-from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, ReleaseFailed, StoreError
+from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, StoreError
 
 LISTED = (
     ("name", "VARCHAR"), ("table_name", "VARCHAR"), ("strategy", "VARCHAR"), ("answers", "VARCHAR"),
@@ -198,7 +198,9 @@ class Streams:
         except (InternalError, duckdb.Error):
             failed = True
         if failed:  # outside the handler: no error that quotes data is its context
-            raise ReleaseFailed(named.entry)
+            raise StoreError(
+                "the periods could not be counted; nothing was published, nothing is charged; accepted: the same again"
+            )
 
     def _publish(
         self, stream: StreamRequest, plan: StreamPlan, named: Named, versions: Sequence[Version], caller: Caller

@@ -173,6 +173,8 @@ def _by_bytes(key: KeyColumn, scan: Scan) -> str:
     """Returns a key to group by: of texts that a collation takes for equal, one row would choose the spelling
     of all.
     """
+    if binning.is_long_list(key):  # a text that may be no label would be held for each of its groups
+        return f'({binning.short_label(key)}) COLLATE "binary"'
     text = (scan.types or {}).get(key.sql, key.domain.type_name) == "VARCHAR"
     return f'{key.sql} COLLATE "binary"' if text else key.sql
 

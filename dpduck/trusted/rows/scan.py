@@ -19,6 +19,7 @@ from dpduck.frontend.rows.parts import (
     UnitLookup,
     instant_sql,
     most_copies,
+    read_aliases,
     repeats,
     shortened_sql,
     text_sql,
@@ -32,6 +33,7 @@ from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed, 
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
 from dpduck.trusted.rows.program import (
+    LONGEST_KEY,
     REPEATED,
     Division,
     longest_lookup,
@@ -57,6 +59,7 @@ class Scan:
     elsewhere: the engine that has the rows. alone: whether each row comes of one private row, and of no other one.
     copies: the most rows that joins make of one. repeats: whether one may stand beside any number of others.
     cuts: columns that rows hold cut, too. periods: by which units are told apart, beside unit_sql.
+    aliases: of tables whose columns stand beside a row.
     """
 
     from_sql: str
@@ -77,6 +80,7 @@ class Scan:
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
     periods: PeriodColumn | None = None
     repeats: bool = False
+    aliases: frozenset[str] = frozenset()
 
     @property
     def longest_key(self) -> int:
@@ -92,11 +96,15 @@ class Scan:
 
     def guards(self) -> list[str]:
         """Returns conditions that leave out rows whose texts are too long to be compared in all copies of them."""
-        if self.types is None or self.copies <= REPEATED:
+        if self.types is None or not (self.repeats or self.copies > REPEATED):
             return []
         read = " ".join((self.from_sql, *self.where))
-        texts = [name for name, kind in self.types.items() if kind in ("VARCHAR", "BLOB") and name in read]
+        texts = [
+            name for name, kind in self.types.items()
+            if kind in ("VARCHAR", "BLOB") and name in read and name.partition(".")[0].strip('"') in self.aliases
+        ]  # fmt: skip
         longest = longest_read(len(texts), self.copies)
+        longest = min(longest, LONGEST_KEY) if self.repeats else longest
         lengths = ((name, "strlen" if self.types[name] == "VARCHAR" else "octet_length") for name in texts)
         return [f"{name} IS NULL OR {length}({name}) <= {longest}" for name, length in lengths]
 
@@ -163,6 +171,7 @@ def scan_of(job: CountingJob) -> Scan:
         job.elsewhere, job.elsewhere is not None and lookup is None and _alone(job.source, job.elsewhere),
         1 if job.source is None else most_copies(job.source),
         () if job.source is None else job.source.cuts, job.periods, job.source is not None and repeats(job.source),
+        frozenset() if job.source is None else read_aliases(job.source),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpduck.mechanisms.streams.plan import plan_from_facts
 from dpduck.planning.time_axis import STRATEGIES
-from tests.mechanisms.streams.streams import Visits, options
+from tests.mechanisms.streams.streams import STREAM, Visits, options
 
 ANSWERS = {"n": 1, "n_total": 0, "n_last": 2}
 
@@ -111,3 +111,30 @@ def test_what_is_refused(visits: Visits, arguments: str, said: str) -> None:
     with pytest.raises(Exception, match="accepted:") as error:
         visits.con.execute(f"FROM dp_difference({arguments})")
     assert said in str(error.value)
+
+
+def test_one_release_under_two_names_is_refused(visits: Visits) -> None:
+    """The same statement under another name is the same noise: nothing is independent of itself."""
+    for name, alias in (("first", "n"), ("second", "m")):
+        visits.dp(
+            f"CREATE PRIVATE VIEW {name} OPTIONS (rho = 0.25) AS SELECT ward, count(*) AS {alias} FROM visits "
+            "WHERE ward = 'a' GROUP BY ward"
+        )
+    for name in ("second", "first"):
+        with pytest.raises(
+            Exception, match=r"are one release under two names|a view less itself is nothing"
+        ):
+            visits.con.execute(f"FROM dp_difference('first', '{name}')").fetchall()
+
+
+@pytest.mark.parametrize("alias", ["day_total", "n_last"])
+def test_a_count_may_be_called_as_a_total_is(visits: Visits, alias: str) -> None:
+    """What an answer is about follows from its place among the columns, not from how its name ends."""
+    statement = STREAM.format(options=options("rho = 1", "periods"), source="visits")
+    visits.dp(statement.replace("count(*) AS n", f"count(*) AS {alias}"))
+    visits.refresh(2)
+    of = "'2024-02-01', '2024-01-01'"
+    errors = {row[2] for row in visits.con.execute(f"FROM dp_difference('by_month', 'by_month', {of})").fetchall()}
+    variance = plan_from_facts(visits.named.plan).noise.variance
+    assert [pytest.approx(sqrt(2 * variance))] == sorted(errors)
+    visits.dp("DROP PRIVATE STREAM by_month")

@@ -145,3 +145,30 @@ def test_two_copies_of_a_store_at_work(tmp_path: Path) -> None:
     with pytest.raises(DpduckError, match="copy"):
         second = again(tmp_path / "two")
         second.refresh(2)
+
+
+@pytest.mark.parametrize("type_name", ["BLOB", "UUID"])
+def test_a_unit_of_another_type_is_another_stream(tmp_path: Path, type_name: str) -> None:
+    """What was kept of whom is written in the unit's type: under another one, units would be forgotten or merged."""
+    visits = begun(tmp_path)
+    made = "CAST(md5(person) AS UUID)" if type_name == "UUID" else "CAST(person AS BLOB)"
+    visits.con.execute(f"ALTER TABLE visits ALTER person TYPE {type_name} USING {made}")
+    assert "accepted: " in visits.refusal("REFRESH PRIVATE STREAM by_month")
+    assert len(visits.published()) == 6
+    visits.con.close()
+
+
+def test_a_folder_that_was_open_is_closed(tmp_path: Path) -> None:
+    """Its files' logs have exact counts while a refresh writes them."""
+    (tmp_path / "clinic_streams").mkdir(mode=0o755)
+    visits = begun(tmp_path)
+    assert stat.S_IMODE((tmp_path / "clinic_streams").stat().st_mode) == 0o700
+    visits.con.close()
+
+
+@pytest.mark.parametrize("day", ["2024-03-01T00:00:00+00:00", "2024-03-01Z", "2024-W05", "soon"])
+def test_until_is_a_day(tmp_path: Path, day: str) -> None:
+    """Nothing else, which would be read in some zone's hours."""
+    visits = begun(tmp_path, 0)
+    assert f"{day!r} is not a day" in visits.refusal(f"REFRESH PRIVATE STREAM by_month UNTIL '{day}'")
+    visits.con.close()
