@@ -17,9 +17,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 271,
-    "lines": 57_668,
+    "lines": 57_708,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 594,
+    "functions of a plain count": 595,
     "modules of a plain count": 99,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,

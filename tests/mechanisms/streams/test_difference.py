@@ -130,6 +130,7 @@ def test_one_release_under_two_names_is_refused(visits: Visits) -> None:
 @pytest.mark.parametrize("alias", ["day_total", "n_last"])
 def test_a_count_may_be_called_as_a_total_is(visits: Visits, alias: str) -> None:
     """What an answer is about follows from its place among the columns, not from how its name ends."""
+    visits.dp("DROP PRIVATE STREAM IF EXISTS by_month")
     statement = STREAM.format(options=options("rho = 1", "periods"), source="visits")
     visits.dp(statement.replace("count(*) AS n", f"count(*) AS {alias}"))
     visits.refresh(2)
