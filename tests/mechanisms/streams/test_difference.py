@@ -121,9 +121,7 @@ def test_one_release_under_two_names_is_refused(visits: Visits) -> None:
             "WHERE ward = 'a' GROUP BY ward"
         )
     for name in ("second", "first"):
-        with pytest.raises(
-            Exception, match=r"are one release under two names|a view less itself is nothing"
-        ):
+        with pytest.raises(Exception, match=r"are one release under two names|a view less itself is nothing"):
             visits.con.execute(f"FROM dp_difference('first', '{name}')").fetchall()
 
 
