@@ -242,23 +242,6 @@ def test_a_program_that_does_not_run_is_a_defect(plain: Workers) -> None:
         runner.check(pa.table({"x": pa.array([], pa.string())}))
 
 
-def test_a_process_checks_a_program_once(plain: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same program again is not asked about no rows; another one is, by the same process, too."""
-    sent, send = list[int](), module.Worker.send
-
-    def sending(self: module.Worker, batch: pa.Table) -> None:
-        sent.append(batch.num_rows)
-        send(self, batch)
-
-    monkeypatch.setattr(module.Worker, "send", sending)
-    for text, expected in (("n1", [0, 3]), ("n1", [3]), ("n2", [0, 3]), ("n1", [0, 3])):
-        sent.clear()
-        with plain.runner(Program(f"SELECT x = '{text}' AS y FROM dpduck_batch", TEXT)) as runner:
-            assert runner.check(texts(count=0)).schema == TEXT
-            assert runner.compute(texts(count=3))["y"].to_pylist() == [f"n{place}" == text for place in range(3)]
-        assert sent == expected
-
-
 def test_a_worker_runs_no_pass_that_was_not_looked_at() -> None:
     """DuckDB's own list of passes is off but for one, whichever this version has; and nobody can take that back."""
     with worker.opened(1, 1 << 28) as connection:
