@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -39,6 +40,8 @@ def run_shell(line: str) -> None:
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
         return
     assert words[0] == "dpduck", line
+    if words[1] == "report" and find_spec("vl_convert") is None:  # of the extra `report`
+        return
     result = CliRunner().invoke(main, words[1:])
     assert result.exit_code == 0, (line, result.output)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("sphinx", reason="Sphinx is not installed")
 ROOT = Path(__file__).resolve().parent.parent
 
 

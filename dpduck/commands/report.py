@@ -38,7 +38,7 @@ def report(
             raise Refusal("the store is being served", accepted="the same when dpduck serve has ended")
         with connect(database, store) as connection:
             policies, budgets, ledger = (
-                connection.execute(f"FROM {function}()").to_arrow_table().to_pylist()
+                connection.sql(f"FROM {function}()").to_arrow_table().to_pylist()
                 for function in ("dp_policies", "dp_budget", "dp_ledger")
             )
         with open_store(files.store) as released:

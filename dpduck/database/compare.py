@@ -49,9 +49,8 @@ def coded(cursor: duckdb.DuckDBPyConnection, question: Question, relation: str) 
         code = code_expression(KeyColumn(quote_identifier(key.name), domain), place)
         parts.append(f"CAST({code.sql} AS INTEGER) AS c{place}")
         parameters |= code.parameters
-    found = cursor.execute(
-        f"SELECT {', '.join(parts)} FROM ({relation}) USING SAMPLE {MOST_ROWS} ROWS", parameters
-    ).to_arrow_table()
+    sampled = f"SELECT {', '.join(parts)} FROM ({relation}) USING SAMPLE {MOST_ROWS} ROWS"
+    found = cursor.sql(sampled, params=parameters).to_arrow_table()
     rows = []
     for place, key in enumerate(question.keys):
         known = found.column(place).combine_chunks().fill_null(len(key.codes)).to_numpy()

@@ -64,7 +64,7 @@ def write_report(
     if target.exists() and not (target.is_file() and _MADE in target.read_bytes()[:2000]):
         raise Refusal(f"{target.name} is in the way", accepted="a new file, or one that report made")
     found = published_views(connection, with_ledger=with_ledger, wanted=views)
-    described = connection.execute(metadata_sql(with_ledger=False, wanted=views)).to_arrow_table().to_pylist()
+    described = connection.sql(metadata_sql(with_ledger=False, wanted=views)).to_arrow_table().to_pylist()
     metadata = {row["name"]: row for row in described}
     sections = "".join(_view_html(connection, view, metadata[view.name]) for view in found)
     page = _page(title, sections, facts, with_ledger, [view.name for view in found])
