@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 271,
-    "lines": 57_708,
+    "lines": 57_715,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 595,
     "modules of a plain count": 99,

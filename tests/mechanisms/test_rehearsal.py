@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpduck.database.cursors import SandboxAnswers
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.parts import Source, Stored, Units
 from dpduck.mechanisms import rehearsal
@@ -18,7 +19,7 @@ from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn, Keyed
 from dpduck.trusted.rows import plain
 from dpduck.trusted.rows.workers import Runner, StrictWorkers, Workers
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
-from dpduck.values.errors import InternalError
+from dpduck.values.errors import InternalError, Refusal
 
 LISTED = ValueDomain("VARCHAR", ("a", "b"))
 BINS = RangeDomain("DOUBLE", ("0", "1"), "2", "1", "", 1)
@@ -113,3 +114,29 @@ def test_a_worker_computes_all_combinations_of_the_values_of_its_columns() -> No
     columns = [column.to_pylist() for column in sent[0].columns]
     assert [len(set(map(str, column))) for column in columns] == [7, 7, 6]
     assert len(set(zip(*(map(str, column) for column in columns), strict=True))) == 7 * 7 * 6
+
+
+@pytest.mark.parametrize(
+    ("said", "tries", "refused"), [(("", "", None), 3, False), (("",) * 9, 3, True), (("no",), 1, True)]
+)
+def test_a_process_that_ended_without_a_word_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, said: tuple[str | None, ...], tries: int, refused: bool
+) -> None:
+    """A busy machine decides no rehearsal: what ends without DuckDB's words is begun again, a few times."""
+    answers = iter(said)
+    asked: list[str | None] = []
+
+    def complaint(*_: object) -> str | None:
+        asked.append(next(answers))
+        return asked[-1]
+
+    monkeypatch.setattr(rehearsal, "_complaint", complaint)
+    pool = Workers()
+    try:
+        rehearsal.rehearsed([], [], SandboxAnswers(), pool)
+        assert not refused
+    except Refusal as refusal:
+        assert refused and "nothing was charged" in refusal.accepted
+    finally:
+        pool.close()
+    assert len(asked) == tries
