@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors, prepared_t
 from dpduck.commands.audit import audit_command
 from dpduck.commands.policy import policy
 from dpduck.commands.principals import principal
+from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, moment, print_findings, printed
 from dpduck.commands.report import report
 from dpduck.commands.serving import serve
 from dpduck.database.store import StoreFiles, store_files
@@ -99,7 +98,7 @@ def run_demo(directory: Path, say: Callable[[str], None], steps: Callable[[str],
         con.execute("FROM dp($1)", [VIEW]).fetchall()
         _show(con, "private.ward_cube: an ordinary table from now on, every margin adds up",
               "FROM private.ward_cube WHERE ward IS NULL ORDER BY sex", [], say)  # fmt: skip
-        _show(con, "the budget", "FROM dp_budget()", [], say)
+        _show(con, "the budget", "SELECT table_name, measure, budget, spent, remaining FROM dp_budget()", [], say)
         steps("done")
     say(f"\nOpen what was released in any DuckDB shell: duckdb {directory}/clinic_private.duckdb 'FROM ward_cube'")
 
@@ -123,11 +122,13 @@ def _show(
     say(con.sql(sql, params=parameters).__repr__() if parameters else con.sql(sql).__repr__())
 
 
-MOST_SHOWN = 80
-"""Characters of a statement that a box of the ledger shows."""
+BUDGET = ("table_name", "measure", "budget", "spent", "remaining", "share", "epsilon_left", "policy", "period")
+LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SHORT_STATEMENT)
+RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
+"""Columns of boxes, which have room for no more; --format csv has all."""
 
-WIDTH = 80
-"""Characters of a line that dpduck explain prints."""
+COMMENTED = {"ignore_unknown_options": True}
+"""Of commands whose statement may begin with a comment of SQL, as what a draft prints does: it is no option."""
 
 MOST_NAMED = 20
 """Views that a refusal names."""
@@ -154,7 +155,7 @@ def demo(directory: Path) -> None:
         run_demo(directory, click.echo, steps)
 
 
-@main.command()
+@main.command(context_settings=COMMENTED)
 @DATABASE
 @click.argument("statement")
 @STORE
@@ -167,7 +168,7 @@ def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
     answer(database, store, "dp", sys.stdin.read() if statement == "-" else statement, shape)
 
 
-@main.command()
+@main.command(context_settings=COMMENTED)
 @DATABASE
 @click.argument("statement")
 @STORE
@@ -181,11 +182,18 @@ def explain(database: Path, statement: str, store: Path | None, shape: str, ever
     with answers(database, store) as ask:
         told = ask("dp_explain", statement).filter("chosen").project("strategy, price, seconds, note").fetchall()
         with suppress(duckdb.Error, Refusal):  # of a statement without aggregates there is no such table
-            ask("dp_errors", statement).show(max_width=WIDTH)
+            boxed(ask("dp_errors", statement))
         for strategy, price, seconds, note in told:
-            said = {"strategy": strategy, "cost": price, "seconds": f"{seconds or 0:.2g} and counting", "note": note}
+            said = {"strategy": strategy, "cost": price, "time": _in_words(seconds), "note": note}
             for name, text in said.items():
                 click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
+
+
+def _in_words(seconds: float | None) -> str:
+    """Says how long an answer may take."""
+    if seconds is None:
+        return "not known beforehand"
+    return f"{'under a second' if seconds < 1 else f'about {seconds:.0f} s'}, and as long as reading the rows takes"
 
 
 @main.command()
@@ -194,7 +202,7 @@ def explain(database: Path, statement: str, store: Path | None, shape: str, ever
 @FORMAT
 def budget(database: Path, store: Path | None, shape: str) -> None:
     """List every table's budget, what is spent and what is left."""
-    answer(database, store, "dp_budget", None, shape)
+    answer(database, store, "dp_budget", None, shape, BUDGET)
 
 
 @main.command()
@@ -204,7 +212,11 @@ def budget(database: Path, store: Path | None, shape: str) -> None:
 @FORMAT
 def check(database: Path, table: str, store: Path | None, shape: str) -> None:
     """Show what the answers about TABLE leave out, exactly: for its owner's eyes only."""
-    answer(database, store, "dp_check", table, shape)
+    if shape != "box":
+        answer(database, store, "dp_check", table, shape)
+        return
+    with answers(database, store) as ask:
+        print_findings(ask("dp_check", table))
 
 
 @main.command()
@@ -213,9 +225,7 @@ def check(database: Path, table: str, store: Path | None, shape: str) -> None:
 @FORMAT
 def ledger(database: Path, store: Path | None, shape: str) -> None:
     """List every charge: when, who, what, how much. Of a statement in a box, its beginning on one line."""
-    shown = "regexp_replace(trim(statement), '\\s+', ' ', 'g')"
-    short = f"CASE WHEN length({shown}) > {MOST_SHOWN} THEN {shown}[:{MOST_SHOWN}] || ' ..' ELSE {shown} END"
-    answer(database, store, "dp_ledger", None, shape, f"* REPLACE ({short} AS statement)" if shape == "box" else "*")
+    answer(database, store, "dp_ledger", None, shape, LEDGER)
 
 
 @main.command()
@@ -223,8 +233,8 @@ def ledger(database: Path, store: Path | None, shape: str) -> None:
 @STORE
 @FORMAT
 def releases(database: Path, store: Path | None, shape: str) -> None:
-    """List every released table."""
-    answer(database, store, "dp_releases", None, shape)
+    """List every released table. Of a statement in a box, its beginning on one line."""
+    answer(database, store, "dp_releases", None, shape, RELEASES)
 
 
 @main.command()
@@ -357,35 +367,11 @@ def answers(database: Path, store: Path | None) -> Iterator[Callable[[str, str |
 
 
 def answer(
-    database: Path, store: Path | None, function: str, argument: str | None, shape: str, columns: str = "*"
+    database: Path, store: Path | None, function: str, argument: str | None, shape: str, narrow: Sequence[str] = ()
 ) -> None:
-    """Prints columns of what a dp function answers the owner."""
+    """Prints what a dp function answers the owner; of a box the columns that narrow has."""
     with answers(database, store) as ask:
-        printed(ask(function, argument).project(columns), shape)
-
-
-def printed(relation: duckdb.DuckDBPyRelation, shape: str) -> None:
-    """Prints rows."""
-    if shape == "box":
-        relation.show(max_rows=200, max_width=200 if not sys.stdout.isatty() else 0)
-        return
-    columns = relation.columns
-    rows = relation.fetchall()
-    if shape == "csv":
-        _print_csv(columns, rows)
-    else:
-        _print_json(columns, rows)
-
-
-def _print_csv(columns: list[str], rows: list[tuple[object, ...]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-
-
-def _print_json(columns: list[str], rows: list[tuple[object, ...]]) -> None:
-    for row in rows:
-        click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
+        printed(ask(function, argument), shape, narrow)
 
 
 for _command in (serve, principal, policy, report, audit_command):

@@ -244,6 +244,10 @@ def _aliased(columns: Sequence[ImageInput]) -> str:
     return ", ".join(parts)
 
 
+EXAMPLES = {"DATE": ", as in 2026-12-31", "TIMESTAMP": ", as in '2026-12-31 23:00:00'"}
+"""What the values of types that people write in several ways look like."""
+
+
 def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
     """Literals as canonical text of a type; Refusal where one does not cast."""
     with sandbox() as connection:
@@ -255,7 +259,7 @@ def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
         except duckdb.Error:
             raise Refusal(
                 f"{_not_of(connection, type_name)} is not of type {type_name}",
-                accepted=f"values of the column's type {type_name}",
+                accepted=f"values of the column's type {type_name}{EXAMPLES.get(type_name, '')}",
             ) from None
     return tuple(row[0] for row in rows)
 

@@ -142,6 +142,12 @@ def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
             clause = replace(clause, unit="day")
         edges, upper, count = _temporal_edges(clause, type_name)
         return RangeDomain(type_name, edges, upper, "", clause.unit, count, clause.with_null, clause.with_edges)
+    if type_name == "TIMESTAMP WITH TIME ZONE":
+        column = clause.column
+        raise Refusal(
+            f"{column} is of type {type_name}: the bin of a value would depend on the session's time zone",
+            accepted=f"RANGE after ALTER TABLE .. ALTER {column} TYPE TIMESTAMP USING {column} AT TIME ZONE 'UTC'",
+        )
     if not is_numeric(type_name):
         raise Refusal(
             f"RANGE needs an ordered column, and {clause.column} is of type {type_name}",

@@ -1,6 +1,7 @@
 """The command line."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
-from dpduck.commands import serving
+from dpduck.commands import printing, serving
 from dpduck.commands.command_line import main
 from dpduck.values.errors import StoreError
 
@@ -64,6 +65,58 @@ def test_explain_spends_nothing(clinic: Path) -> None:
     candidates = rows("explain", clinic, COUNT)
     assert [candidate["chosen"] for candidate in candidates][:2] == [True, False]
     assert rows("budget", clinic)[0]["spent"] == 0
+
+
+def test_boxes_fit_a_terminal(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 80 columns no answer, no price and nothing of a budget is left out; CSV has every digit and every column."""
+    monkeypatch.setattr(printing, "width", lambda: 80)
+    with duckdb.connect(str(clinic)) as con:
+        con.execute("ALTER TABLE visits ADD COLUMN age INTEGER DEFAULT 30")
+    clamped = POLICY.replace("DOMAIN sex", "CLAMP age BETWEEN 0 AND 100, DOMAIN sex")
+    run("sql", clinic, f"-- written in an editor\n{clamped}")
+    view = "CREATE PRIVATE VIEW by_sex OPTIONS (epsilon = 0.5) AS "
+    run("sql", clinic, f"{view} SELECT sex, count(*) AS visits, avg(age) AS average_age FROM visits GROUP BY sex")
+    for command, needed in (
+        (("show", clinic, "by_sex"), ("visits", "average_age", "visits_stderr")),
+        (("budget", clinic), ("budget", "spent", "remaining", "epsilon_left", " 0.5 ")),
+        (("ledger", clinic), ("charged_at", "epsilon", "statement", "│ CREATE PRIVACY POLICY", " 0.5 ")),
+        (("releases", clinic), ("by_sex", "epsilon", "statement: CREATE PRIVATE VIEW")),
+        (("policies", clinic), ("privacy_unit: ", "    BUDGET (epsilon = 1),")),
+        (("explain", clinic, COUNT), ("stderr", "time: under a second")),
+    ):
+        text = run(*command).stdout
+        assert max(map(len, text.splitlines())) <= 80 and "…" not in text, text
+        assert all(word in text for word in needed), text
+        assert "period" not in text and "in force" not in text
+    assert re.search(r"│ F +│ +-?\d+\.\d{1,3} │", run("show", clinic, "by_sex").stdout), "as exact as is read"
+    assert {"period", "policy", "share"} <= set(rows("budget", clinic)[0])
+    assert rows("ledger", clinic)[0]["statement"] == f"-- written in an editor\n{clamped}"
+
+
+def test_wide_rows_one_below_the_other(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has no room beside each other stands below each other; of many rows the columns are named."""
+    monkeypatch.setattr(printing, "width", lambda: 80)
+    run("sql", clinic, POLICY)
+    ends = "dp_interval_low(n) AS lower_end_of_the_interval, dp_interval_high(n) AS upper_end_of_the_interval"
+    wide = COUNT.replace("AS n", f"AS n, dp_stderr(n) AS standard_error_of_the_count, {ends}")
+    text = run("sql", clinic, wide).stdout
+    rests = r"( *\w+: -?\d+\.\d+\n){3}"
+    assert re.fullmatch(rf"( +sex: [FM]\n +n: -?\d+\n{rests}\n?){{2}}", text), text
+    monkeypatch.setattr(printing, "MOST_RECORDS", 1)
+    text = run("sql", clinic, wide).stdout
+    assert "│ … │" in text and "--format csv has all columns: sex, n, standard_error_of_the_count, lower" in text
+
+
+def test_check_says_what_to_do_where_there_is_something(clinic: Path) -> None:
+    """Findings one a line, advice below those that are not 0, in 80 columns; CSV is dp_check as it is."""
+    run("sql", clinic, POLICY.replace("('F', 'M')", "('F')"))
+    text = run("check", clinic, "visits").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "        500  50.0 % rows outside the domain of sex\n" in text
+    assert f"{' ' * 20}WITH OTHER or more values would keep them\n" in text
+    run("sql", clinic, POLICY.replace("CREATE", "CREATE OR REPLACE"))
+    assert "WITH OTHER" not in run("check", clinic, "visits").stdout
+    assert rows("check", clinic, "visits")[1]["advice"] == "WITH OTHER or more values would keep them"
 
 
 @pytest.mark.parametrize("shape", ["box", "csv"])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import duckdb
 import pytest
 
+import dpduck
 from tests.support.clinics import Clinic
 
 ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
@@ -35,6 +37,42 @@ def test_the_way_out_is_named(open_clinic: Callable[..., Clinic], statement: str
     clinic.rows("ALTER TABLE visits ADD COLUMN day DATE")
     clinic.protect()
     assert said in clinic.refused(statement)
+
+
+def test_a_renamed_database_is_told_from_one_without_a_policy(tmp_path: Path) -> None:
+    """A policy is of a table of a database by its name: after the file has another one, the refusal says why."""
+    place = tmp_path / "monthly.duckdb"
+    with duckdb.connect(str(place)) as made:
+        made.execute("CREATE TABLE visits AS SELECT range AS id FROM range(10)")
+    with dpduck.connect(place, store=tmp_path / "store.duckdb") as con:
+        Clinic(con).dp("CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1))")
+        con.execute("CREATE TABLE others AS FROM visits")
+    with dpduck.connect(place.rename(tmp_path / "yearly.duckdb"), store=tmp_path / "store.duckdb") as con:
+        clinic = Clinic(con)
+        assert "in another database or schema, as where a file was renamed" in clinic.refused(
+            f"{ASKED} count(*) FROM visits"
+        )
+        assert "renamed" not in clinic.refused(f"{ASKED} count(*) FROM others")
+
+
+def test_distinct_values_beside_others(clinic: Clinic) -> None:
+    """OTHER stands for several values, which are not told apart: the refusal names it."""
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET DOMAIN ward IN ('w0', 'w1') WITH OTHER")
+    told = clinic.refused(f"{ASKED} count(DISTINCT ward) FROM visits")
+    assert "without OTHER and EDGES; accepted: a DOMAIN without WITH OTHER" in told
+
+
+def test_the_note_says_what_is_known_of_averages(clinic: Clinic) -> None:
+    """Errors of averages are NULL without EXPECT ROWS, and the note says so; with it they are figures."""
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 100")
+    asked = f"$${ASKED} ward, count(*) AS n, avg(age) AS a FROM visits GROUP BY ward$$"
+    note = clinic.value(f"SELECT note FROM dp_explain({asked}) WHERE chosen")
+    assert 'the error of avg("age") is known once the policy has EXPECT ROWS' in note
+    assert "beside its rows a cell's error would be 6 times less with no ward (6 values)" in note
+    assert clinic.value(f"SELECT stderr FROM dp_errors({asked}) WHERE aggregate LIKE 'avg%'") is None
+    clinic.dp("ALTER PRIVACY POLICY ON visits SET EXPECT ROWS 1000")
+    assert "is known once" not in clinic.value(f"SELECT note FROM dp_explain({asked}) WHERE chosen")
+    assert clinic.value(f"SELECT stderr FROM dp_errors({asked}) WHERE aggregate LIKE 'avg%'") > 0
 
 
 def test_a_view_says_whose_rows_it_is_about(clinic: Clinic) -> None:

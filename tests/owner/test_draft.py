@@ -172,6 +172,9 @@ def test_dates_are_written_plainly(open_clinic: Callable[..., Clinic]) -> None:
     head = "CREATE OR REPLACE PRIVACY POLICY ON t (PRIVACY UNIT id MAX ROWS 1, BUDGET (epsilon = 1), DOMAIN d RANGE"
     for plain, long in (
         ("2024-01-01 TO 2025-01-01 STEP MONTH", "'2024-01-01' TO '2025-01-01' STEP INTERVAL 1 MONTH"),
+        ("2024-01-01 TO 2024-02-05 STEP '7 days'", "'2024-01-01' TO '2024-02-05' STEP INTERVAL '7' DAY"),
+        ("2024-01-01 TO 2025-01-01 STEP 'month'", "'2024-01-01' TO '2025-01-01' STEP MONTH"),
+        ("2024-01-01 TO 2025-01-01 STEP INTERVAL '1 month'", "'2024-01-01' TO '2025-01-01' STEP MONTH"),
         ("2024-01-01 TO DATE '2024-02-05' STEP 7 DAYS", "'2024-01-01' TO '2024-02-05' STEP INTERVAL '7' DAY"),
         ("2024-1-1 TO 2024-01-15 STEP 7", "'2024-01-01' TO '2024-01-15' STEP 1 WEEK"),
         ("2024-01-01 TO 2026-01-01 STEP QUARTERS", "'2024-01-01' TO '2026-01-01' STEP 1 QUARTER"),

@@ -143,13 +143,21 @@ def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
         kind = "view" if facts.is_view(resolved) else "table"
         raise refusal(
             node,
-            f"the {kind} {str(name)!r} has no privacy policy, so nothing is answered from it",
+            f"the {kind} {str(name)!r} has no privacy policy, so nothing is answered from it"
+            + _namesake(resolved, facts),
             "a table with a policy (CREATE PRIVACY POLICY ON ..), or DECLARE PUBLIC TABLE if it is public",
         )
     try:
         return relation_of(resolved, policy, reading)
     except Refusal as error:
         raise refusal(node, error.what, error.accepted) from None
+
+
+def _namesake(table: TableName, facts: PublicFacts) -> str:
+    """Says where the store knows the name of a table that has no policy: after its database file was renamed."""
+    if facts.is_view(table) or fold(table.table) not in map(fold, facts.known_names()):
+        return ""
+    return ": the store knows a table of this name in another database or schema, as where a file was renamed"
 
 
 def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> PrivateRelation:

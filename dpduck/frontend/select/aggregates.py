@@ -139,7 +139,14 @@ class AggregateReader:
                 return Aggregate(present, sql_of(node), "count", once)
         if isinstance(domain, RangeDomain) and domain.type_name in _INTEGERS and domain.step == "1":
             domain = None if domain.with_edges else ValueDomain(domain.type_name, domain.edges)
-        if not isinstance(domain, ValueDomain) or domain.other is not None:
+        others = isinstance(domain, ValueDomain) and domain.other is not None
+        if others or (isinstance(domain, RangeDomain) and domain.with_edges):
+            raise refusal(
+                node,
+                "count(DISTINCT ..) takes a column whose values are declared one by one, without OTHER and EDGES",
+                "a DOMAIN without WITH OTHER and WITH EDGES, or the privacy unit's column",
+            )
+        if not isinstance(domain, ValueDomain):
             raise refusal(
                 node,
                 "count(DISTINCT ..) takes a column whose values are declared",

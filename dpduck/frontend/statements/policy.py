@@ -38,6 +38,7 @@ STEPS = tuple(
 )
 ZERO = Fraction(0)
 
+_QUOTED_STEP = re.compile(r"\s*(\d+)?\s*([A-Za-z]+)\s*")
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 
 
@@ -268,8 +269,13 @@ def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
 
 
 def _read_step(reader: TokenReader) -> tuple[str, str]:
-    """Returns a number, or of dates how many of a unit: INTERVAL 7 DAYS, 7 DAYS, MONTH."""
-    if reader.take_words("INTERVAL"):
+    """Returns a number, or of dates how many of a unit: INTERVAL 7 DAYS, 7 DAYS, MONTH, '7 days'."""
+    named = reader.take_words("INTERVAL")
+    found = _QUOTED_STEP.fullmatch(reader.current.text) if reader.current and reader.at(TokenType.STRING) else None
+    if found is not None and found[2].upper() in STEPS:
+        reader.index += 1
+        step, unit = found[1] or "1", found[2]
+    elif named:
         quoted = reader.at(TokenType.STRING)
         step = reader.string("a number") if quoted else reader.number_text("a number")
         unit = reader.name("a number and a unit such as DAY, HOUR or MONTH: INTERVAL 1 MONTH")

@@ -7,7 +7,7 @@ from fractions import Fraction
 from sqlglot.tokens import Token, TokenType
 
 from dpduck.frontend.text.limits import position_in
-from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.names import TableName, quote_text
 from dpduck.values.errors import Position, Refusal
 
 SMALLEST_AMOUNT = Fraction(1, 10**100)
@@ -147,6 +147,9 @@ class TokenReader:
         for word in ("TRUE", "FALSE"):
             if self.take_words(word):
                 return word.lower()
+        if self.at(TokenType.IDENTIFIER) and self.current is not None:
+            text = self.current.text[:40]
+            raise self.refuse(f'"{text}" in double quotes is a name, not a text', f"single quotes: {quote_text(text)}")
         return self.number_text("a quoted text, a number, TRUE or FALSE")
 
     def rest(self) -> tuple[str, int]:

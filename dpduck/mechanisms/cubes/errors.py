@@ -190,7 +190,18 @@ def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | Non
     price = found.request.price
     in_rho = budget is not None and not budget.pure
     same_cost = charged(price.charge, cube_asks(proposal), price.least_rho).rho if in_rho else None
-    return "; ".join(part for part in (_whose(found), _helping(found, same_cost, expect_rows)) if part)
+    parts = (_whose(found), _unknown(found, expect_rows), _helping(found, same_cost, expect_rows))
+    return "; ".join(part for part in parts if part)
+
+
+def _unknown(found: CubePlan, expect_rows: int | None) -> str:
+    """Says why the errors of averages, variances and quantiles are not known."""
+    if expect_rows is not None or found.request.question.intervals:
+        return ""
+    curved_ones = [
+        one.text for one, use in zip(found.request.question.aggregates, found.uses, strict=True) if not use.weights
+    ]
+    return f"the error of {', '.join(curved_ones)} is known once the policy has EXPECT ROWS" if curved_ones else ""
 
 
 def _helping(found: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> str:
@@ -199,9 +210,8 @@ def _helping(found: CubePlan, same_cost: Fraction | None, expect_rows: int | Non
         return ""
     counted = all(one.function == "count" for one in found.request.question.aggregates)
     if expect_rows is None or not counted:
-        return "of less error beside a cell's rows: " + ", ".join(
-            f"{one.change} {one.times:.2g} times" for one in offers
-        )
+        less = ", ".join(f"{one.times:.2g} times less with {one.change.rstrip(',')}" for one in offers)
+        return f"beside its rows a cell's error would be {less}"
     now = 100 * _relative(found) / expect_rows
     rows = expect_rows / max(found.request.question.cells)
     said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {now:.2g} %"

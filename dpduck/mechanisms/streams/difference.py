@@ -117,8 +117,8 @@ def _side(
         )
     if view.strategy != STREAM and not all(view.laws):
         raise Refusal(
-            f"{view.name!r} has answers whose errors depend on them",
-            accepted="a view of counts and sums; or dp_ratio_of",
+            f"{view.name!r} has averages or quantiles, whose errors differ from answer to answer",
+            accepted="a view of counts and sums alone; or a join: a.n - b.n, sqrt(a.n_stderr ^ 2 + b.n_stderr ^ 2)",
         )
     columns = releases.column_names(view.name)
     answers = [column for column in columns if column + ERROR in columns]

@@ -175,6 +175,15 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age IN (1, 'two'))
 -- refused: line 1, column 92: 'two' is not of type INTEGER; accepted: values of the column's type INTEGER
 
+-- title: a text in double quotes
+CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex IN ('F', "M"))
+-- refused: line 1, column 105: "M" in double quotes is a name, not a text; accepted: single quotes: 'M'
+
+-- title: bins of times with a zone
+-- before: sql CREATE TABLE calls (at_ TIMESTAMPTZ)
+CREATE PRIVACY POLICY ON calls (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN at_ RANGE 2024-01-01 TO 2025-01-01 STEP MONTH)
+-- refused: line 1, column 80: at_ is of type TIMESTAMP WITH TIME ZONE: the bin of a value would depend on the session's time zone; accepted: RANGE after ALTER TABLE .. ALTER at_ TYPE TIMESTAMP USING at_ AT TIME ZONE 'UTC'
+
 -- title: an expression as a value
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex IN (upper('f')))
 -- refused: line 1, column 90: 'upper' is not expected here; accepted: a quoted text, a number, TRUE or FALSE
@@ -208,12 +217,12 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 -- refused: line 1, column 92: RANGE low TO high is not a whole number of steps; accepted: high = low + k * step, k at least 1: 0 TO 12
 
 -- title: RANGE over dates by a text
-CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE DATE '2020-01-01' TO DATE '2021-01-01' STEP '1 day')
--- refused: line 1, column 146: '1 day' is not expected here; accepted: a number, or of dates a word: STEP MONTH, STEP 7 DAYS
+CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE DATE '2020-01-01' TO DATE '2021-01-01' STEP '1 fortnight')
+-- refused: line 1, column 146: '1 fortnight' is not expected here; accepted: a number, or of dates a word: STEP MONTH, STEP 7 DAYS
 
 -- title: RANGE by an interval in quotes
-CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE DATE '2020-01-01' TO DATE '2021-01-01' STEP INTERVAL '1 month')
--- refused: line 1, column 164: ')' is not expected here; accepted: a number and a unit such as DAY, HOUR or MONTH: INTERVAL 1 MONTH
+CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE DATE '2020-01-01' TO DATE '2021-01-01' STEP INTERVAL '1 moon')
+-- refused: line 1, column 163: ')' is not expected here; accepted: a number and a unit such as DAY, HOUR or MONTH: INTERVAL 1 MONTH
 
 -- title: a delta of zero
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1, delta = 0))
@@ -253,7 +262,7 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 
 -- title: RANGE over dates that are no dates
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE 'spring' TO 'autumn' STEP INTERVAL 1 DAY)
--- refused: line 1, column 92: 'spring' is not of type DATE; accepted: values of the column's type DATE
+-- refused: line 1, column 92: 'spring' is not of type DATE; accepted: values of the column's type DATE, as in 2026-12-31
 
 -- title: RANGE over numbers by an interval
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age RANGE 0 TO 10 STEP INTERVAL 1 DAY)

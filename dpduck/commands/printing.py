@@ -1,0 +1,150 @@
+"""How the command line prints tables: rounded boxes as wide as the terminal for people, CSV and JSON for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+
+import click
+import duckdb
+
+from dpduck.frontend.text.names import quote_identifier
+
+MOST_ROWS = 200
+"""Rows that a box shows."""
+
+WIDTH = 80
+"""Characters of a line of text."""
+
+PIPE_WIDTH = 200
+"""Characters of a line of a box that no terminal shows."""
+
+DIGITS = 6
+"""Of a number with fractions in a box; whole parts are never rounded."""
+
+MOST_RECORDS = 20
+"""Rows that are printed one below the other."""
+
+LEFT_OUT = "│ … │"
+"""What DuckDB's box has in the place of columns."""
+
+USUAL = (None, "", "in force", "owner", 0)
+"""What a narrow box has no column for, where every row says it."""
+
+ADVICE_AT = 20
+"""Where the words of a finding begin, after its value and its per cent."""
+
+
+MOST_SHOWN = 80
+"""Characters of a statement that a box shows."""
+
+_LINE = "trim(regexp_replace(regexp_replace(statement, '(^|\\n)\\s*--[^\\n]*', ' ', 'g'), '\\s+', ' ', 'g'))"
+SHORT_STATEMENT = (
+    f"CASE WHEN length({_LINE}) > {MOST_SHOWN} THEN {_LINE}[:{MOST_SHOWN}] || ' ..' ELSE {_LINE} END AS statement"
+)
+"""SQL of the beginning of a statement on one line, without the lines that are comments."""
+
+
+def moment(column: str) -> str:
+    """Returns SQL of a time to the minute."""
+    return f"strftime({column}, '%Y-%m-%d %H:%M') AS {column}"
+
+
+def printed(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str] = ()) -> None:
+    """Prints rows.
+
+    narrow: SQL of the columns of a box, in place of all; those that say the usual thing in every row are left out.
+    """
+    if shape == "box":
+        boxed(_telling(relation.project(", ".join(narrow))) if narrow else relation)
+        return
+    columns = relation.columns
+    rows = relation.fetchall()
+    if shape == "csv":
+        _print_csv(columns, rows)
+    else:
+        _print_json(columns, rows)
+
+
+def boxed(relation: duckdb.DuckDBPyRelation) -> None:
+    """Prints a box as wide as the terminal; where it has no room for every column, rows one below the other."""
+    shown = relation.project(
+        ", ".join(_shown(*column) for column in zip(relation.columns, relation.types, strict=True))
+    )
+    box, room = StringIO(), width()
+    with redirect_stdout(box):
+        shown.show(max_rows=MOST_ROWS, max_width=room)
+    text = box.getvalue()
+    if LEFT_OUT not in text.split("\n", 2)[1]:
+        click.echo(text, nl=False)
+    elif len(rows := shown.limit(MOST_RECORDS + 1).fetchall()) <= MOST_RECORDS:
+        _print_records(shown.columns, rows)
+    else:
+        click.echo(f"{text.rstrip()}\n  --format csv has all columns: {', '.join(shown.columns)}")
+
+
+def width() -> int:
+    """Returns how many characters a line of a box may have."""
+    return shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else PIPE_WIDTH
+
+
+def _telling(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Leaves out the columns that say nothing, or the USUAL, in every row."""
+    rows = relation.fetchall()
+    kept = [name for place, name in enumerate(relation.columns) if any(row[place] not in USUAL for row in rows)]
+    return relation.project(", ".join(map(quote_identifier, kept))) if kept else relation
+
+
+def _print_records(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
+    """Prints each row as lines of a name and a value."""
+    room = max(map(len, columns))
+    for number, row in enumerate(rows):
+        if number:
+            click.echo()
+        for name, value in zip(columns, row, strict=True):
+            text = "NULL" if value is None else str(value)
+            first, *others = text.split("\n")
+            indent = " " * (room + 2)
+            lines = textwrap.wrap(first, max(WIDTH, width()) - len(indent)) or [""]
+            click.echo(f"{name:>{room}}: " + f"\n{indent}".join([*lines, *others]))
+
+
+def _shown(name: str, type_name: object) -> str:
+    """Returns SQL of a column: one with fractions has DIGITS of them at most."""
+    column = quote_identifier(name)
+    if str(type_name) not in ("DOUBLE", "FLOAT"):
+        return column
+    whole = f"CAST(floor(log10(abs({column}))) AS INTEGER)"
+    digits = f"greatest(0, {DIGITS - 1} - {whole})"
+    rounded = f"round({column}, {digits})"
+    return f"CASE WHEN isfinite({column}) AND {column} <> 0 THEN {rounded} ELSE {column} END AS {column}"
+
+
+def print_findings(relation: duckdb.DuckDBPyRelation) -> None:
+    """Prints exact findings of dp_check one below the other, and what to make of those that are not 0."""
+    before = ""
+    for finding, value, advice, percent in relation.project("finding, value, advice, percent").fetchall():
+        number = "unknown" if value is None else f"{value:,.6g}" if value % 1 else f"{value:,.0f}"
+        part = "" if percent is None else f"{percent:.1f} %"
+        click.echo(f"{number:>11}{part:>8} {finding}")
+        if value and advice and advice != before:
+            indent = " " * ADVICE_AT
+            click.echo(textwrap.fill(advice, WIDTH, initial_indent=indent, subsequent_indent=indent))
+        before = advice
+
+
+def _print_csv(columns: list[str], rows: list[tuple[object, ...]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+def _print_json(columns: list[str], rows: list[tuple[object, ...]]) -> None:
+    for row in rows:
+        click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
