@@ -15,7 +15,7 @@ from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors, prepared_t
 from dpduck.commands.audit import audit_command
 from dpduck.commands.policy import policy
 from dpduck.commands.principals import principal
-from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, moment, print_findings, printed
+from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, counted, moment, print_findings, printed
 from dpduck.commands.report import report
 from dpduck.commands.serving import serve
 from dpduck.database.store import StoreFiles, store_files
@@ -279,7 +279,7 @@ def publish_command(database: Path, target: str, schema: str, with_ledger: bool,
     with one_line_errors(), closing_owner(store_files(None, store)) as owner:
         source = store if owner is None else owner.store()
         published = publish(source, target, schema=schema, with_ledger=with_ledger, views=views)
-        click.echo(f"{len(published.views)} private views in {published.target}: {', '.join(published.views)}")
+        click.echo(f"{counted(len(published.views))} in {published.target}: {', '.join(published.views)}")
 
 
 @main.command()

@@ -51,6 +51,11 @@ SHORT_STATEMENT = (
 """SQL of the beginning of a statement on one line, without the lines that are comments."""
 
 
+def counted(views: int) -> str:
+    """Says how many private views there are."""
+    return f"{views} private view{'' if views == 1 else 's'}"
+
+
 def moment(column: str) -> str:
     """Returns SQL of a time to the minute."""
     return f"strftime({column}, '%Y-%m-%d %H:%M') AS {column}"

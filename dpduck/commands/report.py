@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dpduck.commands import DATABASE, STORE, one_line_errors
+from dpduck.commands.printing import counted
 from dpduck.database.store import store_files
 from dpduck.engine.connection import connect
 from dpduck.publish.postgres import open_store
@@ -45,4 +46,4 @@ def report(
             facts = Facts(policies, budgets, ledger)
             named = title or database.stem
             shown = write_report(released, facts, target, title=named, with_ledger=with_ledger, views=views)
-        click.echo(f"{shown} private views in {target}")
+        click.echo(f"{counted(shown)} in {target}")
