@@ -71,7 +71,7 @@ OTHERS = {
         "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries"
     ),
     "expressions: refuses early what trusted/rows/functions refuses of the text that runs": (
-        "frontend/rows/functions frontend/select/binding frontend/text/limits frontend/rows/expressions"
+        "frontend/rows/functions frontend/select/binding frontend/text/tokens frontend/rows/expressions"
     ),
     "public tables: database/catalog requires them public, trusted/private/jobs and rows bound their copies": (
         "frontend/rows/joins"

@@ -1,17 +1,106 @@
-"""dpduck policy: a policy to begin with, from the schema of a table or of a file, and policies in force as text."""
+"""What an owner types beside `dpduck serve`: policies, and who may ask.
+
+dpduck policy: a policy to begin with, from the schema of a table or of a file, and policies in force as text.
+dpduck principal: who may ask over a server.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import duckdb
 
-from dpduck.commands import STORE, one_line_errors
-from dpduck.engine.connection import connect
-from dpduck.engine.twin_database import twin_database
-from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.values.errors import Refusal
+from dpduck.commands import DATABASE, STORE, one_line_errors
+from dpduck.database.attached import store_files
+from dpduck.engine.connection import connect, twin_database
+from dpduck.frontend.text.names import fold, quote_identifier, quote_text
+from dpduck.server.principals import PrincipalBook, parse_share, parse_until
+from dpduck.trusted.ledger.secrets import SecretsFile
+from dpduck.values.errors import Refusal, StoreError
+
+
+@click.group()
+def principal() -> None:
+    """Manage who may ask over a server."""
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@STORE
+@click.option("--share", help="Of each budget: 0.5, 1/3 or 25%.")
+@click.option("--tables", help="The private tables to ask about, as in visits,claims; all of them if not given.")
+@click.option("--until", help="The token's last day, as in 2027-01-31; no end if not given.")
+def add(
+    database: Path, name: str, store: Path | None, share: str | None, tables: str | None, until: str | None
+) -> None:
+    """Add a principal and print the token, once: only its hash is kept."""
+    with one_line_errors():
+        named = None if tables is None else [table.strip() for table in tables.split(",") if table.strip()]
+        require_policies(store_files(database, store).store, named or [])
+        part, end = None if share is None else parse_share(share), None if until is None else parse_until(until)
+        click.echo(_book(database, store).add(name, part, named, end))
+
+
+@principal.command(name="list")
+@DATABASE
+@STORE
+def list_principals(database: Path, store: Path | None) -> None:
+    """Print every principal, one JSON object a line."""
+    with one_line_errors():
+        for found in _book(database, store).all():
+            share = None if found.share is None else str(found.share)
+            line = {"name": found.name, "share": share, "tables": found.tables}
+            until = {} if found.until is None else {"until": found.until.isoformat()}
+            click.echo(json.dumps(line | until))
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@STORE
+def revoke(database: Path, name: str, store: Path | None) -> None:
+    """Take a principal's token back, at once; what was charged stays charged."""
+    with one_line_errors():
+        _book(database, store).revoke(name)
+        click.echo(f"{name} is revoked")
+
+
+def _book(database: Path, store: Path | None) -> PrincipalBook:
+    files = store_files(database, store)
+    if files.secrets is None or not files.secrets.exists():
+        raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+    return PrincipalBook(SecretsFile.open(files.secrets, create=False))
+
+
+# Whether names that an owner types are tables with a policy.
+
+
+def require_policies(store: Path | None, names: Sequence[str]) -> None:
+    """Refuses a name of no private table; what a store that is open elsewhere holds is not known, and is not asked."""
+    known = _private_tables(store)
+    for name in names:
+        wanted = fold(name).split(".")
+        if known is not None and not any(parts[-len(wanted) :] == wanted for parts in known):
+            shown = ", ".join(parts[-1] for parts in known) or "none yet"
+            raise Refusal(
+                f"there is no policy on {name[:80]!r}", accepted=f"names with commas between them, of {shown}"
+            )
+
+
+def _private_tables(store: Path | None) -> list[list[str]] | None:
+    try:
+        with duckdb.connect(str(store), read_only=True) as found:
+            rows = found.execute(
+                "SELECT lower(table_name) FROM dpduck.policies GROUP BY 1 HAVING arg_max(active, revision) ORDER BY 1"
+            ).fetchall()
+    except duckdb.Error:
+        return None
+    return [[part.strip('"') for part in str(name).split(".")] for (name,) in rows]
+
 
 NEW_DATABASE = click.argument("database", type=click.Path(dir_okay=False, path_type=Path))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dpduck.commands import DATABASE, STORE, one_line_errors
-from dpduck.database.store import store_files
+from dpduck.database.attached import store_files
 from dpduck.engine.connection import connect
 from dpduck.publish.postgres import open_store
 from dpduck.publish.report import Facts, write_report

@@ -19,8 +19,7 @@ from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
-from dpduck.engine.about import AboutTables, require_owner
-from dpduck.engine.foresight import Foresight
+from dpduck.engine.about import AboutTables, Foresight, require_owner
 from dpduck.engine.known import cells_sql
 from dpduck.engine.known_statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.engine.progress import Progress
@@ -36,9 +35,9 @@ from dpduck.frontend.statements.kinds import (
     DropSparse,
     RefreshPrivateView,
     Statement,
+    StreamStatement,
 )
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
-from dpduck.frontend.statements.streams import StreamStatement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of

@@ -17,7 +17,7 @@ from dpduck.database.releases import ReleaseStore
 from dpduck.database.tables import Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.dialect import PrivateDuckDB
-from dpduck.frontend.text.limits import MAX_CHARACTERS
+from dpduck.frontend.text.tokens import MAX_CHARACTERS
 from dpduck.mechanisms.registry import explained
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.entries import NOTHING, added

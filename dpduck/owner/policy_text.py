@@ -11,9 +11,8 @@ import numpy as np
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.statements.policy import MAX_ROWS_LIMIT
 from dpduck.frontend.text.dialect import PrivateDuckDB
-from dpduck.frontend.text.limits import MAX_CHARACTERS, bounded_tokens
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
-from dpduck.frontend.text.tokens import MAX_DIGITS, exact_number
+from dpduck.frontend.text.tokens import MAX_CHARACTERS, MAX_DIGITS, bounded_tokens, exact_number
 from dpduck.owner.domains import decimal_text, is_numeric
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from dpduck.frontend.select.known import NOTHING_PRIVATE
-from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import fold, quote_text
+from dpduck.frontend.text.positions import meant_or
 from dpduck.server.audit import Audit
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Limits

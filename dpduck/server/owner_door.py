@@ -19,7 +19,7 @@ from typing import Any
 
 import duckdb
 
-from dpduck.database.store import StoreFiles
+from dpduck.database.attached import StoreFiles
 from dpduck.engine.functions import UNEXPECTED
 from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.server.runner_process import Message, create_table, packed, unpacked

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.database.store import store_files
+from dpduck.database.attached import store_files
 from dpduck.server.audit import Audit
 from dpduck.server.gate import Gate
 from dpduck.server.limits import Limits

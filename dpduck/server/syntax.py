@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from dpduck.frontend.text.limits import position_in
+from dpduck.frontend.text.tokens import position_in
 from dpduck.values.errors import Position, Refusal
 
 Tree = dict[str, Any]

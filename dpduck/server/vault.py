@@ -15,12 +15,12 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
+from dpduck.database.attached import STORE_NAME, store_files
 from dpduck.database.releases import BEFORE_STORING
-from dpduck.database.store import STORE_NAME, store_files
 from dpduck.engine.connection import attach_known, load
 from dpduck.engine.functions import OWNER, called, engine_of
-from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import quote_identifier
+from dpduck.frontend.text.positions import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.postgres import LEDGER_ENTRY
 from dpduck.server.limits import Quota

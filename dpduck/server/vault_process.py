@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpduck.database.store import store_files
+from dpduck.database.attached import store_files
 from dpduck.engine.functions import UNEXPECTED
 from dpduck.server.limits import SWITCH_SECONDS, Quota
 from dpduck.server.owner_door import OwnerDoor, door_path

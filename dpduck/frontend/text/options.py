@@ -9,8 +9,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from dpduck.frontend.text.friendly import unknown_option
-from dpduck.frontend.text.positions import refusal
+from dpduck.frontend.text.positions import refusal, unknown_option
 from dpduck.frontend.text.tokens import exact_number
 
 Kind = Literal["number", "whole", "numbers", "choice", "flag", "text", "name"]

@@ -15,8 +15,7 @@ from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.rows.parts import Stored, repeats
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Key, Question, Request
-from dpduck.frontend.statements.kinds import AskStatement
-from dpduck.frontend.statements.streams import CreateStream
+from dpduck.frontend.statements.kinds import AskStatement, CreateStream
 from dpduck.frontend.text.names import HOLE, answer_column, stderr_column
 from dpduck.frontend.text.options import PRICE_OPTIONS, Given, Option, read_given
 from dpduck.frontend.text.positions import refusal

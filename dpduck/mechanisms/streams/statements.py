@@ -22,8 +22,8 @@ from dpduck.database.tables import Value, rows_sql
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import require_view_name
 from dpduck.frontend.rows.facts import Rows
+from dpduck.frontend.statements.kinds import CreateStream, DropStream, RefreshStream, StreamStatement
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.statements.streams import CreateStream, DropStream, RefreshStream, StreamStatement
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, fold, quote_identifier, stderr_column
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.prices import in_both_forms
