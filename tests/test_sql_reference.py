@@ -19,7 +19,7 @@ from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.registry import own_options
 from dpduck.mechanisms.sparse import request as sparse_request
 from dpduck.mechanisms.sparse.request import SparseOptions
-from dpduck.mechanisms.streams import request as stream_request
+from dpduck.mechanisms.streams import plan as stream_request
 from dpduck.trusted.rows import functions as row_functions
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -21,7 +21,7 @@ from dpduck.frontend.rows.facts import Clamp, Column, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.mechanisms.rehearsal import awkward_values
 from dpduck.owner.domains import is_numeric
-from dpduck.owner.twin import key_sql
+from dpduck.owner.policy_text import key_sql
 from dpduck.trusted.ledger.secrets import BOUNDING_KEY
 from dpduck.values.errors import InternalError, Refusal
 

@@ -31,9 +31,9 @@ from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic
+from dpduck.frontend.text.dialect import TokenReader, bounded_tokens
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.frontend.text.positions import meant_or
-from dpduck.frontend.text.tokens import TokenReader, bounded_tokens
 from dpduck.mechanisms.certificate import certificate_sql
 from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.prices import drowned, errors_listing, priced, worst_of
@@ -42,9 +42,8 @@ from dpduck.mechanisms.release import Steps
 from dpduck.mechanisms.synthetic.request import analyse_synthetic
 from dpduck.owner.draft import draft_lines, open_columns
 from dpduck.owner.policies import owned_table
-from dpduck.owner.policy_text import domain_text
+from dpduck.owner.policy_text import MOST_ROWS, domain_text, twin_sql
 from dpduck.owner.private_draft import Answered, AskPrivately, questions, required_price, suggested
-from dpduck.owner.twin import MOST_ROWS, twin_sql
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.errors import PermissionRefusal, Refusal
 

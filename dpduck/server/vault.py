@@ -23,11 +23,9 @@ from dpduck.frontend.text.names import quote_identifier
 from dpduck.frontend.text.positions import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.postgres import LEDGER_ENTRY
-from dpduck.server.limits import Quota
-from dpduck.server.places import Places
+from dpduck.server.limits import Places, Quota, TimeGrid
 from dpduck.server.principals import Known, PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
-from dpduck.server.time_grid import TimeGrid
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.trusted.private.door import PAID
 from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError

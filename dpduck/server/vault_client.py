@@ -19,9 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpduck.server.limits import Quota
+from dpduck.server.limits import FLOOR, Quota
 from dpduck.server.runner_process import Message, packed, unpacked
-from dpduck.server.time_grid import FLOOR
 from dpduck.server.vault import SECONDS, ReleasedRows, Reply
 from dpduck.values.errors import Refusal, StoreError
 

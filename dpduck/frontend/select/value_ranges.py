@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.facts import Clamp, Image
-from dpduck.frontend.text.tokens import exact_number
+from dpduck.frontend.text.dialect import exact_number
 from dpduck.values.domain import Domain, RangeDomain
 
 ClampOf = Callable[[exp.Column], Clamp | None]

@@ -12,8 +12,8 @@ from fractions import Fraction
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
+from dpduck.frontend.text.dialect import TokenReader
 from dpduck.frontend.text.names import TableName
-from dpduck.frontend.text.tokens import TokenReader
 from dpduck.values.errors import Position
 
 WHAT = "the name of a private stream"

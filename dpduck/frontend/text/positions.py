@@ -14,8 +14,7 @@ from itertools import pairwise
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
-from dpduck.frontend.text.dialect import START
-from dpduck.frontend.text.tokens import TokenReader, position_in
+from dpduck.frontend.text.dialect import START, TokenReader, position_in
 from dpduck.values.errors import Position, Refusal
 
 _LINE, _COLUMN, _WORD = "dpduck_line", "dpduck_column", "dpduck_word"

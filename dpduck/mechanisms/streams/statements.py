@@ -31,8 +31,20 @@ from dpduck.mechanisms.rehearsal import rehearsed
 from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.streams.difference import difference
-from dpduck.mechanisms.streams.plan import StreamPlan, ask_of, explained, plan_from_facts, plans, weights_of, whole
-from dpduck.mechanisms.streams.request import StreamRequest, analyse_stream, hole, require_day, totals
+from dpduck.mechanisms.streams.plan import (
+    StreamPlan,
+    StreamRequest,
+    analyse_stream,
+    ask_of,
+    explained,
+    hole,
+    plan_from_facts,
+    plans,
+    require_day,
+    totals,
+    weights_of,
+    whole,
+)
 from dpduck.mechanisms.streams.store import (
     REFRESHED,
     Named,
