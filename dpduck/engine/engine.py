@@ -43,7 +43,7 @@ from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.batch import planned
 from dpduck.mechanisms.cubes.combine import combined
-from dpduck.mechanisms.cubes.matrix import with_matrix
+from dpduck.mechanisms.cubes.measures import with_matrix
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser, Steps

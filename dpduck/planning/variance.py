@@ -207,7 +207,8 @@ def recover_least_squares(
         query = measurements[0].query
         plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
         if plain and set(query.attributes) >= set().union(*workload.marginals):
-            return sums_of_one(workload, query.attributes, noisy[0])
+            sums = margins(noisy[0], query.attributes, set(workload.marginals))  # integers, exact
+            return tuple(np.array(sums[marginal], dtype=np.float64) for marginal in workload.marginals)
     lattice = close_downward(workload.marginals, workload.sizes)
     precisions = component_precisions(lattice, measurements, noise)
     components = gather(lattice, workload.sizes, measurements, noise, noisy)
@@ -216,12 +217,6 @@ def recover_least_squares(
         centre(component)
     spread_evenly(lattice, components)
     return in_order(lattice, components)
-
-
-def sums_of_one(workload: MarginalWorkload, members: Members, table: IntegerArray) -> tuple[FloatArray, ...]:
-    """Returns marginals of one noisy table: integers, exact."""
-    sums = margins(table, members, set(workload.marginals))
-    return tuple(np.array(sums[marginal], dtype=np.float64) for marginal in workload.marginals)
 
 
 def gather(

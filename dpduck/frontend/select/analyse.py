@@ -34,8 +34,7 @@ from dpduck.frontend.select.outer import (
     with_intervals_of,
 )  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
-from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
-from dpduck.frontend.select.summary import Summary
+from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Summary, Treatment
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import fold

@@ -14,8 +14,7 @@ from sqlglot import exp
 
 from dpduck.frontend.select.answers import AnswerReader, has_aggregate
 from dpduck.frontend.select.outer import SelectItem
-from dpduck.frontend.select.request import Key, Request
-from dpduck.frontend.select.summary import LARGEST_DOMAIN, LARGEST_SIZE, Summary
+from dpduck.frontend.select.request import LARGEST_DOMAIN, LARGEST_SIZE, Key, Request, Summary
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.names import RELEASED, answer_column, fold, raw_column, stderr_column, variance_column
 from dpduck.frontend.text.positions import refusal

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
 from dpduck.database.sandbox import sandbox
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.select.summary import Summary
+from dpduck.frontend.select.request import Request, Summary
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
