@@ -37,7 +37,7 @@ def is_short(type_name: str) -> bool:
 
 @dataclass(frozen=True)
 class Held:
-    """What is held of the rows of one level. read: by column, its type; of those whose values may be long.
+    """What is held of the rows of one level. read: private columns whose values may be long, with their types.
 
     longest: bytes of each text. content: columns that a table's rows are ordered by. whole: whether values of nested
     types may become NULL or TRUE, which nobody sees.
@@ -53,10 +53,10 @@ class Held:
         """Returns the hashes of tables by which a unit's rows are ordered."""
         return tuple(f"{alias}.{ORDER_OF_TABLE}" for alias in self.content)
 
-    def of(self, alias: str, public: bool) -> tuple[list[str], list[str], list[str]]:
+    def of(self, alias: str) -> tuple[list[str], list[str], list[str]]:
         """Returns of a table that is called dpduck_t: columns that are changed, added ones, and conditions."""
         quoted = f'"{alias}"'
-        own = {} if public else {name: kind for name, kind in self.read.items() if _alias(name) == quoted}
+        own = {name: kind for name, kind in self.read.items() if _alias(name) == quoted}
         changed, conditions = [], []
         for name, kind in own.items():
             column = _column(name)
@@ -80,8 +80,8 @@ def nothing_held() -> Held:
 
 
 def held_by(texts: Sequence[str], content: Sequence[str], types: Mapping[str, str], bounds: tuple[int, bool]) -> Held:
-    """Returns what is held where these texts are read of rows. bounds: rows that joins make of one, and whether a
-    private join puts one beside any number of others.
+    """Returns what is held where these texts are read of rows. types: of private columns. bounds: rows that joins make
+    of one, and whether a private join puts one beside any number of others.
     """
     found = [name for text in texts for name in columns_of(text, types) if not is_short(types[name])]
     read = {name: types[name] for name in found}

@@ -106,7 +106,17 @@ def _held(source: Source, scope: _Scope, read: Sequence[str], content: Sequence[
     """Returns what is held of the rows of one level, beside a join or for each unit."""
     texts = [*source.filters, *_conditions(source), *read]
     asked = [scope.coded[text].asked(text) if text in scope.coded else text for text in texts]
-    return held_by(asked, content, scope.types, scope.bounds)
+    public = {f'"{one.alias}"' for one in _tables(source) if one.public}
+    types = {name: kind for name, kind in scope.types.items() if name.partition(".")[0] not in public}
+    return held_by(asked, content, types, scope.bounds)
+
+
+def _tables(source: Source) -> list[Stored]:
+    """Lists the stored tables of a level."""
+    found = [source.first] if isinstance(source.first, Stored) else []
+    for join in source.joins:
+        found += _tables(join.right)
+    return found
 
 
 def _conditions(source: Source) -> list[str]:
@@ -216,13 +226,11 @@ class _Scope:
             f'{asked.name}."{name}"' for asked in found for name in (*asked.flags.values(), *asked.values.values())
         ]
         joined = "".join(f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}" for asked in found)
-        return self.relation_sql(stored.sql, stored.alias, names, joined, public=stored.public)
+        return self.relation_sql(stored.sql, stored.alias, names, joined)
 
-    def relation_sql(
-        self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "", *, public: bool = False
-    ) -> str:
+    def relation_sql(self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "") -> str:
         """Renders rows under an alias: those that are short, cut, with further columns."""
-        changed, added, conditions = self.held.of(alias, public)
+        changed, added, conditions = self.held.of(alias)
         before, cut = self.cut.get(alias, ([], ""))
         if not (joined or cut or changed or added or conditions):
             return f'{rows} AS "{alias}"'
@@ -264,7 +272,7 @@ class _Parts:
 
 
 def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
-    _note_tables(source, scope)
+    scope.tables |= {one.alias: one for one in _tables(source)}
     first = source.first if isinstance(source.first, Stored) else _nested_sql(source.first, scope)
     joins = []
     for number, join in enumerate(source.joins):
@@ -316,12 +324,6 @@ def _cut_sql(alias: str, join: Join, types: Types) -> tuple[list[str], str]:
     nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
     window = f"row_number() OVER (PARTITION BY {', '.join(keys)}{ordered})"
     return added, f"QUALIFY {window} <= {int(join.copies)}{nobody}"
-
-
-def _note_tables(source: Source, scope: _Scope) -> None:
-    for one in (source.first, *(join.right.first for join in source.joins)):
-        if isinstance(one, Stored):
-            scope.tables[one.alias] = one
 
 
 def _nested_sql(relation: Union | Units, outer: _Scope) -> str:
