@@ -38,6 +38,8 @@ _APART: Types = {"FLOAT": "BIT", "DOUBLE": "BIT", "INTERVAL": "VARCHAR"}
 """Types of which values that differ are equal: 0 and -0, one NaN and another, a month and thirty days. Cast so, they
 are apart, and DuckDB does not put the one for the other where it sorts. Nested values are not read by expressions."""
 
+_TEXTS = ("VARCHAR", "BLOB")
+
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
 """After these a condition of an earlier join is no condition of the joined row."""
 
@@ -300,6 +302,15 @@ def _aliases(first: Stored | Union | Units, joins: Sequence[Join]) -> set[str]:
     return found
 
 
+def _apart(value: str, type_name: str) -> str:
+    """Returns what tells values of a type apart, in few bytes: of those that no expression reads, whether they are
+    NULL.
+    """
+    if type_name in _APART:
+        return f"CAST({value} AS {_APART[type_name]})"
+    return shortened_sql(value, type_name) if is_short(type_name) or type_name in _TEXTS else f"{value} IS NULL"
+
+
 def _cut_sql(alias: str, join: Join, types: Types) -> tuple[list[str], str]:
     """Keeps at most so many rows of a table for each value of the columns that rows are joined by: columns to add to
     the table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
@@ -312,11 +323,7 @@ def _cut_sql(alias: str, join: Join, types: Types) -> tuple[list[str], str]:
     keys, content = (
         [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
     )
-    apart = [
-        f"CAST({own} AS {_APART[types[column]]})" if types[column] in _APART else shortened_sql(own, types[column])
-        for own, column in zip(content, join.content, strict=True)
-        if is_short(types[column]) or types[column] in ("VARCHAR", "BLOB")
-    ]
+    apart = [_apart(own, types[column]) for own, column in zip(content, join.content, strict=True)]
     order = [order_sql(content), *apart] if content else []
     names = [f"dpduck_cut_{number}" for number in range(len(order))]
     added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]
