@@ -16,11 +16,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 271,
-    "lines": 57_715,
+    "modules": 272,
+    "lines": 57_932,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 595,
-    "modules of a plain count": 99,
+    "functions of a plain count": 599,
+    "modules of a plain count": 100,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
 }
