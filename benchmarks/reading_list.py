@@ -52,8 +52,8 @@ ROWS = {
     "which label a row has": ("trusted/rows/binning trusted/rows/bins"),
     "rows that are written once": ("trusted/rows/twin_writer trusted/rows/prepared"),
     "what the database evaluates, and what a worker": (
-        "trusted/rows/placed trusted/rows/program trusted/rows/plain trusted/rows/plain_numbers trusted/rows/labels "
-        "trusted/rows/whole_numbers"
+        "trusted/rows/placed trusted/rows/held trusted/rows/program trusted/rows/plain "
+        "trusted/rows/plain_numbers trusted/rows/labels trusted/rows/whole_numbers"
     ),
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (

@@ -16,11 +16,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 231,
-    "lines": 57_401,
+    "modules": 232,
+    "lines": 57_618,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 594,
-    "modules of a plain count": 91,
+    "functions of a plain count": 598,
+    "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
 }

@@ -28,6 +28,7 @@ from dpduck.server.principals import Known, PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.trusted.private.door import PAID
+from dpduck.trusted.rows.reader import SMALL_BUFFER
 from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
 
 CHARGED = "charge returns"
@@ -41,9 +42,6 @@ and several principals: a computed key may have labels of thousands of character
 
 STORED = "after the release"
 ANSWERS_COMPUTED = ("answers computed", "values computed")
-SMALL_BUFFER = "SET streaming_buffer_size = '1KB'"
-"""Of a cursor. DuckDB computes ahead until a buffer is full, in which texts do not count: thirty batches, 6 GB."""
-
 READ_AT_ONCE = 2_048
 """Rows of an answer: a batch of long texts is looked at before there are many of them."""
 
