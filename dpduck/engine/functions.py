@@ -19,6 +19,7 @@ from dpduck.database.store import STORE_NAME
 from dpduck.engine.drafts import draft
 from dpduck.engine.engine import Engine
 from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.mechanisms.release import is_ctrl_c
 from dpduck.values.errors import DpduckError, InternalError, Interrupted, Refusal, StoreError
 
 # The macros of sql/macros, which any DuckDB runs over released tables, put on a connection where dpduck is loaded.
@@ -211,7 +212,9 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         failure: DpduckError = StoreError(UNWRITTEN)
     except DpduckError as error:
         failure = error
-    except Exception:
+    except Exception as error:
+        if is_ctrl_c(error):
+            raise KeyboardInterrupt from None
         failure = InternalError(UNEXPECTED)
     else:
         return Answer(sql, entries[-1] if entries else None)
