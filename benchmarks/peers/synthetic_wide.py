@@ -111,7 +111,7 @@ def order_of(table: Wide) -> int:
 def guessed(table: Wide, epsilon: str) -> float:
     """What dp_explain tells of the rounds."""
     workload = tuple(combinations(range(len(table.sizes)), order_of(table)))
-    return annealed(table.sizes, workload, False, price_of(epsilon), 1, table.rows).seconds
+    return annealed(table.sizes, workload, False, price_of(epsilon), 1, table.rows).seconds or 0.0
 
 
 def peer(

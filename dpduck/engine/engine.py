@@ -47,13 +47,13 @@ from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.matrix import with_matrix
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
-from dpduck.mechanisms.release import Releaser, Steps, free_again
+from dpduck.mechanisms.release import Releaser, Steps
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.statements import SparseQueries
 from dpduck.mechanisms.sparse.store import SparseStore
 from dpduck.mechanisms.streams.statements import Streams
 from dpduck.mechanisms.streams.store import StreamStore
-from dpduck.mechanisms.synthetic.recover import SyntheticTables
+from dpduck.mechanisms.synthetic.recover import SyntheticTables, free_again
 from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.owner.policies import OwnerChanges
 from dpduck.owner.policy_text import policy_sql

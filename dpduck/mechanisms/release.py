@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -82,19 +82,6 @@ class Planned:
 def is_ctrl_c(error: BaseException) -> bool:
     """Tells whether an error is Ctrl-C, as Python or as DuckDB's client raises it."""
     return isinstance(error, KeyboardInterrupt) or (type(error), *error.args) == (RuntimeError, QUERY_INTERRUPTED)
-
-
-@contextmanager
-def free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
-    """Says of Ctrl-C, while a table is made from a stored release, that the price was paid once and for all."""
-    try:
-        yield
-        return
-    except (KeyboardInterrupt, RuntimeError) as error:
-        if not is_ctrl_c(error):
-            raise
-    paid = priced_entry(ledger.entry(release.ledger_id))  # outside: the error could quote data
-    raise Interrupted(f"interrupted; {paid} stays charged; what it paid for is stored: asking again is free")
 
 
 class _Unstored(StoreError):

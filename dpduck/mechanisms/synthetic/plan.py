@@ -59,7 +59,7 @@ ROUNDS_BEGUN = {True: 1, False: 2}
 class Fit:
     """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM.
 
-    seconds: a guess of how long it takes once rows are counted; planning is over by then.
+    seconds: a guess of how long it takes once rows are counted; planning is over by then. None where nothing is known.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Fit:
     pool: Pool | None = None
     schedule: Schedule | None = None
     method: Method | None = None
-    seconds: float = 0.0
+    seconds: float | None = None
 
 
 def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
@@ -99,8 +99,10 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
     return tuple(found)
 
 
-def _with_rows(request: SyntheticRequest, fit: Fit, rows: int) -> float:
+def _with_rows(request: SyntheticRequest, fit: Fit, rows: int) -> float | None:
     """Returns the seconds of a fit and of its rows: of rounds, a clique for each column is taken."""
+    if fit.seconds is None:
+        return None
     sizes = request.base.question.sizes
     cliques = len(sizes) if fit.plan is None else len(cliques_of(sizes, fit.plan.workload.marginals))
     return fit.seconds + drawing_seconds(rows, len(sizes), cliques)

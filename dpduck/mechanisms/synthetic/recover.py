@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -20,7 +21,8 @@ from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier
 from dpduck.mechanisms.cubes.combine import base_release
-from dpduck.mechanisms.release import Steps
+from dpduck.mechanisms.prices import priced_entry
+from dpduck.mechanisms.release import Steps, is_ctrl_c
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, fit_tables, needed_cells, sampled_codes
 from dpduck.mechanisms.synthetic.fit import Observation
@@ -28,8 +30,9 @@ from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
 from dpduck.mechanisms.synthetic.measure import Model, model_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observed_seconds
+from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy, words64
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import InternalError, Interrupted, Refusal
 
 WEIGHTS = "_weights"
 LARGEST_SAMPLE = 10_000_000
@@ -190,6 +193,19 @@ class SyntheticTables:
                     values = drawn_inside(connection, type_name, bins, of, uniform)
                 found.append((name, type_name, edges if values is None else values))
         return found
+
+
+@contextmanager
+def free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
+    """Says of Ctrl-C, while a table is made from a stored release, that the price was paid once and for all."""
+    try:
+        yield
+        return
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not is_ctrl_c(error):
+            raise
+    paid = priced_entry(ledger.entry(release.ledger_id))  # outside: the error could quote data
+    raise Interrupted(f"interrupted; {paid} stays charged; what it paid for is stored: asking again is free")
 
 
 def _labelled(keys: Sequence[Key]) -> Columns:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, STEPS, cliques_of
+from dpduck.mechanisms.synthetic.distribution import GOLDEN, STEPS, cliques_of
 from dpduck.mechanisms.synthetic.fit import FEW_ENTRIES, Observation
-from dpduck.mechanisms.synthetic.junction import Members
+from dpduck.mechanisms.synthetic.junction import Members, eliminated
 from dpduck.mechanisms.synthetic.mwem import LAST_STEPS, ROUND_STEPS, Method, Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute, pair_noise
 from dpduck.planning.plan import Plan
@@ -21,13 +21,19 @@ PER_POINT, PER_SET, PER_CELL, PER_AXIS = 8e-5, 1e-5, 4e-9, 0.35e-9
 """Seconds of one point of a fit: whatever its size; for each set that is no part of the one matrix; for each cell, and
 more for each of its axes."""
 
+LARGEST_GUESSED = 1 << 20
+"""Cells of all columns together, up to which the time of MWEM's rounds is guessed."""
+
+MOMENTS = 8
+"""Of MWEM's rounds, at which the size of its tables is looked at."""
+
 LARGER = 1.3
 """Points of a fit for each of its steps: the line search tries some more."""
 
 
 def drawing_seconds(rows: int, columns: int, cliques: int) -> float:
     """Guesses how long rows take to be drawn, clique by clique, and stored."""
-    return rows * (3e-7 * cliques + 1e-7 * columns)
+    return rows * (4e-7 * cliques + 2e-7 * columns)
 
 
 def fit_seconds(sizes: Sequence[int], sets: Sequence[Members], noise: Sequence[float]) -> float:
@@ -66,24 +72,41 @@ def observed_seconds(sizes: Sequence[int], observations: Sequence[Observation]) 
     return fit_seconds(sizes, [one.attributes for one in observations], noise)
 
 
-def rounds_seconds(pool: Pool, schedule: Schedule, method: Method) -> float:
+def rounds_seconds(pool: Pool, schedule: Schedule, method: Method) -> float | None:
     """Guesses how long MWEM's rounds take: every query is estimated, one is asked, and all answers are fitted anew.
 
-    Which marginals are chosen decides how large the tables grow, and that nobody knows: taken is something between the
-    cells that are asked and one table of everything.
+    None where all columns have many cells: how large tables grow is up to what noise chooses (a guess that took the
+    choices to be even was up to 13 times too low).
     """
+    if prod(pool.sizes) > LARGEST_GUESSED:
+        return None
     rounds, sets = schedule.rounds, len(pool.asked)
-    queries = int(pool.starts[len(pool.workload)])
-    universe = min(prod(pool.sizes), LARGEST_TABLE)
-    asked = rounds * sum(prod(pool.sizes[member] for member in one) for one in pool.asked) / max(sets, 1)
-    apart = not method.dense and not method.averages and rounds < sets
-    cells = float(universe ** (2 / 3)) * float(min(asked, universe) ** (1 / 3)) if apart else universe
-    estimates = rounds * (PER_SET * sets + 2e-8 * queries + (PER_CELL * cells if len(pool.asked) == 1 else 0))
+    queries, cells = int(pool.starts[len(pool.workload)]), _growing(pool, method, rounds)
+    mean, last = sum(cells) / len(cells), cells[-1]
+    estimates = rounds * (PER_SET * sets + 2e-8 * queries + PER_CELL * mean)
     if not method.fits:
         updates = method.passes * rounds * (rounds + 1) / 2
-        return estimates + updates * (PER_SET + PER_CELL / 8 * cells)
-    points = LARGER * (ROUND_STEPS * rounds + LAST_STEPS / 3)
-    return estimates + points * (PER_POINT + PER_SET * len(pool.sizes) + PER_CELL / 3 * cells)
+        return estimates + updates * (PER_SET + PER_CELL / 8 * mean)
+    point, cell = PER_POINT + PER_SET * len(pool.sizes), PER_CELL + PER_AXIS * len(pool.sizes) / 2
+    return estimates + LARGER * (ROUND_STEPS * rounds * (point + cell * mean) + LAST_STEPS / 3 * (point + cell * last))
+
+
+def _growing(pool: Pool, method: Method, rounds: int) -> list[float]:
+    """Returns how many cells the tables have on the way, were the marginals asked evenly over the workload: which ones
+    will be nobody knows, and that decides.
+    """
+    if method.dense or method.averages:
+        return [float(prod(pool.sizes))]
+    found, asked = list[float](), list[Members]()
+    for number in range(rounds):
+        asked.append(pool.asked[int((number + 1) * GOLDEN % 1 * len(pool.asked))])
+        if number * MOMENTS // rounds < (number + 1) * MOMENTS // rounds:
+            elimination = eliminated(pool.sizes, asked)
+            cells = min(prod(pool.sizes), elimination.cells)
+            if cells > method.largest:
+                return [*found, *[float(method.largest)] * (MOMENTS - len(found))]
+            found.append(float(cells))
+    return found or [float(max(pool.sizes))]
 
 
 def annealed_seconds(schedule: Schedule, sizes: Sequence[int], cells: int, records: int) -> float:
