@@ -15,6 +15,7 @@ import duckdb
 
 from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors, prepared_tables, preparing
 from dpduck.commands.audit import audit_command
+from dpduck.commands.compare import compare
 from dpduck.commands.policy import policy
 from dpduck.commands.principals import principal
 from dpduck.commands.report import report
@@ -388,7 +389,7 @@ def _print_json(columns: list[str], rows: list[tuple[object, ...]]) -> None:
         click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
 
 
-for _command in (serve, principal, policy, report, audit_command):
+for _command in (serve, principal, policy, report, compare, audit_command):
     main.add_command(_command)
 
 if __name__ == "__main__":
