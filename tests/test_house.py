@@ -16,10 +16,10 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 271,
-    "lines": 57_715,
+    "modules": 273,
+    "lines": 58_110,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 595,
+    "functions of a plain count": 596,
     "modules of a plain count": 99,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,

@@ -13,9 +13,7 @@ from dpduck.commands.command_line import main
 from dpduck.commands.compare import LISTED, WARNING, Margin, heat_map, page_of
 from dpduck.publish.report import generator
 
-DOMAINS = (
-    "DOMAIN sex IN ('F', 'M') WITH NULL, DOMAIN ward IN ('north', '<b>south</b>'), DOMAIN age RANGE 0 TO 90 STEP 30"
-)
+DOMAINS = "DOMAIN sex IN ('F', 'M') WITH NULL, DOMAIN ward IN ('north', '<b>south</b>'), DOMAIN age RANGE 0 TO 9 STEP 3"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with dpduck.connect(folder / "clinic.duckdb") as owner:
             owner.execute(
                 "CREATE TABLE visits AS SELECT i // 3 AS patient, ['F', 'M', NULL][i % 3 + 1] AS sex, "
-                "['north', '<b>south</b>'][i % 2 + 1] AS ward, i % 90 AS age FROM range(3000) AS r(i)"
+                "['north', '<b>south</b>'][i % 2 + 1] AS ward, i % 9 AS age FROM range(3000) AS r(i)"
             )
             for statement in (
                 f"CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 3, BUDGET (epsilon = 10), {DOMAINS})",
@@ -82,7 +80,8 @@ def test_the_map_has_every_pair_twice_and_columns_once() -> None:
     """Tiles are the distances of pairs, both ways round, and of columns on the diagonal, the farthest column first;
     triples are in the table alone, and of very many marginals so many."""
     found = [
-        Margin("a, b", 2, 0.5, "x, y", 0.1, 0.2), Margin("b", 1, 0.4, "y", 0.1, 0.2), Margin("a", 1, 0.3, "x", 0.1, 0.2),
+        Margin("a, b", 2, 0.5, "x, y", 0.1, 0.2), Margin("b", 1, 0.4, "y", 0.1, 0.2),
+        Margin("a", 1, 0.3, "x", 0.1, 0.2),
         Margin("a, b, c", 3, 0.2, "x, y, z", 0.1, 0.2), Margin("c", 1, 0.1, "z", 0.1, 0.2),
         Margin("b, c", 2, 0.05, "y, z", 0.1, 0.2),
     ]  # fmt: skip
