@@ -16,11 +16,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 273,
-    "lines": 58_110,
+    "modules": 234,
+    "lines": 58_013,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 596,
-    "modules of a plain count": 99,
+    "functions of a plain count": 599,
+    "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
 }

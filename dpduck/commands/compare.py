@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from dpduck.commands import DATABASE, STORE, one_line_errors
-from dpduck.database.store import store_files
+from dpduck.database.attached import store_files
 from dpduck.engine.connection import connect
 from dpduck.publish.report import (
     framed,
@@ -26,7 +26,7 @@ from dpduck.publish.report import (
     svg,
     table_html,
 )
-from dpduck.server.owner_door import owner_of_server
+from dpduck.server.vault_client import owner_of_server
 from dpduck.values.errors import Refusal
 
 MADE = "dpduck compare"
