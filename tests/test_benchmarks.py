@@ -62,6 +62,8 @@ TINY = {
         "UNIVERSE_ROWS": 1000, "REPEATS": 1}),
     "speed.statement_latency": Tiny(0, (), {"ROUNDS": 1}),
     "speed.streams": Tiny(1, ("300",), {"MONTHS": 3}),
+    "speed.synthetic_seconds": Tiny(0, ("400",), {"STATEMENTS": (
+        ("rho = 0.5", 3, 2, "cube"), ("rho = 0.5", 3, 2, "aim"))}, says="SAMPLE 1000000"),
     "speed.tpch": Tiny(0, ("0.01",), {"ROUNDS": 1}, ("duckdb_extension_tpch",)),
     "papers.datacubes": Tiny(6, ("--data", "{data}", "--epsilons", "1", "--repetitions", "2", "--planning-seconds",
         "0.1", "--figures", "{data}"), {"_datacube_errors.TABLES": {

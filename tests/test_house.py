@@ -16,10 +16,10 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 233,
-    "lines": 57_803,
+    "modules": 235,
+    "lines": 58_198,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 598,
+    "functions of a plain count": 599,
     "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,

@@ -13,6 +13,7 @@ import duckdb
 
 from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors, prepared_tables, preparing
 from dpduck.commands.audit import audit_command
+from dpduck.commands.compare import compare
 from dpduck.commands.policy import policy, principal, report
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, counted, moment, print_findings, printed
 from dpduck.commands.serving import serve
@@ -371,7 +372,7 @@ def answer(
         printed(ask(function, argument), shape, narrow)
 
 
-for _command in (serve, principal, policy, report, audit_command):
+for _command in (serve, principal, policy, report, compare, audit_command):
     main.add_command(_command)
 
 if __name__ == "__main__":

@@ -81,8 +81,14 @@ class Foresight:
         ranks = [line.rank for line in explained(question).errors(None) if line.rank is not None]
         return ranks[0] if ranks else None
 
+    def expect(self, seconds: float | None, *, counted: bool = True) -> None:
+        """Tells whoever sits there how long what is at work will go on. counted: see Progress.expect."""
+        if self.progress is not None:
+            self.progress.expect(seconds, counted=counted)
+
     def say(self, mechanism: Mechanism[Any, Any, Any], plan: Any) -> None:
-        """Says before a charge where its noise will drown what it buys."""
+        """Says before a charge how long it will take, and where its noise will drown what it buys."""
+        self.expect(None if mechanism.seconds is None else mechanism.seconds(plan), counted=False)
         expected = self._expected(plan.request)
         if mechanism.errors is None or expected is None or not _counted(plan.request):
             return

@@ -52,7 +52,7 @@ from dpduck.mechanisms.sparse.statements import SparseQueries
 from dpduck.mechanisms.sparse.store import SparseStore
 from dpduck.mechanisms.streams.statements import Streams
 from dpduck.mechanisms.streams.store import StreamStore
-from dpduck.mechanisms.synthetic.recover import SyntheticTables
+from dpduck.mechanisms.synthetic.recover import SyntheticTables, free_again
 from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.owner.policies import OwnerChanges
 from dpduck.owner.policy_text import policy_sql
@@ -120,7 +120,9 @@ class Engine:
         self.known = self._from_known.known
         self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
         known = self._from_known.margins
-        self._tables = SyntheticTables(self._releases, self._views, operating_system_entropy(), known)
+        self._tables = SyntheticTables(
+            self._releases, self._views, operating_system_entropy(), known, steps, self.foresight.expect
+        )
         self.sparse = SparseQueries(
             connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
             SparseStore(connections.cursor, store), steps, self._workers, self._twins,
@@ -177,6 +179,8 @@ class Engine:
         statement, errors = parse_statement(text), None
         if isinstance(statement, StreamStatement):
             return self.streams.explain(statement, caller)
+        if isinstance(statement, SampleRelease):
+            return self._tables.explained(statement, caller)
         question, request = self._question(statement, text, caller)
         caller.require_tables(request.asked_tables)
         if isinstance(statement, AskStatement):
@@ -325,7 +329,8 @@ class Engine:
         if self._tables.is_ready(statement, text, caller, request):
             return listings.status(self._views.ready(statement.name))
         release = self._release(request, request.base, request.digest(), caller, text)
-        return listings.status(self._tables.put(statement, text, caller, request, release))
+        with free_again(release, self._ledger):
+            return listings.status(self._tables.put(statement, text, caller, request, release))
 
     def _release(
         self,

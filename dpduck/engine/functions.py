@@ -22,6 +22,7 @@ from dpduck.database.attached import STORE_NAME
 from dpduck.database.cursors import CLOSED, Caller
 from dpduck.engine.engine import Engine
 from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.mechanisms.release import is_ctrl_c
 from dpduck.owner.private_draft import Rows
 from dpduck.values.errors import BudgetRefusal, DpduckError, InternalError, Interrupted, Refusal, StoreError
 
@@ -239,7 +240,9 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         failure: DpduckError = StoreError(UNWRITTEN)
     except DpduckError as error:
         failure = error
-    except Exception:
+    except Exception as error:
+        if is_ctrl_c(error):
+            raise KeyboardInterrupt from None
         failure = InternalError(UNEXPECTED)
     else:
         return Answer(sql, entries[-1] if entries else None)

@@ -19,6 +19,9 @@ WORDS = {
     "before the charge": "charging",
     "after the charge": "measuring",
     "after the count": "drawing noise",
+    "fitting": "fitting",
+    "drawing rows": "drawing rows",
+    "reading releases": "reading releases",
     "after the noise": "computing answers",
     "after the release": "storing",
     "values computed": "storing",
@@ -31,6 +34,9 @@ WORDS = {
 }
 """What follows a step of a release or of a preparation, in the words of the line."""
 
+ROUND, COUNTED = "a round", "after the count"
+"""A round of synthetic data, which chooses, measures and fits; and when the private rows were counted."""
+
 
 class Progress:
     """Notes the steps of what is at work, and shows them from FIRST seconds on."""
@@ -38,11 +44,31 @@ class Progress:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._word = ""
+        self._rounds = 0
+        self._began = time.monotonic()
+        self._seconds: float | None = None
+        self._since: float | None = None
         self._busy = threading.Lock()
 
     def note(self, step: str) -> None:
         """Notes that a step was reached."""
-        self._word = WORDS.get(step, self._word)
+        self._rounds += step == ROUND
+        self._word = f"measuring and fitting, round {self._rounds}" if step == ROUND else WORDS.get(step, self._word)
+        if step == COUNTED:
+            self._since = time.monotonic()
+
+    def expect(self, seconds: float | None, *, counted: bool) -> None:
+        """Notes how long the rest will take, as public facts have it; None where nothing is known. counted: whether
+        that begins now, or with the end of the count, of which nobody knows how long it takes.
+        """
+        self._seconds, self._since = seconds, time.monotonic() if counted else None
+
+    def text(self) -> str:
+        """Returns the line as it is now."""
+        line = f"dpduck: {self._word}, {time.monotonic() - self._began:.0f} s"
+        if self._seconds is not None and self._since is not None:
+            line += f" of about {max(1, self._since - self._began + self._seconds):.0f} s"
+        return line
 
     def say(self, text: str) -> None:
         """Prints a line that stays."""
@@ -54,8 +80,9 @@ class Progress:
         if not self._busy.acquire(blocking=False):
             yield
             return
-        self._word, done = "planning", threading.Event()
-        shower = threading.Thread(target=self._show, args=(done, time.monotonic()), daemon=True)
+        self._word, self._rounds, self._began, done = "planning", 0, time.monotonic(), threading.Event()
+        self._seconds = self._since = None
+        shower = threading.Thread(target=self._show, args=(done,), daemon=True)
         shower.start()
         try:
             yield
@@ -64,12 +91,12 @@ class Progress:
             shower.join()
             self._busy.release()
 
-    def _show(self, done: threading.Event, began: float) -> None:
+    def _show(self, done: threading.Event) -> None:
         shown = 0
         if done.wait(FIRST):
             return
         while True:
-            line = f"dpduck: {self._word}, {time.monotonic() - began:.0f} s"
+            line = self.text()
             self._write("\r" + line.ljust(shown))
             shown = len(line)
             if done.wait(EVERY):

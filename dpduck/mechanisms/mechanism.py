@@ -64,6 +64,7 @@ class Mechanism(Generic[Q, P, N]):
     measure: the only step with a door. recover: what follows from the noisy numbers; it costs nothing.
     describe: dp_explain of a question and its plan. unplanned: the same where no plan meets what is asked.
     columns: names and types of the released table, by which SQL around it is bound before the charge.
+    seconds: a guess of how long what follows planning takes, from public facts alone.
     errors: how far each aggregate is off, given EXPECT ROWS. advise: what would help most, given the budget as well.
     options: those that it adds to the clause of a SELECT; Request.own has what a statement says of them.
     """
@@ -78,6 +79,7 @@ class Mechanism(Generic[Q, P, N]):
     describe: Callable[[Q, P], str]
     columns: Callable[[P], Columns]
     unplanned: Callable[[Q], str] | None = None
+    seconds: Callable[[P], float | None] | None = None
     errors: Callable[[P, int | None], Sequence[AggregateError]] | None = None
     advise: Callable[[P, Budget | None, int | None], str] | None = None
     options: tuple[Option, ...] = ()

@@ -79,6 +79,11 @@ class Planned:
     produce: Callable[[Door], ReleasedTable]
 
 
+def is_ctrl_c(error: BaseException) -> bool:
+    """Tells whether an error is Ctrl-C, as Python or as DuckDB's client raises it."""
+    return isinstance(error, KeyboardInterrupt) or (type(error), *error.args) == (RuntimeError, QUERY_INTERRUPTED)
+
+
 class _Unstored(StoreError):
     """An answer was paid for and is not in the store: asked again it is made again, for the same charge."""
 
@@ -219,7 +224,7 @@ class Releaser:
         except (SystemExit, _Unstored):
             raise
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) or (type(error), *error.args) == (RuntimeError, QUERY_INTERRUPTED):
+            if is_ctrl_c(error):
                 interrupted = True
             else:
                 return None

@@ -59,26 +59,44 @@ def write_report(
 
     connection: with the views attached as `store` (publish/postgres.py). with_ledger: tell who asked, and what.
     """
-    if find_spec("vl_convert") is None:
-        raise Refusal("pictures need vl-convert", accepted="pip install '.[report]' in dpduck's folder")
-    if target.exists() and not (target.is_file() and _MADE in target.read_bytes()[:2000]):
-        raise Refusal(f"{target.name} is in the way", accepted="a new file, or one that report made")
+    require_pictures()
+    require_place(target, _MADE)
     found = published_views(connection, with_ledger=with_ledger, wanted=views)
     described = connection.sql(metadata_sql(with_ledger=False, wanted=views)).to_arrow_table().to_pylist()
     metadata = {row["name"]: row for row in described}
     sections = "".join(_view_html(connection, view, metadata[view.name]) for view in found)
     page = _page(title, sections, facts, with_ledger, [view.name for view in found])
-    _replace(target, page)
+    replace_page(target, page, 0o644)
     return len(found)
 
 
-def _replace(target: Path, page: str) -> None:
+def require_pictures() -> None:
+    """Refuses where nothing can draw."""
+    if find_spec("vl_convert") is None:
+        raise Refusal("pictures need vl-convert", accepted="pip install '.[report]' in dpduck's folder")
+
+
+def require_place(target: Path, made: str) -> None:
+    """Refuses a file that is there already and is no page of this kind."""
+    if target.exists() and not (target.is_file() and generator(made).encode() in target.read_bytes()[:2000]):
+        raise Refusal(
+            f"{target.name} is in the way", accepted=f"a new file, or one that {made.rsplit(maxsplit=1)[-1]} made"
+        )
+
+
+def generator(made: str) -> str:
+    """Returns the line by which a page of one kind is known."""
+    return f'<meta name="generator" content="{made}">'
+
+
+def replace_page(target: Path, page: str, mode: int) -> None:
+    """Puts a page in its place whole, for whom the mode lets read it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=".dpduck", delete=False, encoding="utf-8") as file:
         file.write(page)
         file.flush()
         os.fsync(file.fileno())
-    Path(file.name).chmod(0o644)
+    Path(file.name).chmod(mode)
     Path(file.name).replace(target)
 
 
@@ -116,7 +134,7 @@ def _view_html(connection: duckdb.DuckDBPyConnection, view: PublishedView, relea
     rows = connection.execute(f"FROM store.main.{quote_identifier(view.name)} ORDER BY {order}").fetchall()
     named = [dict(zip(columns, row, strict=True)) for row in rows]
     pictures = "".join(
-        f"<figure>{_svg(spec)}<figcaption>{escape(said)}</figcaption></figure>"
+        f"<figure>{svg(spec)}<figcaption>{escape(said)}</figcaption></figure>"
         for answer in shape.answers
         if (drawn := chart(shape.keys, answer, named)) is not None
         for spec, said in [drawn]
@@ -125,7 +143,7 @@ def _view_html(connection: duckdb.DuckDBPyConnection, view: PublishedView, relea
     more = f"<p>The first {MOST_ROWS:,} of {len(rows):,} rows.</p>" if len(rows) > MOST_ROWS else ""
     return (
         f'<section><h2 id="{escape(view.name)}">{escape(view.name)}</h2><p>{about}.</p>{pictures}'
-        f"<details open><summary>The numbers</summary>{more}{_table(columns, rows[:MOST_ROWS])}</details>"
+        f"<details open><summary>The numbers</summary>{more}{table_html(columns, rows[:MOST_ROWS])}</details>"
         f"<details><summary>The statement, released {_moment(released['released_at'])}</summary>"
         f"<pre>{escape(str(released['statement']))}</pre></details></section>"
     )
@@ -135,7 +153,8 @@ def _moment(value: object) -> str:
     return value.strftime("%Y-%m-%d %H:%M") if isinstance(value, datetime) else escape(str(value))
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Returns rows as a table that scrolls by itself."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     body = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows)
     return f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -197,8 +216,8 @@ def _along(key: str, name: str, stderr: str | None, cells: Rows) -> Drawn | None
     said = f"{name} by {key}"
     if stderr is None:
         without = marks[-1:] if ordered else marks[:1]
-        return _spec(points, without, said), f"{said}; the view has no standard errors of it"
-    return _spec(points, marks, said), f"{said}, and {ERRORS_SHOWN} standard errors to each side"
+        return spec_of(points, without, said), f"{said}; the view has no standard errors of it"
+    return spec_of(points, marks, said), f"{said}, and {ERRORS_SHOWN} standard errors to each side"
 
 
 def _point(row: Mapping[str, Any], key: str, name: str, stderr: str | None, days: bool) -> dict[str, Any]:
@@ -214,10 +233,11 @@ def _tiles(keys: Sequence[str], name: str, cells: Rows) -> Drawn:
     down = {"field": "one", "type": "nominal", "title": first, "sort": None}
     shade = {"field": "value", "type": "quantitative", "title": name, "scale": {"scheme": "blues"}}
     said = f"{name} by {first} and {second}"
-    return _spec(points, [{"mark": "rect", "encoding": {"x": across, "y": down, "color": shade}}], said), said
+    return spec_of(points, [{"mark": "rect", "encoding": {"x": across, "y": down, "color": shade}}], said), said
 
 
-def _spec(points: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]], said: str) -> Mapping[str, Any]:
+def spec_of(points: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]], said: str) -> Mapping[str, Any]:
+    """Returns a picture of these marks, in Vega-Lite. said: what it shows, for who cannot see it."""
     ink = {"labelColor": "currentColor", "titleColor": "currentColor", "labelLimit": 240, "labelFontSize": 11}
     lines: dict[str, Any] = {f"{part}Color": "currentColor" for part in ("grid", "domain", "tick")}
     lines |= {"gridOpacity": 0.15, "titlePadding": 16, "labelOverlap": True, "tickCount": 6}
@@ -232,7 +252,8 @@ def _spec(points: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]
     }
 
 
-def _svg(spec: Mapping[str, Any]) -> str:
+def svg(spec: Mapping[str, Any]) -> str:
+    """Draws a picture."""
     import vl_convert  # noqa: PLC0415 - 30 MB that only pictures need
 
     return str(vl_convert.vegalite_to_svg(json.dumps(spec)))
@@ -240,7 +261,7 @@ def _svg(spec: Mapping[str, Any]) -> str:
 
 # The page around them.
 
-_MADE = b'<meta name="generator" content="dpduck report">'
+_MADE = "dpduck report"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -261,23 +282,32 @@ thead th { position: sticky; top: 0; background: Canvas; }
 
 def _page(title: str, sections: str, facts: Facts, with_ledger: bool, names: Sequence[str]) -> str:
     listed = "".join(f'<li><a href="#{escape(name)}">{escape(name)}</a></li>' for name in names)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{_MADE.decode()}'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body><main><h1>{escape(title)}</h1>"
+    body = (
+        f"<h1>{escape(title)}</h1>"
         "<p>These numbers are differentially private: noise was added to each, so that nobody can tell from all of "
         "them together whether any one of those who are protected is in the data at all.</p>"
         f"<ul>{listed}</ul>{sections}{_promises(facts.policies)}{_budgets(facts.budgets)}"
-        f"{_ledger(facts.ledger, with_ledger)}</main></body></html>\n"
+        f"{_ledger(facts.ledger, with_ledger)}"
+    )
+    return framed(title, _MADE, body)
+
+
+def framed(title: str, made: str, body: str) -> str:
+    """Returns a page that fetches nothing and runs nothing."""
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{generator(made)}'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style></head><body><main>{body}</main></body></html>\n"
     )
 
 
 def _promises(policies: Rows) -> str:
+    columns = ("table", "what is promised", "rows counted")
     rows = [(row["table_name"], row["guarantee"], row["max_rows"]) for row in policies]
     return (
         "<section><h2>What is protected</h2><p>Of each who is protected so many rows are counted at most; what they "
-        f"did beyond that is in no number.</p>{_table(('table', 'what is promised', 'rows counted'), rows)}</section>"
+        f"did beyond that is in no number.</p>{table_html(columns, rows)}</section>"
     )
 
 
@@ -301,5 +331,5 @@ def _ledger(ledger: Rows, with_ledger: bool) -> str:
     rows = [[_moment(row[name]) if name == "charged_at" else row[name] for name in shown] for row in ledger]
     return (
         "<section><h2>The ledger</h2><p>Every charge, in order; the store keeps it as a chain that "
-        f"<code>dpduck verify</code> checks.</p>{_table(shown, rows)}</section>"
+        f"<code>dpduck verify</code> checks.</p>{table_html(shown, rows)}</section>"
     )

@@ -24,4 +24,5 @@ SYNTHETIC = Mechanism[SyntheticRequest, SyntheticProposal, Model](
     recover=model_table,
     describe=lambda question, proposal: explained_synthetic(question, proposal.fits),
     columns=lambda proposal: COLUMNS,
+    seconds=lambda proposal: proposal.fits[0].seconds,
 )

@@ -16,7 +16,7 @@ from dpduck.frontend.select.impossible_cells import ImpossibleCells
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Tools
-from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader, Steps
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Component, Distribution, fit_tables, kept_zeros
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.mwem import Pool, synthesise
@@ -26,6 +26,7 @@ from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.plan import noisy_queries
 from dpduck.planning.recovery.recover import recover
 from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Marginal, Scan, Table, Within
+from dpduck.trusted.ledger.secrets import no_step
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import Door
@@ -89,10 +90,12 @@ def fitted(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
     """Returns questions about the counts, and the fit, by which MWEM chooses what it asks next."""
     chosen = proposal.fits[0]
     if proposal.mwem_asks is None:
-        return _measured(chosen, proposal.question.zeros, door.tables(proposal.tables))
+        noisy = door.tables(proposal.tables)
+        tools.steps("fitting")
+        return _measured(chosen, proposal.question.zeros, noisy)
     if chosen.pool is None or chosen.schedule is None or chosen.method is None:
         raise InternalError("MWEM without a schedule")
-    found = synthesise(chosen.pool, chosen.schedule, chosen.method, proposal.mwem_asks.through(door))
+    found = synthesise(chosen.pool, chosen.schedule, chosen.method, proposal.mwem_asks.through(door, tools.steps))
     return Model(found.distribution, found.records)
 
 
@@ -193,16 +196,16 @@ class MwemAsks:
         choice = Ask(self._scan, Choice(self.families, rate, self._schedule.pure), times=times)
         return choice, Ask(self._scan, Candidate(self.families), self.noise(parameter), times)
 
-    def through(self, door: Door) -> DoorOracle:
-        """Whoever answers the questions by a door."""
-        return DoorOracle(self, door, self._schedule)
+    def through(self, door: Door, steps: Steps = no_step) -> DoorOracle:
+        """Whoever answers the questions by a door. steps: told of each round."""
+        return DoorOracle(self, door, self._schedule, steps)
 
 
 class DoorOracle:
     """Answers MWEM's questions by a door (see synthetic.mwem.NoisyOracle)."""
 
-    def __init__(self, mwem_asks: MwemAsks, door: Door, schedule: Schedule) -> None:
-        self._asks, self._door, self._schedule = mwem_asks, door, schedule
+    def __init__(self, mwem_asks: MwemAsks, door: Door, schedule: Schedule, steps: Steps) -> None:
+        self._asks, self._door, self._schedule, self._steps = mwem_asks, door, schedule, steps
 
     @property
     def left(self) -> Fraction:
@@ -212,6 +215,7 @@ class DoorOracle:
 
     def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
         """Returns a candidate that is answered badly."""
+        self._steps("a round")
         ask = self._asks.choice
         if ask is None or not isinstance(ask.query, Choice) or ask.query.rate != rate:
             ask = Ask(self._scan, Choice(self._asks.families, rate, self._schedule.pure))

@@ -13,7 +13,7 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.synthetic import SyntheticOptions
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, kept_zeros, needed_cells
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, kept_zeros, needed_cells
 from dpduck.mechanisms.synthetic.mwem import Method, Pool
 from dpduck.mechanisms.synthetic.pool import LARGEST_HISTOGRAM, LARGEST_ZEROS, candidates, pool_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
@@ -23,7 +23,6 @@ from dpduck.mechanisms.synthetic.schedule import (
     Schedule,
     all_drowned,
     annealed_error,
-    annealed_seconds,
     drawn_error,
     mean_absolute,
     predicted_error,
@@ -31,6 +30,7 @@ from dpduck.mechanisms.synthetic.schedule import (
     rounds_of,
     surviving,
 )
+from dpduck.mechanisms.synthetic.seconds import annealed_seconds, drawing_seconds, plan_seconds, rounds_seconds
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import Plan
 from dpduck.trusted.ask import WEIGHT
@@ -59,7 +59,7 @@ ROUNDS_BEGUN = {True: 1, False: 2}
 class Fit:
     """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM.
 
-    seconds: a guess of how long it takes, of annealed rounds.
+    seconds: a guess of how long it takes once rows are counted; planning is over by then. None where nothing is known.
     """
 
     name: str
@@ -87,8 +87,9 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
     if not found:
         raise Refusal(f"mechanism = '{asked}' cannot serve this workload", accepted="mechanism = 'mwem'")
     shapes = [tuple(request.base.question.sizes[a] for a in one) for one in request.base.question.grouping_sets]
-    drawn = drawn_error(shapes, request.options.rows or _records(request))
-    found = [replace(one, error=hypot(one.error, drawn)) for one in found]
+    rows = request.options.rows or _records(request)
+    drawn = drawn_error(shapes, rows)
+    found = [replace(one, error=hypot(one.error, drawn), seconds=_with_rows(request, one, rows)) for one in found]
     found.sort(key=lambda one: one.error)
     cubes = [one for one in found if one.name == "cube"]
     if cubes and found[0].name == "aim" and CLEAR * cubes[0].error < found[0].error and cubes[0].error < QUIET_CUBE:
@@ -96,6 +97,15 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
     if found[0].name != "mwem":
         _require_none_of_mwem(request.options, found[0].name)
     return tuple(found)
+
+
+def _with_rows(request: SyntheticRequest, fit: Fit, rows: int) -> float | None:
+    """Returns the seconds of a fit and of its rows: of rounds, a clique for each column is taken."""
+    if fit.seconds is None:
+        return None
+    sizes = request.base.question.sizes
+    cliques = len(sizes) if fit.plan is None else len(cliques_of(sizes, fit.plan.workload.marginals))
+    return fit.seconds + drawing_seconds(rows, len(sizes), cliques)
 
 
 def _of_mwem(options: SyntheticOptions) -> list[str]:
@@ -149,7 +159,8 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
                 planning_seconds=seconds,
             )[0]
             _require_drawable(plan.noise is NoiseKind.LAPLACE, [one.parameter for one in plan.measurements])
-            found.append(Fit(name, tables_error(plan, _records(request)), f"strategy {plan.strategy}", plan))
+            note, took = f"strategy {plan.strategy}", plan_seconds(plan, _records(request))
+            found.append(Fit(name, tables_error(plan, _records(request)), note, plan, seconds=took))
     return found
 
 
@@ -206,7 +217,8 @@ def _mwem(request: SyntheticRequest) -> Fit:
     note = f"{rounds} rounds, {'more where noise is small, ' if options.adaptive else ''}each asks one of the {asked}"
     method = Method(options.update == "fit", options.replays, options.keep == "average", dense, request.expect_rows)
     error = predicted_error(schedule, shapes, len(base.question.sizes), records)
-    return Fit("mwem", error, note, pool=pool, schedule=schedule, method=method)
+    took = rounds_seconds(pool, schedule, method)
+    return Fit("mwem", error, note, pool=pool, schedule=schedule, method=method, seconds=took)
 
 
 def _annealed(request: SyntheticRequest) -> list[Fit]:
@@ -219,8 +231,7 @@ def _annealed(request: SyntheticRequest) -> list[Fit]:
     if found.pool is None:
         return []
     zeros = kept_zeros(sizes, (), request.zeros, LARGEST_ZEROS)
-    drawn = 1.2e-6 * (request.options.rows or _records(request)) * len(sizes)
-    return [replace(found, pool=replace(found.pool, zeros=zeros), seconds=(found.seconds or 0.0) + drawn)]
+    return [replace(found, pool=replace(found.pool, zeros=zeros))]
 
 
 def annealed(

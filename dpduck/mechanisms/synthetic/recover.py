@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import prod
 
 import numpy as np
@@ -13,19 +15,24 @@ import pyarrow.compute as pc
 from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import sandbox
+from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.database.views import PrivateViews
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier
 from dpduck.mechanisms.cubes.combine import base_release
+from dpduck.mechanisms.prices import priced_entry
+from dpduck.mechanisms.release import Steps, is_ctrl_c
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, fit_tables, needed_cells, sampled_codes
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, fit_tables, needed_cells, sampled_codes
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
 from dpduck.mechanisms.synthetic.measure import Model, model_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
+from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observed_seconds
+from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy, words64
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import InternalError, Interrupted, Refusal
 
 WEIGHTS = "_weights"
 LARGEST_SAMPLE = 10_000_000
@@ -41,6 +48,21 @@ class KnownMargins:
     release: StoredRelease
 
 
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """What rows of a sample are fitted to."""
+
+    columns: Columns
+    sizes: tuple[int, ...]
+    observations: tuple[Observation, ...]
+
+    def seconds(self, rows: int) -> float:
+        """Guesses how long the fit and the drawing take."""
+        cliques = cliques_of(self.sizes, [one.attributes for one in self.observations])
+        drawing = drawing_seconds(rows, len(self.sizes), len(cliques))
+        return observed_seconds(self.sizes, self.observations) + drawing
+
+
 class SyntheticTables:
     """Makes the tables of CREATE PRIVATE TABLE under their names."""
 
@@ -50,9 +72,14 @@ class SyntheticTables:
         views: PrivateViews,
         entropy: Entropy,
         known: Callable[[SampleRelease, Caller], KnownMargins],
+        steps: Steps,
+        expect: Callable[[float], None],
     ) -> None:
-        """known: finds what releases say about the columns of a private table."""
+        """known: finds what releases say about the columns of a private table. expect: is told how long the rest will
+        take.
+        """
         self._releases, self._views, self._entropy, self._known = releases, views, entropy, known
+        self._steps, self._expect = steps, expect
 
     def is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
         """Tells whether this very statement made its tables already; Refusal where a name is not free for them.
@@ -99,33 +126,58 @@ class SyntheticTables:
 
     def sample(self, statement: SampleRelease, text: str, caller: Caller) -> str:
         """Returns rows drawn from a distribution that is fitted to a released cube, or to all that is known."""
-        name = statement.source.table
-        margins = self._known(statement, caller) if statement.columns else None
-        base = base_release(self._releases, name, caller) if margins is None else margins.release
+        base, fitted_to = self._source(statement, caller)
         if self._views.is_made(statement.name, statement.replace, text, caller, base.digest):
             return self._views.ready(statement.name)
-        if margins is None and not base.laws:
-            raise Refusal(
-                f"{name!r} is a synthetic table already",
-                accepted="the statement that made it, with another number of rows, which is free",
-            )
-        if margins is None:
-            columns, model = _of_cube(self._releases.rows(base.name), base, name)
-        else:
-            columns, model = _of_margins(margins)
+        fitting = fitted_to()
+        columns = fitting.columns
         _require_room(caller, statement.rows, columns)
-        rows = self._rows(columns, model, statement.rows)
+        self._expect(fitting.seconds(statement.rows))
+        self._steps("fitting")
+        rows = self._rows(columns, Model(*fit_tables(fitting.sizes, fitting.observations)), statement.rows)
         with self._views.naming():
             if not self._views.is_made(statement.name, statement.replace, text, caller, base.digest):
                 named = replace(base, name=statement.name, statement=text, principal=caller.name, kind="view")
                 self._put(named, rows, statement.replace)
         return self._views.ready(statement.name)
 
+    def explained(self, statement: SampleRelease, caller: Caller) -> str:
+        """Returns SQL that says how long a sample takes; it costs nothing, and so does this."""
+        base, fitted_to = self._source(statement, caller)
+        fitting, note = fitted_to(), f"free of charge: fitted to what {base.name} says"
+        if statement.columns:
+            note = "free of charge: fitted to all that is known of these columns"
+        cells, tables = sum(one.value.size for one in fitting.observations), len(fitting.observations)
+        free = Fraction(0)
+        shown: list[Value] = ["sample", True, None, None, free, free, free, cells, tables, note]
+        columns = [*EXPLAINED[:-1], ("price", "VARCHAR"), EXPLAINED[-1]]
+        return rows_sql(columns, [[*shown, "nothing: it reads released tables alone", fitting.seconds(statement.rows)]])
+
+    def _source(self, statement: SampleRelease, caller: Caller) -> tuple[StoredRelease, Callable[[], Fitting]]:
+        """Returns a released cube, or all that is known, and what reads the margins in it."""
+        self._steps("reading releases")
+        if statement.columns:
+            margins = self._known(statement, caller)
+            return margins.release, lambda: _of_margins(margins)
+        name = statement.source.table
+        base = base_release(self._releases, name, caller)
+
+        def cube() -> Fitting:
+            if base.laws:
+                return _of_cube(self._releases.rows(base.name), base, name)
+            raise Refusal(
+                f"{name!r} is a synthetic table already",
+                accepted="the statement that made it, with another number of rows, which is free",
+            )
+
+        return base, cube
+
     def _put(self, view: StoredRelease, made: Columns, replaces: bool) -> None:
         table = pa.table({name: values for name, _, values in made})
         self._releases.put_rows(view, [(name, type_name) for name, type_name, _ in made], table, replaces)
 
     def _rows(self, columns: Columns, model: Model, rows: int, request: SyntheticRequest | None = None) -> Columns:
+        self._steps("drawing rows")
         codes = sampled_codes(model.distribution, rows, lambda count: words64(self._entropy, count))
         taken = _taken(columns, codes)
         return taken if request is None or not request.options.inside else self._inside(taken, codes, request.base)
@@ -143,14 +195,27 @@ class SyntheticTables:
         return found
 
 
+@contextmanager
+def free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
+    """Says of Ctrl-C, while a table is made from a stored release, that the price was paid once and for all."""
+    try:
+        yield
+        return
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not is_ctrl_c(error):
+            raise
+    paid = priced_entry(ledger.entry(release.ledger_id))  # outside: the error could quote data
+    raise Interrupted(f"interrupted; {paid} stays charged; what it paid for is stored: asking again is free")
+
+
 def _labelled(keys: Sequence[Key]) -> Columns:
     """Returns the labels of each key in its type."""
     with sandbox() as connection:
         return [(key.name, key.type_name, label_array(connection, key.labels, key.type_name)) for key in keys]
 
 
-def _of_margins(margins: KnownMargins) -> tuple[Columns, Model]:
-    """Returns the distribution that fits all known margins."""
+def _of_margins(margins: KnownMargins) -> Fitting:
+    """Returns all known margins."""
     sizes = [len(key.labels) for key in margins.keys]
     needed = needed_cells(sizes, [one.attributes for one in margins.observations])
     if needed > LARGEST_TABLE:
@@ -158,7 +223,7 @@ def _of_margins(margins: KnownMargins) -> tuple[Columns, Model]:
             f"what is known connects these columns in {needed} cells",
             accepted=f"fewer columns: at most {LARGEST_TABLE} cells",
         )
-    return _labelled(margins.keys), Model(*fit_tables(sizes, margins.observations))
+    return Fitting(_labelled(margins.keys), tuple(sizes), margins.observations)
 
 
 def _require_room(caller: Caller, rows: int, columns: Columns) -> None:
@@ -192,8 +257,8 @@ def _free_name(wanted: str, taken: Sequence[str]) -> str:
     return wanted if wanted not in [name.lower() for name in taken] else _free_name(f"dp_{wanted}", taken)
 
 
-def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> tuple[Columns, Model]:
-    """Returns the released marginals of the first aggregate as a distribution over the cube's columns."""
+def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> Fitting:
+    """Returns the released marginals of the first aggregate over the cube's columns."""
     if GROUPING_ID not in rows.column_names:
         raise Refusal(f"{name!r} is no cube", accepted="a release of counts by grouping sets")
     keys = rows.column_names[: rows.column_names.index(GROUPING_ID)]
@@ -222,7 +287,7 @@ def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> tuple[Columns
     if needed_cells(sizes, [one.attributes for one in observations]) > LARGEST_TABLE:
         raise Refusal(f"{name!r} connects more cells than one table holds", accepted=f"at most {LARGEST_TABLE} cells")
     columns = [(key, _type_of(rows, key), distinct) for key, distinct in zip(keys, labels, strict=True)]
-    return columns, Model(*fit_tables(sizes, observations))
+    return Fitting(columns, sizes, tuple(observations))
 
 
 def _type_of(rows: pa.Table, key: str) -> str:

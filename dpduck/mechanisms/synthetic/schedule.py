@@ -137,18 +137,6 @@ def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes:
     return sum(min(1.0, 0.33 * float(pair**0.55) * float((one / 3) ** 0.7)) for one in pairs) / len(pairs)
 
 
-def annealed_seconds(schedule: Schedule, sizes: Sequence[int], cells: int, records: int) -> float:
-    """Guesses how long annealed rounds take. cells: of all candidates.
-
-    A power law, fitted to processor times of eleven made tables of 6 to 64 columns: these were 0.5 to 2 times this.
-    """
-    rounds = 0.0
-    if schedule.rounds:
-        noise = pair_noise(schedule, sizes, records)
-        rounds = 9e-6 * len(sizes) ** 2 * float(cells**0.44) * float(noise**-0.59)
-    return 0.1 + rounds
-
-
 def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
     """Returns the total variation of the noise in a pair of columns, had each column three pairs measured at the whole
     price.

@@ -27,7 +27,7 @@ def people(open_clinic: Callable[..., Clinic]) -> Clinic:
     clinic = open_clinic()
     clinic.con.execute(
         """CREATE TABLE people AS SELECT range // 2 AS person,
-           CASE WHEN range % 90 = 7 THEN NULL ELSE (hash(range) % 100)::INTEGER END AS age,
+           CASE WHEN range % 15 = 7 THEN NULL ELSE (hash(range) % 100)::INTEGER END AS age,
            CASE WHEN range % 80 = 3 THEN NULL WHEN range % 100 = 5 THEN TRUE
                 ELSE hash(range) % 100 >= 15 AND range % 3 = 0 END AS married,
            ['a', 'b', 'c', 'd'][1 + range % 4] AS ward, (hash(range, 1) % 5500 / 100)::DECIMAL(9, 2) AS paid,

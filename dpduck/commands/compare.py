@@ -1,0 +1,119 @@
+"""dpduck compare: how far a synthetic table is from the data, for the owner's eyes alone: printed, or as a page.
+
+The distances are exact figures about private rows. They are on no page of dpduck report, which is for whoever receives
+the numbers: this page is made by a command of its own, only its owner's account can read it, and it says what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpduck.commands import DATABASE, STORE, one_line_errors
+from dpduck.database.attached import store_files
+from dpduck.engine.connection import connect
+from dpduck.publish.report import (
+    framed,
+    replace_page,
+    require_pictures,
+    require_place,
+    spec_of,
+    svg,
+    table_html,
+)
+from dpduck.server.vault_client import owner_of_server
+from dpduck.values.errors import Refusal
+
+MADE = "dpduck compare"
+LISTED = 50
+"""Marginals that the page and the terminal list, the farthest first."""
+
+WARNING = (
+    "For the owner of the data alone. Every figure here is exact: no noise was added and no budget was charged. "
+    "Whoever reads it learns about private rows. It must never be published, mailed, or shown to those who receive "
+    "the numbers, and whoever chooses what to publish by it gives away what no budget paid for."
+)
+"""What the page says first, and what is printed beside the figures."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """A row of dp_compare."""
+
+    columns: str
+    ways: int
+    distance: float
+    value: str
+    in_data: float
+    in_rows: float
+
+
+@click.command()
+@DATABASE
+@click.argument("table")
+@STORE
+@click.option("--to", "target", type=click.Path(dir_okay=False, path_type=Path), help="FILE.html, for yourself alone.")
+def compare(database: Path, table: str, store: Path | None, target: Path | None) -> None:
+    """Tell how far synthetic TABLE is from the data, exactly: for its owner's eyes only, never to be published.
+
+    With --to, a page with a heat map of all pairs of columns, which nobody else's account can read.
+    """
+    with one_line_errors():
+        if target is not None:
+            require_pictures()
+            require_place(target, MADE)
+        served = owner_of_server(store_files(database, store))
+        if served is not None:
+            served.close()
+            raise Refusal("the store is being served", accepted="the same when dpduck serve has ended")
+        with connect(database, store) as connection:
+            rows = connection.execute("FROM dp_compare(?)", [table]).fetchall()
+        margins = [Margin(*row) for row in rows]
+        if target is not None:
+            replace_page(target, page_of(table, margins), 0o600)
+            click.echo(f"{len(margins)} exact distances in {target}: for your eyes only, never to be published")
+            return
+        click.secho(WARNING, fg="yellow", err=True)
+        for one in margins[:LISTED]:
+            click.echo(f"{one.distance:.4f}  {one.columns}: {one.value} {one.in_data:.4f} -> {one.in_rows:.4f}")
+
+
+def page_of(table: str, margins: Sequence[Margin]) -> str:
+    """Returns the page: the warning, the heat map of columns and pairs, and the farthest marginals."""
+    title = f"{table} beside the data: for its owner alone"
+    columns = ("columns", "at a time", "distance", "value that differs most", "share in the data", "in the rows")
+    listed = [(one.columns, one.ways, one.distance, one.value, one.in_data, one.in_rows) for one in margins[:LISTED]]
+    body = (
+        f'<h1>{escape(title)}</h1><p role="note"><strong>{escape(WARNING)}</strong></p>'
+        f"<section><h2>Pairs of columns</h2><figure>{svg(heat_map(margins))}<figcaption>Distance of each pair of "
+        "columns in total variation: half the sum of absolute differences of shares, 0 where they agree, 1 where they "
+        "have nothing in common. On the diagonal, columns by themselves; the farthest come first.</figcaption></figure>"
+        f"</section><section><h2>The farthest {len(listed)} of {len(margins)} marginals</h2>"
+        f"{table_html(columns, listed)}</section>"
+    )
+    return framed(title, MADE, body)
+
+
+def heat_map(margins: Sequence[Margin]) -> dict[str, Any]:
+    """Returns the distances of columns and of pairs as tiles, in Vega-Lite."""
+    names = [one.columns for one in margins if one.ways == 1]
+    pairs = {one.columns: one.distance for one in margins if one.ways <= 2}
+    points = []
+    for one in names:
+        for two in names:
+            found = pairs.get(one if one == two else f"{one}, {two}", pairs.get(f"{two}, {one}"))
+            points += [] if found is None else [{"one": one, "two": two, "distance": found}]
+    across, down = (
+        {"field": field, "type": "nominal", "title": None, "sort": None, "axis": {"labelOverlap": False}}
+        for field in ("one", "two")
+    )
+    scale = {"scheme": "reds", "domainMin": 0}
+    shade = {"field": "distance", "type": "quantitative", "title": "distance", "scale": scale}
+    tiles = {"mark": "rect", "encoding": {"x": across, "y": down, "color": shade}}
+    side = max(160, min(560, 24 * len(names)))
+    return {**spec_of(points, [tiles], "distances of pairs of columns"), "width": side, "height": side}
