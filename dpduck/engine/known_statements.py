@@ -162,9 +162,8 @@ class KnownStatements:
             release = self._releases.by_digest(reuse_digest(analysis.request, caller))
             if release is None:
 
-                def paid(request: Request) -> StoredRelease:
-                    kept_by, plain = caller.with_room_for_a_view(), replace(analysis, request=request)
-                    return pay(request, request, request.digest(), kept_by, text, plain, box)
+                def paid(request: Request) -> StoredRelease:  # no SQL of the analyst's stands around it
+                    return pay(request, request, request.digest(), caller.with_room_for_a_view(), text)
 
                 release = self._combine(reuse, caller, analysis, box, paid)
         outer = reuse.question.analysis
@@ -185,9 +184,7 @@ class KnownStatements:
     ) -> StoredRelease:
         """Pays for a release, and stores what is known by then as the answer of whoever asks."""
         reuse.require_one_moment()
-        request = reuse.at_target(analysis.request)
-        reuse.predicted(request)  # whatever could fail of what follows the charge fails here
-        release = release_of(request)
+        release = release_of(reuse.chosen(analysis.request).request)
         answers, columns, rows = reused(reuse, release, self._measured.one(release.name), box)
         digest = reuse_digest(analysis.request, caller)
         name = f"{release.name}_{int(digest[:12], 16)}"

@@ -10,7 +10,7 @@ from time import perf_counter
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.marginals.clustering import MOST_MARGINALS, plan_clustering
-from dpduck.planning.marginals.planners import plan_fourier, plan_identity, plan_marginals, plan_residual
+from dpduck.planning.marginals.planners import SHARES, plan_fourier, plan_identity, plan_marginals, plan_residual
 from dpduck.planning.plan import CONSISTENCIES, Plan, PlanningProblem, base_attributes
 from dpduck.planning.views.search import plan_optimised_views
 from dpduck.trusted.noise.law import NoiseKind
@@ -126,10 +126,11 @@ def plan_workload(
 
     amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
     planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
-    strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform'.
+    strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform';
+    'shares' of the strategy 'marginals' alone.
     rivals: whether candidates are planned that are known to lose: the others, where one marginal is asked.
     """
-    if budgets not in {"optimal", "uniform"}:
+    if budgets not in {"optimal", "uniform"} and not (budgets == SHARES and strategy.casefold() == "marginals"):
         raise Refusal(f"budgets = '{budgets}' is not known", accepted="budgets = 'optimal' or 'uniform'")
     if consistency not in CONSISTENCIES:
         raise Refusal(f"consistency = '{consistency}' is not known", accepted="one of " + ", ".join(CONSISTENCIES))

@@ -71,7 +71,7 @@ def answers_of(
 
     about: a release; then only what may be combined with it answers, which is about the very rows that it counted.
     """
-    request, tables = question.analysis.request, _with_one(usable(question, kept), about)
+    request, tables = question.analysis.request, with_one(usable(question, kept), about)
     found = []
     for aggregate in request.question.aggregates:
         need = wanted(aggregate, request.rows.filters)
@@ -79,7 +79,7 @@ def answers_of(
     return found
 
 
-def _with_one(tables: dict[Same, list[Usable]], about: str) -> dict[Same, list[Usable]]:
+def with_one(tables: dict[Same, list[Usable]], about: str) -> dict[Same, list[Usable]]:
     """Returns what may be combined with one release, itself first; everything where none is named."""
     if not about:
         return tables
@@ -120,13 +120,13 @@ def _best(
 
 def _summed(question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered) -> _Sum | None:
     """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it."""
-    axes = _axes(question, how, uses)
+    axes = axes_over(question, how, uses)
     if max(axes.lengths, default=1) > LARGEST_JOINT and any(len(columns) > 1 for columns in axes.columns):
         return None
     request = question.analysis.request.question
     sets = [asked(axes, request, grouping_set, how.seen) for grouping_set in request.grouping_sets]
     for chosen in _affordable(axes, uses, remembered):
-        knowledge, smallest = _knowledge(axes, chosen, remembered)
+        knowledge, smallest = knowledge_of(axes, chosen, remembered)
         found = [_cells(knowledge, one) for one in sets]
         if all(one is not None for one in found):
             parts = [one for one in found if one is not None]
@@ -141,7 +141,7 @@ def _summed(question: KnownQuestion, how: Match, uses: Sequence[Usable], remembe
     return None
 
 
-def _axes(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
+def axes_over(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
     """Returns an axis for each column that a table or the question tells apart."""
     sources = question.analysis.request.question.sources
     sizes = {source.sql: source.domain.size for source in sources}
@@ -158,21 +158,21 @@ def _axes(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
 
 def _affordable(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> Iterator[Sequence[Usable]]:
     """Yields all tables; where their blocks are too large, as many as fit from the oldest on, then each by itself."""
-    if _knowledge(axes, uses, remembered)[0].largest_block <= LARGEST_BLOCK:
+    if knowledge_of(axes, uses, remembered)[0].largest_block <= LARGEST_BLOCK:
         yield uses
         return
     fitting: list[Usable] = []
     for use in uses:
-        if _knowledge(axes, [*fitting, use], remembered)[0].largest_block <= LARGEST_BLOCK:
+        if knowledge_of(axes, [*fitting, use], remembered)[0].largest_block <= LARGEST_BLOCK:
             fitting.append(use)
     if fitting:
         yield fitting
     for use in uses:
-        if _knowledge(axes, [use], remembered)[0].largest_block <= LARGEST_BLOCK:
+        if knowledge_of(axes, [use], remembered)[0].largest_block <= LARGEST_BLOCK:
             yield [use]
 
 
-def _knowledge(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> tuple[Knowledge, float]:
+def knowledge_of(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> tuple[Knowledge, float]:
     """Returns everything that these tables measured, and the least standard deviation of their noises."""
     names = tuple((use.kept.name, use.table, use.weights) for use in uses)
     known: tuple[Knowledge, float] | None = remembered.get((axes, names))
