@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from math import ceil
 
 import numpy as np
 import pyarrow as pa
@@ -146,8 +147,9 @@ class Reuse:
             )
         given, amount = self._by_formula(request, target, whole, first.about)
         steps = STEPS if given is None else int(amount / whole * STEPS * (1 - ALIKE))
-        if given is None or (steps and self._reaches(written, whole * steps / STEPS, target)):
-            given, amount = None, whole * self._least_step(written, whole, target, steps) / STEPS
+        wanted = float(target.stderr) ** -2
+        if given is None or (steps > 1 and self._precision(written, whole * steps / STEPS) >= wanted):
+            given, amount = None, whole * self._least_step(written, whole, wanted, steps) / STEPS
         amount = max(target.least, amount)
         require_within(amount, target)
         other = None if given is None else given.at(amount)
@@ -178,20 +180,28 @@ class Reuse:
             amount = raised(amount, found.worst / float(target.stderr), given.noise)
         return None, whole
 
-    def _reaches(self, at: At, amount: Fraction, target: Target) -> bool:
+    def _precision(self, at: At, amount: Fraction) -> float:
+        """Returns that of the answer's worst cell, 0 where it is not determined."""
         request = at(amount)
         found = None if request is None else self._foreseen(request, self.kept)
-        return found is not None and found.worst <= float(target.stderr)
+        return 0.0 if found is None else found.worst**-2
 
-    def _least_step(self, at: At, whole: Fraction, target: Target, high: int) -> int:
-        """Returns the least number of steps at which a target is reached, as it is at `high`."""
-        low = 0
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._reaches(at, whole * middle / STEPS, target):
-                high = middle
-            else:
-                low = middle
+    def _least_step(self, at: At, whole: Fraction, wanted: float, high: int) -> int:
+        """Returns the least number of steps at which a precision is reached, as it is at `high`.
+
+        Precisions grow nearly in proportion to what is paid, so that the next guess is on the line between two.
+        """
+        low, below, above = 1, self._precision(at, whole / STEPS), self._precision(at, whole * high / STEPS)
+        while high - low > 1 and above > below:
+            guess = low + ceil((wanted - below) / (above - below) * (high - low))
+            guess = min(max(guess, low + 1), high - 1)
+            found = self._precision(at, whole * guess / STEPS)
+            if found < wanted:
+                low, below = guess, found
+                continue
+            high, above = guess, found
+            if guess - 1 > low and (found := self._precision(at, whole * (guess - 1) / STEPS)) < wanted:
+                return guess
         return high
 
 

@@ -19,18 +19,18 @@ import numpy as np
 from dpduck.database.measured import Kept
 from dpduck.frontend.rows.facts import SourceColumn
 from dpduck.frontend.select.keys import KeyBuilder
-from dpduck.frontend.select.known import Condition, KnownQuestion, conjuncts
+from dpduck.frontend.select.known import Condition, KnownQuestion
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
 from dpduck.frontend.statements.parse import parse_expression
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import noise_of
 from dpduck.mechanisms.known.answer import Remembered, axes_over, knowledge_of, with_one
 from dpduck.mechanisms.known.axes import Asked, Axes, asked
+from dpduck.mechanisms.known.chosen_tables import is_cellwise
 from dpduck.mechanisms.known.tables import Match, Usable, match, usable, wanted
 from dpduck.planning.marginals.given import MOST_AXES, Gap, best_precisions, least_amount, shares_of
 from dpduck.planning.marginals.planners import SHARES
 from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.operators import MatrixFactor
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
@@ -142,11 +142,11 @@ def _whole(question: KnownQuestion, request: Request) -> Request | None:
         return None
     left, conditions = list(request.rows.filters), list[Condition]()
     for written in request.rows.filters if request.rows.unit_sql is None and request.rows.periods is None else ():
-        read = [question.condition(text) for text in conjuncts(written)]
+        read = [question.condition(text) for text in question.conjuncts(written)]
         if None not in read:
             left.remove(written)
             conditions += [one for one in read if one is not None]
-    for text in (text for one in asked_of.aggregates for text in conjuncts(one.condition)):
+    for text in (text for one in asked_of.aggregates for text in question.conjuncts(one.condition)):
         condition = question.condition(text)
         if condition is None:
             return None
@@ -195,7 +195,7 @@ def _gap(
 def _known(axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered: Remembered) -> FloatArray:
     """Returns what is known of each component from whatever was measured cell by cell; other shapes are left out."""
     known = np.zeros(1 << len(places))
-    plain = [use for use in uses if use.kept.name != PLANNED and _is_cellwise(use)]
+    plain = [use for use in uses if use.kept.name != PLANNED and is_cellwise(use)]
     if plain:
         knowledge, _ = knowledge_of(axes, plain, remembered)
         rest = prod(float(length) for place, length in enumerate(axes.lengths) if place not in places)
@@ -203,19 +203,6 @@ def _known(axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered
             inside = tuple(sorted(place for i, place in enumerate(places) if number >> i & 1))
             known[number] = 1 / knowledge.component_variance(inside) / rest
     return known
-
-
-def _is_cellwise(use: Usable) -> bool:
-    """Tells whether all queries of a release leave the codes of every axis alike."""
-    measured = use.kept.measured
-    whole = all(
-        len(key.columns) == 1 and key.codes == tuple(range(measured.columns[key.columns[0]].size))
-        for key in measured.keys
-    )
-    queries = measured.queries[measured.tables[use.table].group]
-    return (
-        whole and not use.seen and not any(isinstance(one, MatrixFactor) for query in queries for one in query.factors)
-    )
 
 
 def _lengths(of_set: Asked, places: Sequence[int], sizes: Sequence[int]) -> FloatArray | None:
