@@ -29,6 +29,8 @@ DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[3]
 STATEMENTS = 2000
 TARGET = 20.0
 BAR = 0.2
+EVERY = 250
+"""Statements between lines that say how far it is."""
 SEED = 19
 """Of the statements, not of any noise."""
 
@@ -138,11 +140,11 @@ def counts_of(connection: duckdb.DuckDBPyConnection, table: Table) -> np.ndarray
 def sums(exact: np.ndarray, parts: tuple[Part, ...]) -> np.ndarray:
     """A statement's answers."""
     named = {one.column: one for one in parts}
-    values = exact.sum(axis=tuple(axis for axis in range(exact.ndim) if axis not in named))
+    values: np.ndarray = exact.sum(axis=tuple(axis for axis in range(exact.ndim) if axis not in named))
     for place in reversed(range(len(parts))):
         kept = parts[place].kept
         values = values if kept is None else values.take(kept, axis=place)
-        values = values if parts[place].grouped else values.sum(axis=place)
+        values = values if parts[place].grouped else np.asarray(values.sum(axis=place))
     return values
 
 
@@ -159,7 +161,10 @@ class Ours:
 def ours(connection: duckdb.DuckDBPyConnection, table: Table, asked: list[tuple[Part, ...]], measure: str) -> Ours:
     """Answers everything as a client would: for nothing where that is accurate enough, else for what is missing."""
     exact, squares, cells, paying, begin = counts_of(connection, table), 0.0, 0, 0, time.perf_counter()
-    for parts in asked:
+    for number, parts in enumerate(asked):
+        if number and number % EVERY == 0:
+            print(f"    after {number}: {charged_by(connection, measure):.4g}, {paying} paid, {len(set(asked[:number]))} "
+                  f"different, {time.perf_counter() - begin:.0f} s", flush=True)  # fmt: skip
         text = sql_of(table, parts)
         found = known(connection, text, parts)
         if found is None or found[1].max() > TARGET:
@@ -172,8 +177,13 @@ def ours(connection: duckdb.DuckDBPyConnection, table: Table, asked: list[tuple[
             raise AssertionError(f"not as accurate as was asked: {text}")
         errors = (found[0] - sums(exact, parts).ravel()) / found[1]
         squares, cells = squares + float((errors**2).sum()), cells + len(errors)
+    return Ours(charged_by(connection, measure), paying, time.perf_counter() - begin, squares / cells)
+
+
+def charged_by(connection: duckdb.DuckDBPyConnection, measure: str) -> float:
+    """What the ledger adds up to."""
     ((charged,),) = connection.execute(f"SELECT coalesce(sum({measure}), 0) FROM dp_ledger()").fetchall()
-    return Ours(float(charged), paying, time.perf_counter() - begin, squares / cells)
+    return float(charged)
 
 
 def known(

@@ -149,7 +149,7 @@ class Reuse:
         steps = STEPS if given is None else int(amount / whole * STEPS * (1 - ALIKE))
         wanted = float(target.stderr) ** -2
         if given is None or (steps > 1 and self._precision(written, whole * steps / STEPS) >= wanted):
-            given, amount = None, whole * self._least_step(written, whole, wanted, steps) / STEPS
+            given, amount = None, whole * self._least_step(written, whole, wanted, first.worst**-2, steps) / STEPS
         amount = max(target.least, amount)
         require_within(amount, target)
         other = None if given is None else given.at(amount)
@@ -186,12 +186,12 @@ class Reuse:
         found = None if request is None else self._foreseen(request, self.kept)
         return 0.0 if found is None else found.worst**-2
 
-    def _least_step(self, at: At, whole: Fraction, wanted: float, high: int) -> int:
-        """Returns the least number of steps at which a precision is reached, as it is at `high`.
+    def _least_step(self, at: At, whole: Fraction, wanted: float, below: float, high: int) -> int:
+        """Returns the least number of steps at which a precision is reached, as it is at `high`. below: that of one.
 
         Precisions grow nearly in proportion to what is paid, so that the next guess is on the line between two.
         """
-        low, below, above = 1, self._precision(at, whole / STEPS), self._precision(at, whole * high / STEPS)
+        low, above = 1, self._precision(at, whole * high / STEPS)
         while high - low > 1 and above > below:
             guess = low + ceil((wanted - below) / (above - below) * (high - low))
             guess = min(max(guess, low + 1), high - 1)

@@ -56,10 +56,11 @@ class Condition:
 class Readings:
     """What was read of columns and conditions of the same rows; all of it follows from public facts.
 
-    tables: what a release's tables are about, by its name.
+    domains: digests of columns' domains. tables: what a release's tables are about, by its name.
     """
 
     columns: dict[str, SourceColumn | None] = field(default_factory=dict)
+    domains: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, Condition | None] = field(default_factory=dict)
     partial: dict[str, bool] = field(default_factory=dict)
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)

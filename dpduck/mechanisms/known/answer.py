@@ -130,11 +130,12 @@ def _summed(
     request = question.analysis.request.question
     sets = [asked(axes, request, grouping_set, how.seen) for grouping_set in request.grouping_sets]
     columns = frozenset(source.sql for source in request.sources).union(*(one.columns for one in how.seen))
-    found = [_solved(axes, sets, chosen, remembered) for chosen in selections(axes, uses, columns, bool(about))]
+    tried = selections(axes, uses, columns, bool(about))
+    found = [_solved(axes, sets, chosen, remembered) for chosen in tried]
     best = min((one for one in found if one is not None), key=lambda one: float(one.variances.sum()), default=None)
     if best is not None:
         return best
-    each = (_solved(axes, sets, chosen, remembered) for chosen in alone(axes, uses))
+    each = (_solved(axes, sets, chosen, remembered) for chosen in alone(axes, uses, tried))
     return next((one for one in each if one is not None), None)
 
 

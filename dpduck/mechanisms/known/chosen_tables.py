@@ -38,13 +38,14 @@ def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new:
     near = [
         use for number, use in enumerate(uses) if is_cellwise(use) or use.columns <= columns or (new and not number)
     ]
-    oldest = [] if new else [_fitting(axes, uses[:FEW], LARGEST_BLOCK)]
-    return [one for one in (whole, _fitting(axes, near, EASY), *oldest) if one]
+    found = _fitting(axes, near, EASY)
+    return [found] if new else [whole, found, _fitting(axes, uses[:FEW], LARGEST_BLOCK)]
 
 
-def alone(axes: Axes, uses: Sequence[Usable]) -> Iterator[Sequence[Usable]]:
-    """Yields each table by itself that can be solved."""
-    yield from ([use] for use in uses if _fitting(axes, [use], LARGEST_BLOCK))
+def alone(axes: Axes, uses: Sequence[Usable], tried: Sequence[Sequence[Usable]]) -> Iterator[Sequence[Usable]]:
+    """Yields each table by itself that can be solved; what several do not determine none of them does."""
+    before = {id(use) for one in tried for use in one}
+    yield from ([use] for use in uses if id(use) not in before and _fitting(axes, [use], LARGEST_BLOCK))
 
 
 def is_cellwise(use: Usable) -> bool:

@@ -94,9 +94,15 @@ def _quantities_of(question: KnownQuestion, one: Kept, number: int, table: Measu
 
 def _columns_are_known(question: KnownQuestion, one: Kept) -> bool:
     """Tells whether the columns of a release have the domains that they had."""
-    known = [question.column(column.sql) for column in one.measured.columns]
-    pairs = zip(known, one.measured.columns, strict=True)
-    return all(column is not None and domain_digest(column.domain) == then.domain for column, then in pairs)
+    return all(_domain_of(question, column.sql) == column.domain for column in one.measured.columns)
+
+
+def _domain_of(question: KnownQuestion, sql: str) -> str:
+    """Returns the digest of a column's domain, "" where it has none."""
+    known, column = question.readings.domains, question.column(sql)
+    if sql not in known:
+        known[sql] = "" if column is None else domain_digest(column.domain)
+    return known[sql]
 
 
 def _of_table(question: KnownQuestion, one: Kept, number: int, table: MeasuredTable) -> Iterator[_Quantity]:
