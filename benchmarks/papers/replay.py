@@ -163,8 +163,8 @@ def ours(connection: duckdb.DuckDBPyConnection, table: Table, asked: list[tuple[
     exact, squares, cells, paying, begin = counts_of(connection, table), 0.0, 0, 0, time.perf_counter()
     for number, parts in enumerate(asked):
         if number and number % EVERY == 0:
-            print(f"    after {number}: {charged_by(connection, measure):.4g}, {paying} paid, {len(set(asked[:number]))} "
-                  f"different, {time.perf_counter() - begin:.0f} s", flush=True)  # fmt: skip
+            different, so_far = len(set(asked[:number])), charged_by(connection, measure)
+            print(f"    after {number}: {so_far:.4g}, {paying} paid, {different} different", flush=True)
         text = sql_of(table, parts)
         found = known(connection, text, parts)
         if found is None or found[1].max() > TARGET:

@@ -31,7 +31,7 @@ STEPS, SETTLED = 400, 1e-7
 CLOSE = 1e-3
 """How close to the least price is close enough."""
 
-LEAST_SHARE = 1e-3
+LEAST_SHARE = 1e-2
 """Of the price: what gets less is not measured."""
 
 NEVER = 1e-9
