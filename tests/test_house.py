@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 271,
-    "lines": 57_715,
+    "modules": 274,
+    "lines": 58_354,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 595,
     "modules of a plain count": 99,

@@ -77,7 +77,9 @@ def statements(table: Table, count: int) -> list[tuple[Part, ...]]:
     """Random statements, the same each time."""
     draw, found = np.random.default_rng(SEED), list[tuple[Part, ...]]()
     while len(found) < count:
-        chosen = sorted(draw.choice(len(table.columns), draw.integers(1, 4), replace=False).tolist())
+        chosen = sorted(
+            draw.choice(len(table.columns), draw.integers(1, min(3, len(table.columns)) + 1), replace=False).tolist()
+        )
         parts = tuple(_part(draw, column, *table.columns[column][1:]) for column in chosen)
         if any(one.grouped for one in parts) and any(one.kept is not None for one in parts):
             found.append(parts)
