@@ -16,6 +16,7 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def _part(draw: np.random.Generator, column: int, size: int, ordered: bool) -> P
         return Part(column, True, None)
     if ordered:
         low, high = sorted(draw.integers(0, size, 2).tolist())
-        kept = tuple(range(low, high + 1))
+        kept = tuple(range(low, high + 1)) if high - low < size - 1 else tuple(range(1, size))
     else:
         several = size > 2 and draw.random() < 0.5
         number = int(draw.integers(2, max(3, size // 2 + 1))) if several else 1
@@ -105,20 +106,39 @@ def sql_of(table: Table, parts: tuple[Part, ...]) -> str:
     grouped = ", ".join(table.columns[one.column][0] for one in parts if one.grouped)
     conditions = []
     for one in parts:
-        name, _, ordered = table.columns[one.column]
-        if one.kept is not None and ordered:
-            conditions.append(f"{name} BETWEEN {one.kept[0]} AND {one.kept[-1]}")
+        name, size, ordered = table.columns[one.column]
+        if one.kept is not None and ordered:  # a first or last bin also holds what lies beyond it
+            conditions += [f"{name} >= {one.kept[0]}"] if one.kept[0] else []
+            conditions += [f"{name} < {one.kept[-1] + 1}"] if one.kept[-1] < size - 1 else []
         elif one.kept is not None:
-            conditions.append(f"{name} IN ({', '.join(map(str, one.kept))})")
+            conditions.append(f"{name} IN ({listed(one.kept)})")
     return f"{grouped}, count(*) AS n FROM {table.name} WHERE {' AND '.join(conditions)} GROUP BY {grouped}"
+
+
+def codes(size: int) -> str:
+    """Returns all codes of a column of texts."""
+    return listed(range(size))
+
+
+def listed(kept: Iterable[int]) -> str:
+    """Returns codes as texts."""
+    return ", ".join(f"'{code}'" for code in kept)
 
 
 def made(table: Table, budget: str) -> duckdb.DuckDBPyConnection:
     """The table, prepared, under a policy by which no row is in no code."""
     connection = dpduck.connect()
-    connection.execute(f"CREATE TABLE {table.name} AS {table.sql.format(data=DATA)}")
+    texts = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name, _, ordered in table.columns if not ordered)
+    rows = f"SELECT * REPLACE ({texts}) FROM ({table.sql.format(data=DATA)})" if texts else table.sql.format(data=DATA)
+    connection.execute(f"CREATE TABLE {table.name} AS {rows}")
     domains = ", ".join(
-        f"DOMAIN {name} RANGE 0 TO {size} STEP 1 WITH NULL WITH EDGES" for name, size, _ in table.columns
+        f"DOMAIN {name} "
+        + (
+            f"RANGE 0 TO {size} STEP 1 WITH NULL WITH EDGES"
+            if ordered
+            else f"IN ({codes(size)}) WITH NULL WITH OTHER 'other'"
+        )
+        for name, size, ordered in table.columns
     )
     for statement in (
         f"CREATE PRIVACY POLICY ON {table.name} (PRIVACY UNIT ROW, BUDGET ({budget} = 1000000), {domains})",
@@ -133,9 +153,9 @@ def counts_of(connection: duckdb.DuckDBPyConnection, table: Table) -> np.ndarray
     sizes = [size for _, size, _ in table.columns]
     names = ", ".join(name for name, *_ in table.columns)
     found = connection.execute(f"SELECT {names}, count(*) FROM {table.name} GROUP BY ALL").fetchnumpy()
-    *codes, counts = (np.asarray(one, np.int64) for one in found.values())
+    *places, counts = (np.asarray(one, np.int64) for one in found.values())
     exact = np.zeros(sizes)
-    exact[tuple(codes)] = counts
+    exact[tuple(places)] = counts
     return exact
 
 
@@ -205,13 +225,13 @@ def answer(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimates and standard errors of the cells that a statement asks for, in order; NULL is nobody's value."""
     found = connection.execute(f"FROM {function}(?)", [statement]).fetchnumpy()
-    *codes, estimates, stderrs = list(found.values())[: sum(one.grouped for one in parts) + 2]
-    wanted = np.ones(len(estimates), np.bool_)
-    for column, part in zip(codes, (one for one in parts if one.grouped), strict=True):
-        wanted &= ~np.ma.getmaskarray(column)
-        if part.kept is not None:
-            wanted &= np.isin(np.ma.getdata(column), part.kept)
-    order = np.lexsort([np.ma.getdata(column)[wanted] for column in reversed(codes)])
+    *keys, estimates, stderrs = list(found.values())[: sum(one.grouped for one in parts) + 2]
+    wanted, numbers = np.ones(len(estimates), np.bool_), []
+    for column, part in zip(keys, (one for one in parts if one.grouped), strict=True):
+        shown = [-1 if value is None or value is np.ma.masked or value == "other" else int(value) for value in column]
+        numbers.append(np.array(shown, np.int64))
+        wanted &= numbers[-1] >= 0 if part.kept is None else np.isin(numbers[-1], part.kept)
+    order = np.lexsort([one[wanted] for one in reversed(numbers)])
     return np.ma.getdata(estimates)[wanted][order], np.ma.getdata(stderrs)[wanted][order]
 
 
