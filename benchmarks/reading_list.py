@@ -32,8 +32,7 @@ CLAIM = {
     ),
     "the ledger": (
         "trusted/ledger/ledger trusted/ledger/table trusted/ledger/entries trusted/ledger/budgets "
-        "trusted/ledger/state trusted/ledger/periods trusted/rows/periods values/periods "
-        "values/privacy values/accounting"
+        "trusted/rows/periods values/periods values/privacy values/accounting"
     ),
 }
 """What breaks the guarantee where it is wrong, apart from the noise and from what may run over a row."""
@@ -53,8 +52,8 @@ ROWS = {
     "which label a row has": ("trusted/rows/binning trusted/rows/bins"),
     "rows that are written once": ("trusted/rows/twin_writer trusted/rows/prepared"),
     "what the database evaluates, and what a worker": (
-        "trusted/rows/placed trusted/rows/program trusted/rows/plain trusted/rows/plain_numbers trusted/rows/labels "
-        "trusted/rows/whole_numbers"
+        "trusted/rows/placed trusted/rows/held trusted/rows/program trusted/rows/plain "
+        "trusted/rows/plain_numbers trusted/rows/labels trusted/rows/whole_numbers"
     ),
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (
@@ -71,7 +70,7 @@ OTHERS = {
         "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries"
     ),
     "expressions: refuses early what trusted/rows/functions refuses of the text that runs": (
-        "frontend/rows/functions frontend/select/binding frontend/text/limits frontend/rows/expressions"
+        "frontend/rows/functions frontend/select/binding frontend/text/dialect frontend/rows/expressions"
     ),
     "public tables: database/catalog requires them public, trusted/private/jobs and rows bound their copies": (
         "frontend/rows/joins"

@@ -22,8 +22,7 @@ SEARCHES = (
     "dpduck.planning.views.objective",
     "dpduck.planning.views.search",
     "dpduck.planning.ranges.candidates",
-    "dpduck.planning.ranges.p_identity",
-    "dpduck.planning.ranges.candidates",
+    "dpduck.planning.ranges.strategy",
 )
 """Modules with searches that end after a number of steps, or earlier where their time is over."""
 

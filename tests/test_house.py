@@ -16,11 +16,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 274,
-    "lines": 58_354,
+    "modules": 235,
+    "lines": 58_258,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 595,
-    "modules of a plain count": 99,
+    "functions of a plain count": 598,
+    "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
 }

@@ -14,12 +14,12 @@ from dpduck.frontend.select import options
 from dpduck.frontend.statements import policy as policy_parser
 from dpduck.frontend.statements import synthetic as synthetic_options
 from dpduck.frontend.statements.synthetic import SyntheticOptions
-from dpduck.frontend.text import friendly as bigquery_forms
+from dpduck.frontend.text import positions as bigquery_forms
 from dpduck.frontend.text.options import Option
 from dpduck.mechanisms.registry import own_options
 from dpduck.mechanisms.sparse import request as sparse_request
 from dpduck.mechanisms.sparse.request import SparseOptions
-from dpduck.mechanisms.streams import request as stream_request
+from dpduck.mechanisms.streams import plan as stream_request
 from dpduck.trusted.rows import functions as row_functions
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from dpduck.algebra.ranges import RangeWorkload
 from dpduck.planning.ranges.candidates import BITS, RangeProblem, build_strategies
+from dpduck.planning.ranges.hierarchy import one_thread
 from dpduck.planning.ranges.plan import (
     LARGEST_NORM_BITS,
     TIE,
@@ -16,7 +17,6 @@ from dpduck.planning.ranges.plan import (
     norm_of,
     plan_strategy,
 )
-from dpduck.planning.ranges.strategy import one_thread
 from dpduck.trusted.noise.law import NoiseKind
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from matplotlib import pyplot
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
-from dpduck.frontend.select.summary import Summary
+from dpduck.frontend.select.request import Summary
 from dpduck.mechanisms.summaries.plan import designed, noise_variance
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, places_of, with_parents, with_priorities
 from dpduck.trusted.noise.entropy import operating_system_entropy

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpduck.algebra.hashing import evaluate
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, plan_projection
-from dpduck.mechanisms.sparse.session_plan import Declared, Hypothesis, plan_session
+from dpduck.mechanisms.sparse.session import Declared, Hypothesis, plan_session
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.integers import discrete_gaussian

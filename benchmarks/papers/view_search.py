@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpduck.algebra.lattice import MarginalWorkload, close_downward
-from dpduck.planning.views.annealing import anneal_views
+from dpduck.planning.views.designs import anneal_views
 from dpduck.planning.views.objective import HashCounter, SearchClock, ViewObjective
 from dpduck.planning.views.search import FoundViews, search_views
 

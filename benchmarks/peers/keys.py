@@ -24,7 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpduck.frontend.select.summary import Summary
+from dpduck.frontend.select.request import Summary
 from dpduck.mechanisms.keys.plan import each_of, smallest_excess
 from dpduck.mechanisms.summaries.plan import designed
 from dpduck.mechanisms.summaries.recover import estimated, with_priorities

@@ -28,7 +28,7 @@ import duckdb
 import numpy as np
 
 import dpduck
-from dpduck.frontend.select.summary import Summary
+from dpduck.frontend.select.request import Summary
 from dpduck.mechanisms.summaries.plan import designed
 from dpduck.mechanisms.summaries.recover import estimated, with_priorities
 from dpduck.trusted.noise.entropy import operating_system_entropy

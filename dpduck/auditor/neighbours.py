@@ -14,15 +14,14 @@ from dataclasses import dataclass
 import duckdb
 
 from dpduck.database.catalog import Catalog
-from dpduck.engine.connection import connect
+from dpduck.engine.connection import connect, twin_database
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
-from dpduck.engine.twin_database import twin_database
 from dpduck.frontend.rows.facts import Clamp, Column, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.mechanisms.rehearsal import awkward_values
 from dpduck.owner.domains import is_numeric
-from dpduck.owner.twin import key_sql
+from dpduck.owner.policy_text import key_sql
 from dpduck.trusted.ledger.secrets import BOUNDING_KEY
 from dpduck.values.errors import InternalError, Refusal
 

@@ -25,9 +25,9 @@ from dpduck.mechanisms.registry import mechanism_of
 from dpduck.mechanisms.sparse.questions import listed_questions
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import HistogramProposal, secret_name
-from dpduck.mechanisms.summaries.sketch import SketchProposal
+from dpduck.mechanisms.summaries.measure import SketchProposal
 from dpduck.mechanisms.synthetic.measure import Model
-from dpduck.owner.twin import key_sql
+from dpduck.owner.policy_text import key_sql
 from dpduck.trusted.ask import Ask, Sketch, Within, price
 from dpduck.trusted.ledger.secrets import no_step, required
 from dpduck.trusted.noise.entropy import operating_system_entropy

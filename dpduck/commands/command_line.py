@@ -15,18 +15,15 @@ import duckdb
 
 from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors, prepared_tables, preparing
 from dpduck.commands.audit import audit_command
-from dpduck.commands.policy import policy
-from dpduck.commands.principals import principal
-from dpduck.commands.report import report
+from dpduck.commands.policy import policy, principal, report
 from dpduck.commands.serving import serve
-from dpduck.database.store import StoreFiles, store_files
+from dpduck.database.attached import StoreFiles, store_files
 from dpduck.engine.connection import connect, verify_store
 from dpduck.engine.functions import MACROS
 from dpduck.frontend.text.names import in_sql, quote_identifier
-from dpduck.publish.certify import certify
-from dpduck.publish.publish import publish
-from dpduck.server.owner_door import Owner, owner_of_server
+from dpduck.publish.publish import certify, publish
 from dpduck.server.runner_process import create_table
+from dpduck.server.vault_client import Owner, owner_of_server
 from dpduck.values.errors import Refusal
 
 # The demonstration: a made-up clinic, its policy, a released count beside the exact one, and the budget left.

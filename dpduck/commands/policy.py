@@ -1,17 +1,143 @@
-"""dpduck policy: a policy to begin with, from the schema of a table or of a file, and policies in force as text."""
+"""What an owner types beside `dpduck serve`: policies, who may ask, and a report.
+
+dpduck policy: a policy to begin with, from the schema of a table or of a file, and policies in force as text.
+dpduck principal: who may ask over a server.
+dpduck report: one page for whoever receives the numbers, with a picture of every private view.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import duckdb
 
-from dpduck.commands import STORE, one_line_errors
-from dpduck.engine.connection import connect
-from dpduck.engine.twin_database import twin_database
-from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.values.errors import Refusal
+from dpduck.commands import DATABASE, STORE, one_line_errors
+from dpduck.database.attached import store_files
+from dpduck.engine.connection import connect, twin_database
+from dpduck.frontend.text.names import fold, quote_identifier, quote_text
+from dpduck.publish.postgres import open_store
+from dpduck.publish.report import Facts, write_report
+from dpduck.server.principals import PrincipalBook, parse_share, parse_until
+from dpduck.server.vault_client import owner_of_server
+from dpduck.trusted.ledger.secrets import SecretsFile
+from dpduck.values.errors import Refusal, StoreError
+
+
+@click.command()
+@DATABASE
+@STORE
+@click.option("--to", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), help="FILE.html")
+@click.option("--title", help="The page's title; DATABASE's name unless given.")
+@click.option("--with-ledger", is_flag=True, help="Tell who asked, and what, too.")
+@click.option("--view", "views", multiple=True, help="A view to show; all if none is given.")
+def report(
+    database: Path, store: Path | None, target: Path, title: str | None, with_ledger: bool, views: tuple[str, ...]
+) -> None:
+    """Write one page with a picture of every private view, what is protected, and what was spent.
+
+    The page fetches nothing and runs nothing: it can be mailed, printed, or put on any server.
+    """
+    with one_line_errors():
+        files = store_files(database, store)
+        served = owner_of_server(files)
+        if served is not None:
+            served.close()
+        if files.store is None or served is not None:
+            raise Refusal("the store is being served", accepted="the same when dpduck serve has ended")
+        with connect(database, store) as connection:
+            policies, budgets, ledger = (
+                connection.sql(f"FROM {function}()").to_arrow_table().to_pylist()
+                for function in ("dp_policies", "dp_budget", "dp_ledger")
+            )
+        with open_store(files.store) as released:
+            facts = Facts(policies, budgets, ledger)
+            named = title or database.stem
+            shown = write_report(released, facts, target, title=named, with_ledger=with_ledger, views=views)
+        click.echo(f"{shown} private views in {target}")
+
+
+@click.group()
+def principal() -> None:
+    """Manage who may ask over a server."""
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@STORE
+@click.option("--share", help="Of each budget: 0.5, 1/3 or 25%.")
+@click.option("--tables", help="The private tables to ask about, as in visits,claims; all of them if not given.")
+@click.option("--until", help="The token's last day, as in 2027-01-31; no end if not given.")
+def add(
+    database: Path, name: str, store: Path | None, share: str | None, tables: str | None, until: str | None
+) -> None:
+    """Add a principal and print the token, once: only its hash is kept."""
+    with one_line_errors():
+        named = None if tables is None else [table.strip() for table in tables.split(",") if table.strip()]
+        require_policies(store_files(database, store).store, named or [])
+        part, end = None if share is None else parse_share(share), None if until is None else parse_until(until)
+        click.echo(_book(database, store).add(name, part, named, end))
+
+
+@principal.command(name="list")
+@DATABASE
+@STORE
+def list_principals(database: Path, store: Path | None) -> None:
+    """Print every principal, one JSON object a line."""
+    with one_line_errors():
+        for found in _book(database, store).all():
+            share = None if found.share is None else str(found.share)
+            line = {"name": found.name, "share": share, "tables": found.tables}
+            until = {} if found.until is None else {"until": found.until.isoformat()}
+            click.echo(json.dumps(line | until))
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@STORE
+def revoke(database: Path, name: str, store: Path | None) -> None:
+    """Take a principal's token back, at once; what was charged stays charged."""
+    with one_line_errors():
+        _book(database, store).revoke(name)
+        click.echo(f"{name} is revoked")
+
+
+def _book(database: Path, store: Path | None) -> PrincipalBook:
+    files = store_files(database, store)
+    if files.secrets is None or not files.secrets.exists():
+        raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+    return PrincipalBook(SecretsFile.open(files.secrets, create=False))
+
+
+# Whether names that an owner types are tables with a policy.
+
+
+def require_policies(store: Path | None, names: Sequence[str]) -> None:
+    """Refuses a name of no private table; what a store that is open elsewhere holds is not known, and is not asked."""
+    known = _private_tables(store)
+    for name in names:
+        wanted = fold(name).split(".")
+        if known is not None and not any(parts[-len(wanted) :] == wanted for parts in known):
+            shown = ", ".join(parts[-1] for parts in known) or "none yet"
+            raise Refusal(
+                f"there is no policy on {name[:80]!r}", accepted=f"names with commas between them, of {shown}"
+            )
+
+
+def _private_tables(store: Path | None) -> list[list[str]] | None:
+    try:
+        with duckdb.connect(str(store), read_only=True) as found:
+            rows = found.execute(
+                "SELECT lower(table_name) FROM dpduck.policies GROUP BY 1 HAVING arg_max(active, revision) ORDER BY 1"
+            ).fetchall()
+    except duckdb.Error:
+        return None
+    return [[part.strip('"') for part in str(name).split(".")] for (name,) in rows]
+
 
 NEW_DATABASE = click.argument("database", type=click.Path(dir_okay=False, path_type=Path))
 

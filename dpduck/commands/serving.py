@@ -15,13 +15,12 @@ from types import FrameType
 import click
 
 from dpduck.commands import DATABASE, STORE, one_line_errors, prepared_tables
-from dpduck.database.store import store_files
-from dpduck.server.audit import Audit, AuditFile
+from dpduck.database.attached import store_files
 from dpduck.server.flight.listener import FlightListener, Tls
-from dpduck.server.limits import SWITCH_SECONDS, Limits, Quota, parse_size
+from dpduck.server.gate import Service, open_service
+from dpduck.server.limits import FLOOR, SWITCH_SECONDS, Limits, Quota, parse_size
+from dpduck.server.principals import Audit, AuditFile
 from dpduck.server.quack import QuackListener
-from dpduck.server.service import Service, open_service
-from dpduck.server.time_grid import FLOOR
 from dpduck.server.vault import SECONDS
 from dpduck.server.vault_client import Keeping
 from dpduck.trusted.rows.workers import limit_memory

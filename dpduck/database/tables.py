@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from fractions import Fraction
 
-from dpduck.database.check import Finding
-from dpduck.database.compare import Distance
+from dpduck.database.check import Distance, Finding
 from dpduck.database.cursors import Caller
 from dpduck.database.releases import StoredRelease
 from dpduck.frontend.rows.facts import Policy

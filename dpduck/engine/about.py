@@ -1,42 +1,107 @@
-"""What tables are like: for everybody from their policies, for their owner from the rows too."""
+"""What tables are like, and what a statement will cost: from public facts, for their owner from the rows too.
+
+Foresight is what a statement will miss and cost, said before anything is charged: from policies, budgets and plans
+alone.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from sqlglot import exp
 
+from dpduck.database.attached import STORE_NAME
 from dpduck.database.catalog import Catalog
-from dpduck.database.check import check_columns, check_table
-from dpduck.database.compare import coded, distances
+from dpduck.database.check import check_columns, check_table, coded, distances
 from dpduck.database.cursors import Caller, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore
-from dpduck.database.store import STORE_NAME
 from dpduck.database.tables import Value, check, compared, rows_sql
-from dpduck.engine.certificates import certificate_sql
+from dpduck.engine.progress import Progress
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.rows.periods import period_column
 from dpduck.frontend.rows.relation import Reading, relation_of
 from dpduck.frontend.rows.sql import from_sql, unit_sql
 from dpduck.frontend.rows.tree import of_relation
+from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic
-from dpduck.frontend.text.friendly import meant_or
-from dpduck.frontend.text.limits import bounded_tokens
+from dpduck.frontend.text.dialect import TokenReader, bounded_tokens
 from dpduck.frontend.text.names import TableName, fold
-from dpduck.frontend.text.tokens import TokenReader
+from dpduck.frontend.text.positions import meant_or
+from dpduck.mechanisms.certificate import certificate_sql
+from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.prices import drowned, errors_listing, priced, worst_of
+from dpduck.mechanisms.registry import explained
+from dpduck.mechanisms.release import Steps
 from dpduck.mechanisms.synthetic.request import analyse_synthetic
 from dpduck.owner.draft import draft_lines, open_columns
 from dpduck.owner.policies import owned_table
-from dpduck.owner.policy_text import domain_text
+from dpduck.owner.policy_text import MOST_ROWS, domain_text, twin_sql
 from dpduck.owner.private_draft import Answered, AskPrivately, questions, required_price, suggested
-from dpduck.owner.twin import MOST_ROWS, twin_sql
+from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.errors import PermissionRefusal, Refusal
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """Answers dp_explain and dp_errors. progress: where whoever sits at a terminal or notebook is told."""
+
+    policies: PolicyStore
+    ledger: Ledger
+    steps: Steps
+    progress: Progress | None
+
+    def explained(self, question: Any) -> str:
+        """Returns SQL with the comparison of strategies, what the chosen one costs and what would help."""
+        told = explained(question)
+        if told.request is None:
+            return told.sql
+        budget, expected = self.ledger.budget(told.request.rows.unit_key), self._expected(told.request)
+        worst = worst_of(told.errors(expected))
+        words = (drowned(_counted(told.request), worst, expected), told.advice(budget, expected))
+        own = expected if worst is None and isinstance(question, Request) and _counted(question) else None
+        return priced(told.sql, told.request, told.asks, budget, worst, words, own)
+
+    def errors(self, question: Any) -> str:
+        """Returns SQL with one line an aggregate."""
+        told = explained(question)
+        lines = [] if told.request is None else told.errors(self._expected(told.request))
+        if not lines:
+            raise Refusal("this statement has no errors by aggregate", accepted="dp_explain of it")
+        return errors_listing(lines)
+
+    def rank_error(self, question: Any) -> float | None:
+        """Returns the standard error of the rank of a statement's first quantile; None where it has none."""
+        ranks = [line.rank for line in explained(question).errors(None) if line.rank is not None]
+        return ranks[0] if ranks else None
+
+    def say(self, mechanism: Mechanism[Any, Any, Any], plan: Any) -> None:
+        """Says before a charge where its noise will drown what it buys."""
+        expected = self._expected(plan.request)
+        if mechanism.errors is None or expected is None or not _counted(plan.request):
+            return
+        word = drowned(True, worst_of(mechanism.errors(plan, expected)), expected)
+        if word and self.progress is not None:
+            self.progress.say(word)
+        if word:
+            self.steps(word)
+
+    def _expected(self, request: Request) -> int | None:
+        """EXPECT ROWS of the policy."""
+        policy = self.policies.now().policies.get(request.rows.table.sql)
+        return None if policy is None else policy.expect_rows
+
+
+def _counted(request: Request) -> bool:
+    """Tells whether nothing but counts is asked."""
+    return all(one.function == "count" for one in request.question.aggregates)
+
 
 MOST_LABELS = 20
 """Values of a domain that dp_columns shows."""

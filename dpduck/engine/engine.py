@@ -19,8 +19,7 @@ from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
-from dpduck.engine.about import AboutTables, require_owner
-from dpduck.engine.foresight import Foresight
+from dpduck.engine.about import AboutTables, Foresight, require_owner
 from dpduck.engine.known import cells_sql
 from dpduck.engine.known_statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.engine.progress import Progress
@@ -36,15 +35,15 @@ from dpduck.frontend.statements.kinds import (
     DropSparse,
     RefreshPrivateView,
     Statement,
+    StreamStatement,
 )
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
-from dpduck.frontend.statements.streams import StreamStatement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.batch import planned
 from dpduck.mechanisms.cubes.combine import combined
-from dpduck.mechanisms.cubes.matrix import with_matrix
+from dpduck.mechanisms.cubes.measures import with_matrix
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser, Steps

@@ -1,4 +1,8 @@
-"""The SQL functions of a connection: table macros over one scalar function."""
+"""The SQL functions of a connection: table macros over one scalar function.
+
+dp_draft makes a policy from the schema alone, or with what statements answer for a price, through the same door as
+anybody's.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,36 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import VARCHAR
 
+from dpduck.database.attached import STORE_NAME
 from dpduck.database.cursors import CLOSED, Caller
-from dpduck.database.store import STORE_NAME
-from dpduck.engine.drafts import draft
 from dpduck.engine.engine import Engine
 from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.values.errors import DpduckError, InternalError, Interrupted, Refusal, StoreError
+from dpduck.owner.private_draft import Rows
+from dpduck.values.errors import BudgetRefusal, DpduckError, InternalError, Interrupted, Refusal, StoreError
+
+
+def draft(engine: Engine, argument: str, caller: Caller) -> str:
+    """Returns SQL with a policy to begin with, line by line."""
+    return engine.about.draft(argument, caller, partial(_asked, engine, caller))
+
+
+def _asked(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tuple[Rows, float | None]]:
+    """Returns the answers to all statements, or, where the budget has no room for all of them, a refusal that costs
+    nothing.
+    """
+    with engine.connections.cursor() as cursor:
+        batch = engine.plan(";\n".join(statements), caller)
+        ((fits,),) = cursor.execute(f"SELECT bool_and(fits) FROM ({batch}) WHERE number IS NULL").fetchall()
+        if not fits:
+            raise BudgetRefusal("the budget has no room for this private draft", accepted="a smaller epsilon")
+        return [
+            (
+                cursor.execute(engine.run(one, caller)).fetchall(),
+                engine.foresight.rank_error(engine.question_of(one, caller)[0]),
+            )
+            for one in statements
+        ]
+
 
 # The macros of sql/macros, which any DuckDB runs over released tables, put on a connection where dpduck is loaded.
 

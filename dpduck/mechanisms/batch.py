@@ -16,13 +16,12 @@ from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore
 from dpduck.database.tables import Value, rows_sql
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.dialect import PrivateDuckDB
-from dpduck.frontend.text.limits import MAX_CHARACTERS
+from dpduck.frontend.text.dialect import MAX_CHARACTERS, PrivateDuckDB
 from dpduck.mechanisms.registry import explained
 from dpduck.trusted.ask import Ask
+from dpduck.trusted.ledger.budgets import PeriodSums, for_person
 from dpduck.trusted.ledger.entries import NOTHING, added
 from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.ledger.periods import PeriodSums, for_person
 from dpduck.trusted.private.door import charged
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Periods, word_of

@@ -1,23 +1,151 @@
 """Writes down what a release will let out: every noise, and how far one privacy unit moves what it is added to.
 
-It is stored with the charge, so that whoever gets the certificate of a release (publish/certify.py) can compute its
+It is stored with the charge, so that whoever gets the certificate of a release (publish/publish.py) can compute its
 price again without dpduck (publish/checker.py). Everything here is public before anything is counted.
+
+A certificate says what was promised of each release, for a bundle of them, or of one by dp_certificate('view').
+
+The entries of the ledger are chained by SHA-256, each with the digest of its certificate; a certificate has the link of
+its entry, as the bundle has it. The checker of bundles (publish/checker.py) has code of its own for all of this.
+Principals' names are left out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
 import duckdb
 
+from dpduck.database.releases import StoredRelease
+from dpduck.database.tables import rows_sql
+from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.trusted.ask import Ask, Choice, Quantiles, SparseVector, Threshold, Within, norms_of
 from dpduck.trusted.ledger.entries import rational_text
 from dpduck.trusted.noise.law import Noise
-from dpduck.values.errors import InternalError
+from dpduck.values.accounting import epsilon_of
+from dpduck.values.errors import InternalError, Refusal
+
+GENESIS = "0" * 64
+MODEL = "central: the owner's process sees the rows, and adds the noise"
+NEIGHBOURS = "one table is the other without all rows of one privacy unit; by periods, of one of them"
+COLUMNS = (("field", "VARCHAR"), ("value", "VARCHAR"))
+Entry = dict[str, object]
+
+DELTAS = (Fraction(1, 10**6), Fraction(1, 10**9))
+"""Deltas at which the price of a release without a pure guarantee is also said as an epsilon."""
+
+_ENTRIES = """SELECT id, epoch_us("at"), unit_key, table_name, statement, mechanism, epsilon, rho, delta, budget
+    FROM {store}.dpduck.ledger_entries WHERE id <= $1 ORDER BY id"""
+_RELEASES = """SELECT ledger_id, list(name ORDER BY kind, name), first(strategy ORDER BY kind, name),
+    first(rows ORDER BY kind, name)
+    FROM {store}.dpduck.releases WHERE ledger_id <= $1 GROUP BY ledger_id ORDER BY ledger_id"""
+_PLANS = "SELECT ledger_id, plan, made_by FROM {store}.dpduck.plans"
+_NAMES = ("id", "at", "unit", "table", "statement", "mechanism", "epsilon", "rho", "delta", "budget")
+
+
+def certified(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> tuple[list[Entry], list[Entry]]:
+    """Returns the first entries of an attached store's ledger, each with its link, and the certificates of their
+    releases.
+    """
+    entries = _entries(connection, store, most)
+    released = list(_certificates(connection, store, {entry["id"]: entry for entry in entries}, most))
+    chain = _chained(entries, {one["entry"]: _digest(one) for one in released})
+    links = {entry["id"]: entry["link"] for entry in chain}
+    return chain, [{**one, "link": links[one["entry"]]} for one in released]
+
+
+def _entries(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> list[Entry]:
+    rows = connection.execute(_ENTRIES.format(store=quote_identifier(store)), [most]).fetchall()
+    found = [dict(zip(_NAMES, row, strict=True)) for row in rows]
+    return [{**one, "budget": None if one["budget"] is None else json.loads(str(one["budget"]))} for one in found]
+
+
+def _chained(entries: Iterable[Entry], digests: Mapping[object, str]) -> list[Entry]:
+    """Returns entries with the digests of their certificates, None where one has none, and a link to all before."""
+    chain: list[Entry] = []
+    link = GENESIS
+    for entry in entries:
+        linked = {**entry, "certificate": digests.get(entry["id"])}
+        link = _digest(linked, link)
+        chain.append({**linked, "link": link})
+    return chain
+
+
+def _digest(part: Entry, before: str = "") -> str:
+    written = json.dumps(part, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256((before + written).encode()).hexdigest()
+
+
+def _certificates(
+    connection: duckdb.DuckDBPyConnection, store: str, entries: Mapping[object, Entry], most: int
+) -> Iterator[Entry]:
+    """Yields a certificate for each release, in the order of the ledger, without its link, which covers all of it."""
+    place, plans = quote_identifier(store), {}
+    if _has_plans(connection, store):
+        found = connection.execute(_PLANS.format(store=place)).fetchall()
+        plans = {row[0]: (json.loads(row[1]), row[2]) for row in found}
+    for ledger_id, names, strategy, rows in connection.execute(_RELEASES.format(store=place), [most]).fetchall():
+        entry = entries[ledger_id]
+        plan, made_by = plans.get(ledger_id, (None, None))
+        yield {
+            "entry": ledger_id,
+            "names": names,
+            "statement": entry["statement"],
+            "privacy_unit": entry["unit"],
+            "strategy": strategy,
+            "rows": rows,
+            "flavor": "zero-concentrated" if entry["epsilon"] is None else "pure",
+            "price": {name: entry[name] for name in ("epsilon", "rho", "delta")},
+            "also": _forms(str(entry["rho"]), str(entry["delta"])),
+            "plan": plan,
+            "made_by": made_by,
+        }
+
+
+def certificate_sql(
+    connection: duckdb.DuckDBPyConnection,
+    store: str,
+    releases: Sequence[StoredRelease],
+    name: str,
+    *,
+    owner: bool,
+) -> str:
+    """Returns SQL with the fields of one release's certificate: of a private view, or for its owner of any release."""
+    known = [one for one in releases if fold(one.name) == fold(name) and (owner or one.kind == "view")]
+    if not known:
+        raise Refusal(f"there is no private view {name[:80]!r}", accepted="a name of dp_releases()")
+    _, released = certified(connection, store, known[0].ledger_id)
+    (found,) = (one for one in released if one["entry"] == known[0].ledger_id)
+    fields = {"model": MODEL, "neighbours": NEIGHBOURS, **found}
+    shown = {name: value if isinstance(value, str | None) else json.dumps(value) for name, value in fields.items()}
+    return rows_sql(COLUMNS, [[name, value] for name, value in shown.items()])
+
+
+@lru_cache(maxsize=4096)
+def _forms(rho: str, delta: str) -> list[dict[str, str]]:
+    """Returns the price as epsilon and delta, for readers who know no rho; keys' own delta comes on top.
+
+    Kept, since a link is of all certificates before it, and most releases have the price of another.
+    """
+    prices = ((epsilon_of(Fraction(rho), small), small + Fraction(delta)) for small in DELTAS)
+    return [{"epsilon": str(epsilon), "delta": str(at)} for epsilon, at in prices]
+
+
+def _has_plans(connection: duckdb.DuckDBPyConnection, store: str) -> bool:
+    found = connection.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = $1 AND schema_name = 'dpduck' "
+        "AND table_name = 'plans'",
+        [store],
+    ).fetchone()
+    return found is not None and found[0] == 1
+
 
 Part = dict[str, object]
 

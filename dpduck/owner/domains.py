@@ -15,8 +15,8 @@ from dpduck.frontend.rows.facts import Clamp, Column
 from dpduck.frontend.select.value_ranges import Grid, decimal_step, divisor
 from dpduck.frontend.statements.kinds import ClampClause, DomainClause
 from dpduck.frontend.statements.policy import EVERY
+from dpduck.frontend.text.dialect import exact_number
 from dpduck.frontend.text.names import fold, quote_text
-from dpduck.frontend.text.tokens import exact_number
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
 

@@ -23,8 +23,8 @@ from dpduck.frontend.statements.kinds import (
     PreparePolicy,
     UnitClause,
 )
-from dpduck.frontend.text.friendly import meant_or, nearest
 from dpduck.frontend.text.names import TableName, fold, require_plain_names
+from dpduck.frontend.text.positions import meant_or, nearest
 from dpduck.owner.domains import build_clamp, build_domain, rounding_note, spread
 from dpduck.owner.periods import (
     budget_of,

@@ -9,8 +9,15 @@ from math import prod
 from time import perf_counter
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.planning.marginals.clustering import MOST_MARGINALS, plan_clustering
-from dpduck.planning.marginals.planners import SHARES, plan_fourier, plan_identity, plan_marginals, plan_residual
+from dpduck.planning.marginals.planners import (
+    MOST_MARGINALS,
+    SHARES,
+    plan_clustering,
+    plan_fourier,
+    plan_identity,
+    plan_marginals,
+    plan_residual,
+)
 from dpduck.planning.plan import CONSISTENCIES, Plan, PlanningProblem, base_attributes
 from dpduck.planning.views.search import plan_optimised_views
 from dpduck.trusted.noise.law import NoiseKind

@@ -1,4 +1,7 @@
-"""The gate: every statement of every client passes here, over whichever protocol it came, and leaves as SQL to run."""
+"""The gate: every statement of every client passes here, over whichever protocol it came, and leaves as SQL to run.
+
+A service is the vault, the public database, the gate and the book of principals, put together.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,24 @@ import math
 import re
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import duckdb
+
+from dpduck.database.attached import store_files
 from dpduck.frontend.select.known import NOTHING_PRIVATE
-from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import fold, quote_text
-from dpduck.server.audit import Audit
+from dpduck.frontend.text.positions import meant_or
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
-from dpduck.server.limits import Limits
-from dpduck.server.places import Debts, GivenUp, never
-from dpduck.server.principals import Principal
+from dpduck.server.limits import Debts, GivenUp, Limits, never
+from dpduck.server.principals import Audit, Principal, PrincipalBook, WatchedSecrets
 from dpduck.server.public_database import NOTHING, PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
+from dpduck.server.vault_client import Keeping, VaultProcess
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
@@ -297,3 +303,48 @@ def owner_of(mark: str) -> str:
     'alice'
     """
     return mark.partition("|")[0]
+
+
+Prepare = Callable[[duckdb.DuckDBPyConnection], None]
+
+
+@dataclass(frozen=True)
+class Service:
+    """What listeners of any protocol need: whom a token belongs to, what may run, and where it runs."""
+
+    book: PrincipalBook
+    gate: Gate
+    public: PublicDatabase
+    vault: Vault
+    audit: Audit
+
+    def close(self) -> None:
+        """Ends the vault after its releases at work, then the public database."""
+        self.vault.close()
+        self.public.close()
+        self.audit.close()
+
+
+def open_service(
+    database: Path,
+    store: Path | None,
+    audit: Audit,
+    limits: Limits,
+    *,
+    prepare: Prepare | None = None,
+    vault: Vault | None = None,
+    keeping: Keeping | None = None,
+) -> Service:
+    """Opens the vault, in a process of its own unless one is given, and a public database with its private views."""
+    files = store_files(database, store)
+    if files.secrets is None or not files.secrets.exists():
+        raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+    vault = vault or VaultProcess(database, store, keeping)
+    try:
+        public = PublicDatabase(limits, prepare=prepare)
+        gate = Gate(vault, public, audit, limits)
+        gate.sync()
+    except BaseException:
+        vault.close()
+        raise
+    return Service(PrincipalBook(WatchedSecrets(files.secrets)), gate, public, vault, audit)

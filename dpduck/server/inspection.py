@@ -16,9 +16,8 @@ from typing import Any
 
 from dpduck.engine.functions import MACROS, SEVERAL_ARGUMENTS
 from dpduck.frontend.text.names import fold
-from dpduck.server import allowed
-from dpduck.server.allowed import children_of, dicts_in, path_of
-from dpduck.server.syntax import Syntax, Tree, in_selects
+from dpduck.server import syntax
+from dpduck.server.syntax import Syntax, Tree, children_of, dicts_in, in_selects, path_of
 from dpduck.values.errors import PermissionRefusal, Refusal
 
 ANSWERS, LISTING, PRIVATE, OWN = "answers", "listing", "private", "memory"
@@ -29,7 +28,7 @@ DEEPEST_NODE = 400
 _REWRITTEN = "dpduck_answer_"
 _BARE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _CHARACTERS_OF_A_PART = 16
-_LESSER = allowed.MODIFIERS | allowed.TYPES
+_LESSER = syntax.MODIFIERS | syntax.TYPES
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ class _Walk:
 
     def query(self, node: Tree, known: frozenset[str], depth: int = 0) -> None:
         """Looks at a query and all that is in it; known: names of common table expressions that it can see."""
-        if node.get("type") not in allowed.QUERIES:
+        if node.get("type") not in syntax.QUERIES:
             raise _refused(str(node.get("type")))
         self.queries += 1
         self.streams &= not _names_itself(node)
@@ -164,7 +163,7 @@ class _Walk:
         kind = node.get("type")
         if kind == "TABLE_FUNCTION":
             return self._function(node, known, depth)
-        if kind not in allowed.SOURCES:
+        if kind not in syntax.SOURCES:
             raise _refused(str(kind))
         if kind == "BASE_TABLE":
             self.sources += 1
@@ -192,11 +191,11 @@ class _Walk:
 
     def _dict(self, part: Tree, known: frozenset[str], depth: int) -> None:
         kind = part.get("class")
-        if kind is not None and kind not in allowed.EXPRESSIONS:
+        if kind is not None and kind not in syntax.EXPRESSIONS:
             raise _refused(str(kind))
         if kind in ("FUNCTION", "WINDOW"):
             self._named(part)
-        elif kind == "OPERATOR" and part.get("type") not in allowed.OPERATORS:
+        elif kind == "OPERATOR" and part.get("type") not in syntax.OPERATORS:
             self._operator(str(part.get("type")))
         self.streams &= kind not in ("WINDOW", "SUBQUERY", "LAMBDA")
         self.stars += kind == "STAR"
@@ -217,12 +216,12 @@ class _Walk:
 
     def _named(self, part: Tree) -> None:
         catalog, schema, name = path_of(part, "function_name", "catalog", "schema")
-        if catalog or schema not in ("", "main") or name not in allowed.FUNCTIONS:
+        if catalog or schema not in ("", "main") or name not in syntax.FUNCTIONS:
             if name in MACROS:
                 raise _refusal(f"{name}(..) is a table function", f"FROM {name}(..)")
             raise _refusal(f"the function {name[:80]!r} is not on the list", "arithmetic, text, date and aggregates")
-        several = name in allowed.AGGREGATE and len(children_of(part)) > 1  # max(n, 1000) keeps a thousand of a group
-        self.streams &= name in allowed.STREAMED and not several
+        several = name in syntax.AGGREGATE and len(children_of(part)) > 1  # max(n, 1000) keeps a thousand of a group
+        self.streams &= name in syntax.STREAMED and not several
 
     def _table(self, node: Tree, known: frozenset[str]) -> Tree:
         """Returns a table by name: a common table expression, a private view, or a listing of the catalog."""
@@ -238,7 +237,7 @@ class _Walk:
             return node
         if not catalog and not schema and name in known:
             return node
-        listing = allowed.CATALOG_TABLES.get((schema, name))
+        listing = syntax.CATALOG_TABLES.get((schema, name))
         if not catalog and listing is not None:
             return self._replaced(node, LISTING, listing, node["alias"] or node["table_name"], node)
         if catalog or schema not in ("", "main", PRIVATE):
@@ -259,11 +258,11 @@ class _Walk:
         if catalog or schema:
             raise _refusal(f"the table function {name[:80]!r} is not served", "dp('..') and its kin")
         self._extras(node, ("function",), known, depth)
-        if name in allowed.CATALOG_FUNCTIONS and not arguments:
-            return self._replaced(node, LISTING, allowed.CATALOG_FUNCTIONS[name], alias, node)
-        if name in allowed.TABLE_MACROS:
+        if name in syntax.CATALOG_FUNCTIONS and not arguments:
+            return self._replaced(node, LISTING, syntax.CATALOG_FUNCTIONS[name], alias, node)
+        if name in syntax.TABLE_MACROS:
             return self._macro(node, name, arguments, known, depth)
-        if name in allowed.ROW_FUNCTIONS:
+        if name in syntax.ROW_FUNCTIONS:
             self.sources += 2
             self.any(arguments, known, depth + 1)
             return node
@@ -279,7 +278,7 @@ class _Walk:
     def _macro(self, node: Tree, name: str, arguments: list[Tree], known: frozenset[str], depth: int) -> Tree:
         """Returns a macro that reads public tables by name: a private view, or a common table expression in sight."""
         self._constants(name, arguments, known, depth)
-        number, names, example = allowed.TABLE_MACROS[name]
+        number, names, example = syntax.TABLE_MACROS[name]
         if len(arguments) != number or any(argument.get("alias") for argument in arguments):
             raise _refusal(f"these are no arguments of {name}", f"{name}({example})")
         for place in range(names):
@@ -287,8 +286,8 @@ class _Walk:
             table = self.syntax.values([arguments[place]], ["name"], "CAST(name AS VARCHAR)") if plain else None
             if table is None or not _BARE_NAME.fullmatch(table):
                 raise _refusal(f"these are no arguments of {name}", f"{name}({example})")
-            if place == 0 and name in allowed.SEEDED:
-                self.views |= {fold(table), fold(table) + allowed.SEED}
+            if place == 0 and name in syntax.SEEDED:
+                self.views |= {fold(table), fold(table) + syntax.SEED}
             elif fold(table) not in known:
                 self.views.add(fold(table))
         self.sources += 2
@@ -297,7 +296,7 @@ class _Walk:
 
     def _constants(self, name: str, children: list[Tree], known: frozenset[str], depth: int) -> None:
         for part in dicts_in(children):
-            if part.get("class") not in (None, *allowed.CONSTANT_EXPRESSIONS):
+            if part.get("class") not in (None, *syntax.CONSTANT_EXPRESSIONS):
                 raise _refusal(f"an argument of {name} is no constant", "texts and numbers")
         self.any(children, known, depth + 1)
 
@@ -305,7 +304,7 @@ class _Walk:
         self._constants(name, children, known, depth)
         for part in dicts_in(children):  # the parser's instance evaluates them, which has neither clock nor limit
             called = path_of(part, "function_name", "catalog", "schema")[2] if part.get("class") == "FUNCTION" else ""
-            if called and called not in allowed.CONSTANT_FUNCTIONS:
+            if called and called not in syntax.CONSTANT_FUNCTIONS:
                 raise _refusal(f"an argument of {name} is computed", "texts and numbers, and lists of them")
         parameters, action = MACROS[name]
         mark = f"{_REWRITTEN}{secrets.token_hex(16)}"
@@ -369,5 +368,5 @@ def _refusal(what: str, accepted: str) -> Refusal:
 
 
 def _refused(kind: str) -> Refusal:
-    words = allowed.WORDS_FOR.get(kind, f"{kind.lower().replace('_', ' ')[:60]} is")
+    words = syntax.WORDS_FOR.get(kind, f"{kind.lower().replace('_', ' ')[:60]} is")
     return _refusal(f"{words} refused", "SELECT over private views, dp('..') and its kin")

@@ -22,8 +22,7 @@ from dpduck.database.cursors import NamedLocks
 from dpduck.engine.functions import install_analyst_macros, shipped_texts
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
-from dpduck.server.limits import Limits
-from dpduck.server.places import GivenUp, never
+from dpduck.server.limits import GivenUp, Limits, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
 from dpduck.server.runners import Runners, TableRead
 from dpduck.server.vault import ReleasedRows

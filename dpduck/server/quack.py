@@ -24,10 +24,9 @@ from duckdb.sqltypes import BOOLEAN, VARCHAR
 from dpduck.engine.functions import raising_sql
 from dpduck.frontend.text.names import quote_text
 from dpduck.publish.postgres import load_extension
-from dpduck.server.audit import Audit
 from dpduck.server.gate import UNEXPECTED, Gate
 from dpduck.server.limits import Limits
-from dpduck.server.principals import Principal, PrincipalBook
+from dpduck.server.principals import Audit, Principal, PrincipalBook
 from dpduck.server.public_database import PublicDatabase
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal, StoreError
 

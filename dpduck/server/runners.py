@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from dpduck.engine.functions import macros_sql, shipped_texts
 from dpduck.server import runner_process
-from dpduck.server.limits import Limits
-from dpduck.server.places import PROMPT, GivenUp, Places, never
+from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, never
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import ReleasedRows
 from dpduck.trusted.rows.workers import limit_memory

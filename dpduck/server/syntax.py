@@ -1,4 +1,9 @@
-"""DuckDB's own parser as a function: text to tree, tree to text. What it reads is what the public database will run."""
+"""DuckDB's own parser as a function: text to tree, tree to text. What it reads is what the public database will run.
+
+What a served statement may be made of is listed by name; everything that is not here is refused. The public database
+holds released tables alone, so these lists do not guard private rows: the vault does. They keep a client from files,
+the network, settings, the catalog of others' answers, and from memory without bound.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,9 @@ from typing import Any
 
 import duckdb
 
-from dpduck.frontend.text.limits import position_in
-from dpduck.values.errors import Position, Refusal
+from dpduck.frontend.text.dialect import position_in
+from dpduck.frontend.text.names import fold
+from dpduck.values.errors import PermissionRefusal, Position, Refusal
 
 Tree = dict[str, Any]
 ONE_SELECT = "one SELECT over private views, dp('..') and its kin"
@@ -176,3 +182,199 @@ def _complaint(parsed: Any) -> str:
 def _position(parsed: Any, text: str) -> Position | None:
     place = str(parsed.get("position", ""))
     return position_in(text, int(place)) if place.isascii() and place.isdigit() and int(place) <= len(text) else None
+
+
+SCALAR = frozenset(
+    ("!", "!__postfix", "!~~", "!~~*", "%", "&", "&&", "*", "**", "+", "-", "->>", "/", "//", "<<", "<@", ">>",
+     "@", "@>", "^", "^@", "|", "||", "~", "~~", "~~*", "~~~", "abs", "acos", "acosh", "add", "age",
+     "array_distinct", "array_extract", "array_has", "array_has_all", "array_has_any", "array_length",
+     "array_position", "array_slice", "array_sort", "array_to_string", "array_value", "ascii", "asin", "asinh",
+     "atan", "atan2", "atanh", "bin", "bit_count", "bit_length", "cbrt", "ceil", "ceiling", "century",
+     "char_length", "character_length", "chr", "coalesce", "concat", "concat_ws", "contains", "cos", "cosh",
+     "cot", "current_date", "damerau_levenshtein", "date_add", "date_diff", "date_part", "date_sub",
+     "date_trunc", "datediff", "datepart", "datesub", "datetrunc", "day", "dayname", "dayofmonth", "dayofweek",
+     "dayofyear", "days_in_month", "decade", "degrees", "divide", "element_at", "ends_with", "enum_code",
+     "epoch", "epoch_ms", "epoch_us", "era", "even", "exp", "factorial", "fdiv", "filter", "floor", "fmod",
+     "gamma", "gcd", "greatest", "hash", "hex", "hour", "ifnull", "ilike_escape", "instr", "isfinite",
+     "isinf", "isnan", "isodow", "isoyear", "jaccard", "jaro_similarity", "jaro_winkler_similarity",
+     "json_array", "json_object", "julian", "last_day", "lcase", "lcm", "least", "left", "len", "length",
+     "levenshtein", "lgamma", "like_escape", "list_aggregate", "list_any_value", "list_apply", "list_avg",
+     "list_concat", "list_contains", "list_count", "list_distinct", "list_element", "list_extract",
+     "list_filter", "list_first", "list_has", "list_has_all", "list_has_any", "list_last", "list_max",
+     "list_median", "list_min", "list_position", "list_product", "list_reverse", "list_reverse_sort",
+     "list_slice", "list_sort", "list_stddev_samp", "list_sum", "list_transform", "list_unique", "list_value",
+     "list_var_samp", "list_zip", "ln", "log", "log10", "log2", "lower", "ltrim", "make_date", "make_time",
+     "make_timestamp", "map", "map_entries", "map_extract", "map_from_entries", "map_keys", "map_values", "md5",
+     "microsecond", "millennium", "millisecond", "minute", "mod", "month", "monthname", "multiply", "nextafter",
+     "not_ilike_escape", "not_like_escape", "nullif", "octet_length", "ord", "pi", "position", "pow", "power",
+     "prefix", "quarter", "radians", "regexp_escape", "regexp_extract", "regexp_full_match", "regexp_matches",
+     "regexp_replace", "replace", "reverse", "right", "round", "round_even", "row", "rtrim", "second", "sign",
+     "signbit", "sin", "sinh", "split", "split_part", "sqrt", "starts_with", "str_split", "strftime",
+     "string_split", "strip_accents", "strlen", "strpos", "strptime", "struct_extract", "struct_pack", "substr",
+     "substring", "subtract", "suffix", "tan", "tanh", "time_bucket", "timezone", "to_centuries", "to_days",
+     "to_decades", "to_hours", "to_microseconds", "to_millennia", "to_milliseconds", "to_minutes", "to_months",
+     "to_quarters", "to_seconds", "to_timestamp", "to_weeks", "to_years", "today", "translate", "trim", "trunc",
+     "try_strptime", "typeof", "ucase", "unicode", "unnest", "upper", "week", "weekday", "weekofyear",
+     "xor", "year", "yearweek")
+)  # fmt: skip
+AGGREGATE = frozenset(
+    ("any_value", "approx_count_distinct", "approx_quantile", "arbitrary", "arg_max", "arg_max_null", "arg_min",
+     "arg_min_null", "argmax", "argmin", "array_agg", "avg", "bit_and", "bit_or", "bit_xor", "bool_and",
+     "bool_or", "corr", "count", "count_if", "count_star", "countif", "covar_pop", "covar_samp", "cume_dist",
+     "dense_rank", "entropy", "favg", "first", "first_value", "fsum", "geomean", "geometric_mean",
+     "group_concat", "histogram", "kahan_sum", "kurtosis", "kurtosis_pop", "lag", "last", "last_value", "lead",
+     "list", "listagg", "mad", "max", "max_by", "mean", "median", "min", "min_by", "mode", "nth_value", "ntile",
+     "percent_rank", "product", "quantile", "quantile_cont", "quantile_disc", "rank", "regr_avgx", "regr_avgy",
+     "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "row_number",
+     "sem", "skewness", "stddev", "stddev_pop", "stddev_samp", "string_agg", "sum", "sumkahan", "var_pop",
+     "var_samp", "variance", "wavg", "weighted_avg")
+)  # fmt: skip
+ANALYST_MACROS = frozenset(
+    (
+        "dp_cells_stderr",
+        "dp_grouping_id",
+        "dp_range_estimate",
+        "dp_range_share",
+        "dp_subset_estimate",
+        "dp_sum_interval",
+    )
+)
+"""Of sql/macros.sql, which the public database has; dp_margin is a table macro and named apart."""
+
+SHIPPED_MACROS = frozenset(
+    ("dp_conjunction", "dp_haar_weight", "dp_in_range", "dp_key", "dp_label_number", "dp_shared", "dp_sketch_hash",
+     "dp_sum_stderr")
+)  # fmt: skip
+"""Of sql/macros, for released projections and summaries; dp_released is not for clients."""
+
+MARGIN = "dp_margin"
+TABLE_MACROS = {
+    MARGIN: (3, 1, "'name_of_view', ['kept'], ['rolled_up']"),
+    "dp_project": (2, 2, "'name_of_projection', 'name_of_question'"),
+    "dp_project_all": (2, 2, "'name_of_projection', 'name_of_questions'"),
+    "dp_sketch_estimates": (2, 1, "'name_of_sketch', ['label']"),
+    "dp_sketch_point": (2, 1, "'name_of_sketch', ['label']"),
+}
+"""Macros that read tables by name: how many arguments they have, how many of them, the first, are names; an example."""
+
+SEEDED = frozenset(("dp_project", "dp_project_all"))
+"""Those whose first name stands for a second table too, with SEED after its name."""
+
+SEED = "_seed"
+FUNCTIONS = SCALAR | AGGREGATE | ANALYST_MACROS | SHIPPED_MACROS
+STREAMED = frozenset(
+    ("!", "!__postfix", "%", "&", "&&", "*", "+", "-", "/", "//", "<<", ">>", "@", "|", "~", "abs", "acos", "asin",
+     "atan", "atan2", "cbrt", "ceil", "ceiling", "century", "coalesce", "cos", "cot", "date_diff", "date_part",
+     "date_sub", "date_trunc", "datediff", "datepart", "datesub", "datetrunc", "day", "dayofmonth", "dayofweek",
+     "dayofyear", "decade", "degrees", "divide", "ends_with", "epoch", "exp", "fdiv", "floor", "fmod", "greatest",
+     "hash", "hour", "ifnull", "isfinite", "isinf", "isnan", "isodow", "isoyear", "last_day", "lcase", "least", "left",
+     "len", "length", "ln", "log", "log10", "log2", "lower", "ltrim", "minute", "mod", "month", "multiply", "nullif",
+     "pi", "prefix", "quarter", "radians", "right", "round", "round_even", "rtrim", "second", "sign", "sin", "sqrt",
+     "starts_with", "strlen", "struct_extract", "substr", "substring", "subtract", "suffix", "tan", "trim", "trunc",
+     "ucase", "upper", "week", "weekday", "weekofyear", "year", "yearweek",
+     "any_value", "avg", "bool_and", "bool_or", "count", "count_if", "count_star", "countif", "first", "last", "max",
+     "mean", "min", "stddev", "stddev_pop", "stddev_samp", "sum", "var_pop", "var_samp", "variance")
+)  # fmt: skip
+"""What a statement may have that streams in the public database itself: constant time for a row but for the length of
+its text, and no text that is longer than what it is made of. Statements with anything else run in a runner."""
+
+CONSTANT_FUNCTIONS = frozenset(("-", "array_value", "list_value", "row"))
+"""What the arguments of dp functions may call: signs of numbers, and lists of keys and tuples."""
+
+ROW_FUNCTIONS = frozenset(("range", "generate_series", "unnest"))
+"""Table functions that read nothing."""
+
+CATALOG_FUNCTIONS = {
+    "duckdb_tables": "tables",
+    "duckdb_views": "views",
+    "duckdb_columns": "columns",
+    "duckdb_schemas": "schemas",
+    "duckdb_databases": "databases",
+}
+"""Table functions that stock clients list the catalog with: what runs reads a view of private views alone instead."""
+
+CATALOG_TABLES = {
+    ("", "duckdb_tables"): "tables",
+    ("main", "duckdb_tables"): "tables",
+    ("", "duckdb_views"): "views",
+    ("main", "duckdb_views"): "views",
+    ("", "duckdb_columns"): "columns",
+    ("main", "duckdb_columns"): "columns",
+    ("information_schema", "schemata"): "information_schemata",
+    ("information_schema", "tables"): "information_tables",
+    ("information_schema", "columns"): "information_columns",
+}
+
+EXPRESSIONS = frozenset(
+    ("COLUMN_REF", "CONSTANT", "FUNCTION", "WINDOW", "OPERATOR", "COMPARISON", "CONJUNCTION", "CAST", "CASE", "BETWEEN",
+     "STAR", "SUBQUERY", "POSITIONAL_REFERENCE", "LAMBDA", "COLLATE", "TYPE")
+)  # fmt: skip
+OPERATORS = frozenset(
+    ("OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_COALESCE",
+     "OPERATOR_NULLIF", "ARRAY_EXTRACT", "ARRAY_SLICE", "ARRAY_CONSTRUCTOR", "STRUCT_EXTRACT", "ARROW",
+     "GROUPING_FUNCTION", "OPERATOR_CAST", "OPERATOR_UNPACK")
+)  # fmt: skip
+"""Kinds of operators. Not OPERATOR_TRY: with COALESCE in it DuckDB 1.5 writes beyond the end of a vector, which may end
+the process that runs it, or do worse."""
+
+CONSTANT_EXPRESSIONS = frozenset(("CONSTANT", "FUNCTION", "OPERATOR", "CAST", "TYPE"))
+"""What the arguments of dp functions are made of."""
+
+QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE"))
+SOURCES = frozenset(("BASE_TABLE", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"))
+MODIFIERS = frozenset(
+    ("ORDER_MODIFIER", "LIMIT_MODIFIER", "DISTINCT_MODIFIER", "LIMIT_PERCENT_MODIFIER", "ORDER_DEFAULT", "ASCENDING",
+     "DESCENDING")
+)  # fmt: skip
+TYPES = frozenset(
+    ("DECIMAL_TYPE_INFO", "LIST_TYPE_INFO", "STRUCT_TYPE_INFO", "STRING_TYPE_INFO", "GENERIC_TYPE_INFO",
+     "ARRAY_TYPE_INFO", "ANY_TYPE_INFO", "INTEGER_LITERAL_TYPE_INFO", "UNBOUND_TYPE_INFO")
+)  # fmt: skip
+"""Names of kinds in DuckDB's own parse tree, as json_serialize_sql writes it."""
+
+WORDS_FOR = {
+    "SHOW_REF": "SUMMARIZE, SHOW of anything but TABLES, and DESCRIBE of anything but a table's name are",
+    "TABLE_FUNCTION": "this table function is",
+    "RECURSIVE_CTE_NODE": "WITH RECURSIVE is",
+    "PARAMETER": "a parameter is",
+    "DELIM_GET": "this source of rows is",
+    "COLUMN_DATA": "this source of rows is",
+}
+"""How a refusal calls what clients may have meant in good faith."""
+
+
+# Parts of DuckDB's parse tree, alike for DuckDB 1.5 and 2.0.
+
+
+def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str, str]:
+    """Catalog, schema and name, folded, of a table or function; DuckDB 2.0 writes them as one path."""
+    named = node.get("qualified_name")
+    parts = [node.get(catalog) or "", node.get(schema) or "", node.get(name) or ""]
+    if named is not None:
+        path = [str(part) for part in named["path"]]
+        if len(path) > len(parts):
+            raise PermissionRefusal(
+                f"the name {'.'.join(path)[:200]!r} is not served", accepted="names of private views"
+            )
+        parts = [""] * (len(parts) - len(path)) + path
+    first, second, third = (fold(str(part)) for part in parts)
+    return first, second, third
+
+
+def children_of(call: Tree) -> list[Tree]:
+    """Returns a function's arguments, whose names are their aliases; DuckDB 2.0 keeps names and expressions apart."""
+    if "arguments" in call:
+        return [dict(entry["expression"], alias=entry["name"]) for entry in call["arguments"]]
+    return list(call["children"])
+
+
+def dicts_in(value: Any) -> Iterator[Tree]:
+    """Yields every node in a tree."""
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, dict):
+            yield current
+            waiting.extend(current.values())
+        elif isinstance(current, list):
+            waiting.extend(current)

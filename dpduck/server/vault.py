@@ -15,21 +15,20 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
+from dpduck.database.attached import STORE_NAME, store_files
 from dpduck.database.releases import BEFORE_STORING
-from dpduck.database.store import STORE_NAME, store_files
 from dpduck.engine.connection import attach_known, load
 from dpduck.engine.functions import OWNER, called, engine_of
-from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import quote_identifier
+from dpduck.frontend.text.positions import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.postgres import LEDGER_ENTRY
-from dpduck.server.limits import Quota
-from dpduck.server.places import Places
+from dpduck.server.limits import Places, Quota, TimeGrid
 from dpduck.server.principals import Known, PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
-from dpduck.server.time_grid import TimeGrid
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.trusted.private.door import PAID
+from dpduck.trusted.rows.reader import SMALL_BUFFER
 from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
 
 CHARGED = "charge returns"
@@ -43,9 +42,6 @@ and several principals: a computed key may have labels of thousands of character
 
 STORED = "after the release"
 ANSWERS_COMPUTED = ("answers computed", "values computed")
-SMALL_BUFFER = "SET streaming_buffer_size = '1KB'"
-"""Of a cursor. DuckDB computes ahead until a buffer is full, in which texts do not count: thirty batches, 6 GB."""
-
 READ_AT_ONCE = 2_048
 """Rows of an answer: a batch of long texts is looked at before there are many of them."""
 

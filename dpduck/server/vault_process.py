@@ -22,14 +22,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpduck.database.store import store_files
+from dpduck.database.attached import store_files
 from dpduck.engine.functions import UNEXPECTED
-from dpduck.server.limits import SWITCH_SECONDS, Quota
-from dpduck.server.owner_door import OwnerDoor, door_path
+from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid
 from dpduck.server.runner_process import Message, packed, unpacked
-from dpduck.server.time_grid import TimeGrid
 from dpduck.server.vault import LocalVault, Vault
-from dpduck.server.vault_client import rows_message
+from dpduck.server.vault_client import OwnerDoor, door_path, rows_message
 from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import DpduckError, StoreError
 

@@ -1,7 +1,7 @@
 -- Sparse queries over released projections: any DuckDB from 1.5 on, dpduck is not needed.
 -- A projection is two tables: name ("row", value) and name_seed (word, coefficients, and what is public about its noise).
 -- The sign of a key in a row is a bit of a polynomial over the field of 2^61 - 1 elements at the key's hash
--- (docs/sparse_queries.md); dpduck/workload/sign_hash.py computes the same in Python.
+-- (docs/sparse_queries.md); dpduck/algebra/hashing.py computes the same in Python.
 
 -- Where released tables are: here, unless dpduck is loaded, which puts the store's name before it.
 CREATE OR REPLACE MACRO dp_released(name) AS name;

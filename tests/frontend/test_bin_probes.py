@@ -7,7 +7,7 @@ import pytest
 
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.facts import ImageInput
-from dpduck.frontend.select.keys import misplaces, probed
+from dpduck.frontend.select.value_ranges import misplaces, probed
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 
 WEEKS = tuple(f"2024-01-{day:02d}" for day in range(1, 30, 7))

@@ -7,7 +7,7 @@ from time import process_time
 import numpy as np
 import pytest
 
-from dpduck.planning.marginals.clustering import cluster
+from dpduck.planning.marginals.planners import cluster
 
 
 def cost(sizes: tuple[int, ...], clusters: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], power: int) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import Plan
-from dpduck.planning.recovery.combination import (
+from dpduck.planning.recovery.curved import (
     covariances,
     covariances_from_text,
     covariances_to_text,

@@ -13,7 +13,7 @@ from dpduck.algebra.lattice import MarginalWorkload, close_downward
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import Measurement, Plan, marginal_query
 from dpduck.planning.ranges.strategy import matrix_of
-from dpduck.planning.recovery.combination import covariances
+from dpduck.planning.recovery.curved import covariances
 from dpduck.planning.recovery.recover import recover
 from dpduck.planning.variance import workload_variances
 from dpduck.trusted.noise.law import NoiseKind, noise_variance

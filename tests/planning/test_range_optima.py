@@ -11,9 +11,9 @@ import pytest
 from scipy.optimize import check_grad, minimize
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
-from dpduck.planning.ranges import p_identity as module
+from dpduck.planning.ranges import strategy as module
 from dpduck.planning.ranges.candidates import optimise_gaussian, quantise_l1, quantise_l2
-from dpduck.planning.ranges.p_identity import (
+from dpduck.planning.ranges.strategy import (
     descend,
     hats,
     optimise_p_identity,

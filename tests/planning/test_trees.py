@@ -9,7 +9,6 @@ import pytest
 from scipy.optimize import minimize
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
-from dpduck.planning.ranges.candidates import level_shares, optimal_shares
 from dpduck.planning.ranges.hierarchy import (
     balanced_hierarchy,
     haar_shares,
@@ -17,6 +16,8 @@ from dpduck.planning.ranges.hierarchy import (
     haar_wavelet,
     hierarchy_variances,
     level_energies,
+    level_shares,
+    optimal_shares,
 )
 
 SHAPES = [(1, 2), (2, 2), (3, 2), (8, 2), (9, 3), (13, 2), (16, 4), (20, 3), (23, 5), (6, 16)]

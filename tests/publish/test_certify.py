@@ -22,7 +22,7 @@ from dpduck.auditor.neighbours import loaded
 from dpduck.commands.command_line import main
 from dpduck.database.cursors import Caller
 from dpduck.publish import checker
-from dpduck.trusted.ledger.periods import for_person
+from dpduck.trusted.ledger.budgets import for_person
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Periods, charged_key, last_number

@@ -18,11 +18,9 @@ import duckdb
 import pyarrow as pa
 
 import dpduck
-from dpduck.server.audit import AuditFile
-from dpduck.server.limits import Limits, Quota
-from dpduck.server.principals import PrincipalBook
-from dpduck.server.service import Service, open_service
-from dpduck.server.time_grid import TimeGrid
+from dpduck.server.gate import Service, open_service
+from dpduck.server.limits import Limits, Quota, TimeGrid
+from dpduck.server.principals import AuditFile, PrincipalBook
 from dpduck.server.vault import LocalVault
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import DpduckError

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from dpduck.server import audit
-from dpduck.server.audit import MOST_BYTES, MOST_NOTES, MOST_REFUSED, MOST_TURNED_AWAY, AuditFile
+from dpduck.server import principals
 from dpduck.server.limits import Limits
-from dpduck.server.principals import PrincipalBook
+from dpduck.server.principals import MOST_BYTES, MOST_NOTES, MOST_REFUSED, MOST_TURNED_AWAY, AuditFile, PrincipalBook
 from dpduck.server.quack import QuackSessions
 from dpduck.trusted.ledger.secrets import SecretsInMemory
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
@@ -36,7 +35,7 @@ class Disk:
             self.room -= written
             return written
 
-        monkeypatch.setattr("dpduck.server.audit.os.write", bounded)
+        monkeypatch.setattr("dpduck.server.principals.os.write", bounded)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -97,7 +96,7 @@ def test_nobody_fills_the_log(tmp_path: Path) -> None:
     assert path.stat().st_size < 2 * MOST_BYTES + 300 * MOST_NOTES
     assert len(noted[0]["statement"]) == MOST_REFUSED and "statement_sha256" in noted[MOST_NOTES - 1]
     assert sum(line["principal"] is None for line in noted) == MOST_TURNED_AWAY
-    assert noted[-2]["ledger_id"] == "7" and len(noted[-1]["statement"]) == audit.MOST_TEXT
+    assert noted[-2]["ledger_id"] == "7" and len(noted[-1]["statement"]) == principals.MOST_TEXT
     now[0] = 61.0
     log.note("mallory", "answered", "FROM ages")
     log.close()

@@ -10,9 +10,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
 from dpduck.server.quack import QuackListener
-from dpduck.server.service import open_service
 from dpduck.server.vault_client import VaultProcess
 from tests.server.served import CANARY, NoAudit, Served, make_clinic
 from tests.server.shell import attach, needs_quack, shell

@@ -19,8 +19,8 @@ import pytest
 
 import dpduck
 from dpduck.engine.connection import verify_store
+from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
-from dpduck.server.service import open_service
 from dpduck.server.vault_client import Keeping, VaultProcess
 from dpduck.trusted.ledger.copies import POSITION
 from dpduck.values.errors import DpduckError

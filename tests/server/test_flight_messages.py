@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpduck.server.flight.messages import PREFIX, Message, read_any, write, write_any
+from dpduck.server.flight.statements import PREFIX, Message, read_any, write, write_any
 from dpduck.values.errors import Refusal
 
 FIELDS = st.dictionaries(st.integers(1, 2**29 - 1), st.one_of(st.integers(1, 2**64 - 1), st.binary(min_size=1)))

@@ -13,8 +13,7 @@ import pytest
 from pyarrow import flight
 
 from dpduck.server.flight.listener import FlightListener
-from dpduck.server.flight.messages import read_any, write_any
-from dpduck.server.flight.statements import Statements
+from dpduck.server.flight.statements import Statements, read_any, write_any
 from dpduck.server.limits import Limits
 from dpduck.values.errors import Refusal
 from tests.server.served import CANARY, Served, ask, count

@@ -11,10 +11,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.server.limits import Limits
-from dpduck.server.places import GivenUp
+from dpduck.server.gate import open_service
+from dpduck.server.limits import GivenUp, Limits
 from dpduck.server.principals import PrincipalBook
-from dpduck.server.service import open_service
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import DpduckError, PermissionRefusal
 from tests.server.served import CANARY, CUBE, NoAudit, Served, ask, catalog, count, open_served

@@ -10,7 +10,7 @@ from pyarrow import flight
 
 from dpduck.database.releases import ReleaseStore
 from dpduck.server.flight.listener import FlightListener
-from dpduck.server.flight.messages import write_any
+from dpduck.server.flight.statements import write_any
 from dpduck.server.inspection import inspect
 from dpduck.server.limits import Limits
 from dpduck.server.syntax import Syntax

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import dpduck
+from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
-from dpduck.server.service import open_service
 from dpduck.server.vault import LocalVault
 from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.server.served import NoAudit, Served, ask, make_clinic

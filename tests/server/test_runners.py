@@ -15,8 +15,7 @@ import duckdb
 import pytest
 
 from dpduck.server.gate import STREAMED
-from dpduck.server.limits import Limits, parse_size
-from dpduck.server.places import Places
+from dpduck.server.limits import Limits, Places, parse_size
 from dpduck.server.runners import BEHIND
 from dpduck.values.errors import Refusal
 from tests.server.served import Served, open_served

@@ -9,7 +9,7 @@ import pytest
 
 from dpduck.database.cursors import Caller
 from dpduck.engine.functions import shipped_names
-from dpduck.server import allowed
+from dpduck.server import syntax
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.limits import Limits
 from dpduck.server.principals import Principal
@@ -52,8 +52,8 @@ def test_macros_over_names(released: Served) -> None:
     assert len(released.rows("carol", f"{QUESTION} FROM dp_project('codes', 'q')")) == 1
     assert len(released.rows("carol", f"{QUESTION} SELECT query, answer FROM dp_project_all('Codes', 'Q')")) == 1
     assert released.spent() == before
-    assert set(shipped_names()) - {"dp_released"} == allowed.SHIPPED_MACROS | (
-        allowed.TABLE_MACROS.keys() - {allowed.MARGIN}
+    assert set(shipped_names()) - {"dp_released"} == syntax.SHIPPED_MACROS | (
+        syntax.TABLE_MACROS.keys() - {syntax.MARGIN}
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.server import allowed
+from dpduck.server import syntax
 from dpduck.server.inspection import inspect
 from dpduck.server.limits import Limits, parse_size
 from dpduck.server.syntax import Syntax
@@ -50,14 +50,14 @@ def calls(name: str) -> Iterator[str]:
 
     Aggregates have one argument: with more they keep many values, and do not stream.
     """
-    counts = (0, 1) if name in allowed.AGGREGATE else (0, 1, 2, 3)
+    counts = (0, 1) if name in syntax.AGGREGATE else (0, 1, 2, 3)
     for count in counts:
         first = ARGUMENTS if count < 3 else ("t", "'year'")
         for arguments in itertools.product(*[first, *[ARGUMENTS[:6]] * (count - 1)][:count]):
             yield f'"{name}"({", ".join(arguments)})'
 
 
-@pytest.mark.parametrize("name", sorted(allowed.STREAMED - {"ifnull", "coalesce"}))
+@pytest.mark.parametrize("name", sorted(syntax.STREAMED - {"ifnull", "coalesce"}))
 def test_a_function_that_streams_is_cheap(given: duckdb.DuckDBPyConnection, name: str) -> None:
     """Two seconds for thousands of rows with texts, where it takes milliseconds; texts no longer than those given."""
     tried = 0
@@ -65,7 +65,7 @@ def test_a_function_that_streams_is_cheap(given: duckdb.DuckDBPyConnection, name
         length = f"strlen(CAST({call} AS VARCHAR))"
         try:
             given.execute(
-                f"PREPARE tried AS SELECT {length if name in allowed.AGGREGATE else f'max({length})'} FROM given"
+                f"PREPARE tried AS SELECT {length if name in syntax.AGGREGATE else f'max({length})'} FROM given"
             )
         except duckdb.Error:
             continue
@@ -87,7 +87,7 @@ def test_aggregates_that_keep_many_values_do_not_stream() -> None:
     assert not inspect("SELECT max(n, 1000) FROM ages GROUP BY age", syntax).plain
 
 
-OTHERS = sorted(allowed.FUNCTIONS - allowed.STREAMED)
+OTHERS = sorted(syntax.FUNCTIONS - syntax.STREAMED)
 COSTLY = (
     "'x'", "'%a%_%'", "100000000", "-1", "[n, n]", "map([n], [t])", "{'a': n}", "NULL", "1e308",
     "INTERVAL 1 DAY", "t || t || t",

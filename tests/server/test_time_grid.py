@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from dpduck.server.time_grid import TimeGrid, next_point
+from dpduck.server.limits import TimeGrid, next_point
 from dpduck.server.vault import LocalVault
 from tests.server.served import Served, ask, count, open_served
 from tests.server.test_served_releases import POLICY

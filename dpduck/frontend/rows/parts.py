@@ -43,6 +43,19 @@ def digits_fit(value: str, type_name: str) -> str:
     return f"{value} BETWEEN {low} AND {high}"
 
 
+LENGTHS = {"VARCHAR": "strlen", "JSON": "strlen", "BLOB": "octet_length", "BIT": "octet_length"}
+"""Functions of the bytes of a value, by its type."""
+
+LONGEST_JOINED = 4096
+"""Bytes of the texts of a private row that stand beside a join; rows with longer ones are left out there."""
+
+
+def fits_sql(value: str, type_name: str, longest: int) -> str:
+    """Returns a condition that leaves out a row whose text is too long; "" for other types."""
+    length = LENGTHS.get(type_name)
+    return "" if length is None else f"({value} IS NULL OR {length}({value}) <= {longest})"
+
+
 LONGEST_AS_IT_IS, LONGEST_UNIT = 64, 65_535
 """Bytes of a privacy unit that stands beside each of its rows; a longer one is known by its SHA-256 there, and rows of
 one that is longer than the second are nobody's."""
@@ -74,11 +87,15 @@ def instant_sql(value: str) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """A table under an alias. sql: its name, or a SELECT of its columns. numbered: whether rowid tells rows apart."""
+    """A table under an alias. sql: its name, or a SELECT of its columns. numbered: whether rowid tells rows apart.
+
+    public: whether all of it is declared public.
+    """
 
     sql: str
     alias: str
     numbered: bool = True
+    public: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,6 +131,10 @@ class Coded:
 
     outside: str
     test: str
+
+    def asked(self, written: str) -> str:
+        """Returns all that may be asked of a row."""
+        return f"{self.outside} {written} {self.test}" if self.outside else self.test
 
     def condition(self, written: str) -> str:
         """Writes the condition of a row. written: for rows outside."""
@@ -198,12 +219,6 @@ def repeats(source: Source) -> bool:
         return True
     joined = [one for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN")]
     return any(one.copies == 0 or one.content or repeats(one.right) for one in joined)
-
-
-def read_aliases(source: Source) -> frozenset[str]:
-    """Names the tables whose columns stand beside a row: not those of SEMI and ANTI joins, which are only looked at."""
-    joined = (read_aliases(one.right) for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN"))
-    return frozenset((source.first.alias,)).union(*joined)
 
 
 # How rows that hold no privacy unit find it: by a reference, and joins that do nothing else.

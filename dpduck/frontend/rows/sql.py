@@ -10,6 +10,7 @@ from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.facts import Column, PublicFacts, Rows
 from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.frontend.rows.parts import (
+    LONGEST_JOINED,
     REFERENCE,
     ROWS,
     Join,
@@ -19,9 +20,10 @@ from dpduck.frontend.rows.parts import (
     Union,
     UnitLookup,
     Units,
+    fits_sql,
     shortened_sql,
 )
-from dpduck.frontend.rows.relation import PrivateRelation, comparable
+from dpduck.frontend.rows.relation import Parent, PrivateRelation, comparable
 from dpduck.frontend.rows.tree import MOST_BRANCHES, MOST_FOUND, PrivateJoin, RowSource, equal_columns
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.frontend.text.positions import refusal
@@ -115,21 +117,34 @@ def with_units_sql(relation: PrivateRelation) -> tuple[str, str | None]:
 def _chain_sql(relation: PrivateRelation, reference: str, *, short: bool = False) -> list[str]:
     """Returns the joins along a relation's references, the first of which stands in `reference`.
 
-    short: with the unit in few bytes, before it is joined with anything.
+    short: with what is read of a parent in few bytes, before it is joined with anything.
     """
     parts = []
     for number, parent in enumerate(relation.parents, start=1):
         alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
-        held = parent.table.sql
-        unit = quote_identifier(relation.unit_of_parent)
-        made = shortened_sql(unit, relation.unit_type)
-        last = number == len(relation.parents) and fold(key) != fold(relation.unit_of_parent)
-        if short and last and made != unit:
-            held = f"(SELECT {quote_identifier(key)}, {made} AS {unit} FROM {held})"
+        last = number == len(relation.parents)
+        found = relation.unit_of_parent if last else relation.parents[number].reference.column
+        held = _short_parent(relation, parent, found, last) if short else parent.table.sql
         parts.append(f"JOIN {held} AS {quote_identifier(alias)} ON {reference} = {base(alias, key)}")
-        if number < len(relation.parents):
-            reference = base(alias, relation.parents[number].reference.column)
+        if not last:
+            reference = base(alias, found)
     return parts
+
+
+def _short_parent(relation: PrivateRelation, parent: Parent, found: str, last: bool) -> str:
+    """Returns a parent's key and what is found by it: the unit, which is made short, or the next reference."""
+    key, types = parent.reference.parent_column, {fold(one.name): one.type_name for one in parent.columns}
+    listed, read = [quote_identifier(key)], [key]
+    unit = quote_identifier(found)
+    made = shortened_sql(unit, relation.unit_type) if last else unit
+    if fold(key) != fold(found):
+        listed.append(unit if made == unit else f"{made} AS {unit}")
+        read += [] if last else [found]
+    short = filter(None, (fits_sql(quote_identifier(name), types.get(fold(name), ""), LONGEST_JOINED) for name in read))
+    where = " AND ".join(short)
+    if not where and made == unit:
+        return parent.table.sql
+    return f"(SELECT {', '.join(listed)} FROM {parent.table.sql}{f' WHERE {where}' if where else ''})"
 
 
 def _reference(relation: PrivateRelation) -> str:
@@ -168,7 +183,7 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
     joins = []
     for number, join in enumerate(source.joins):
         if isinstance(join, PublicJoin):
-            stored = Stored(join.sql, join.alias, not join.names and _numbered(join.columns))
+            stored = Stored(join.sql, join.alias, not join.names and _numbered(join.columns), public=True)
             pairs = (_pair(private, base(join.alias, public), types) for private, public in join.pairs)
             copies = 0 if join.kind in (SEMI, ANTI) else join.multiplicity
             keys = tuple(base(join.alias, public) for _, public in join.pairs)

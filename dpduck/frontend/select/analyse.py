@@ -19,10 +19,9 @@ from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.frontend.select.answers import AnswerReader, has_aggregate
 from dpduck.frontend.select.binding import check_rows
-from dpduck.frontend.select.cells import cell_columns
+from dpduck.frontend.select.cells import cell_columns, summarised, with_summary_columns
 from dpduck.frontend.select.excluded_cells import possible_cells
-from dpduck.frontend.select.grouping import RANGE_END, Grouping, range_text, read_grouping
-from dpduck.frontend.select.keys import KeyBuilder
+from dpduck.frontend.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping
 from dpduck.frontend.select.options import Options, price_of, read_options, require_confidence, row_bound
 from dpduck.frontend.select.outer import (
     OuterQuery,
@@ -35,9 +34,7 @@ from dpduck.frontend.select.outer import (
     with_intervals_of,
 )  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
-from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
-from dpduck.frontend.select.summary import Summary
-from dpduck.frontend.select.summary_checks import summarised, with_summary_columns
+from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Summary, Treatment
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import fold

@@ -18,9 +18,9 @@ from dpduck.frontend.rows.tree import PrivateJoin, RowSource
 from dpduck.frontend.select.aggregates import AggregateReader
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.select.value_ranges import literal
+from dpduck.frontend.text.dialect import exact_number
 from dpduck.frontend.text.names import TableName, quote_text
 from dpduck.frontend.text.positions import position_of, refusal
-from dpduck.frontend.text.tokens import exact_number
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import Refusal
 

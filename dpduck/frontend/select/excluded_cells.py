@@ -22,8 +22,8 @@ from dpduck.frontend.rows.scope import Scope, resolve
 from dpduck.frontend.select.answers import released
 from dpduck.frontend.select.request import Key
 from dpduck.frontend.select.value_ranges import literal
+from dpduck.frontend.text.dialect import exact_number
 from dpduck.frontend.text.names import GROUPING_ID
-from dpduck.frontend.text.tokens import exact_number
 from dpduck.values.domain import Domain, RangeDomain
 
 MOST_LISTED = 1_000

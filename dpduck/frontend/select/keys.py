@@ -1,30 +1,161 @@
-"""Group keys: each a column with a public domain, or an expression whose image DuckDB computes over such domains."""
+"""Group keys: each a column with a public domain, or an expression whose image DuckDB computes over such domains.
+
+GROUP BY is read here: plain lists, ALL, CUBE, ROLLUP, GROUPING SETS and MARGINALS as sets of key expressions.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import date, datetime, timedelta
-from fractions import Fraction
-from itertools import chain
-from math import prod
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, product
+from math import comb, prod
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.rows.facts import Image, ImageInput, PublicFacts, SourceColumn
+from dpduck.frontend.rows.facts import ImageInput, PublicFacts, SourceColumn
 from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.rows.tree import RowSource
-from dpduck.frontend.select.grouping import RANGE_END, RANGE_SHAPES
 from dpduck.frontend.select.private_keys import SELECTING, selected_key
 from dpduck.frontend.select.request import Key
+from dpduck.frontend.select.value_ranges import misplaces, probed
 from dpduck.frontend.text.names import fold, is_reserved
 from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
+
+MAX_GROUPING_SETS = 200_000
+MAX_KEYS = 60
+RANGE_SHAPES = ("prefixes", "ranges")
+RANGE_END = "range_end"
+Sets = list[tuple[str, ...]]
+
+
+def range_text(function: str, column: str) -> str:
+    """Returns canonical SQL of a key over ranges, or of range_end, from that of its column."""
+    return f"{function}({column})"
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """keys: distinct key expressions by canonical SQL, in order of appearance. sets: each a tuple of those texts.
+
+    Sets keep their repetitions, as SQL does: GROUPING SETS ((a), (a)) answers every cell twice.
+    """
+
+    keys: tuple[tuple[str, exp.Expr], ...]
+    sets: tuple[tuple[str, ...], ...]
+
+
+class _Reader:
+    """Collects the keys while the sets are built."""
+
+    def __init__(self, key_of: Callable[[exp.Expr], exp.Expr]) -> None:
+        self.key_of = key_of
+        self.keys: dict[str, exp.Expr] = {}
+
+    def key(self, node: exp.Expr) -> str:
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() in RANGE_SHAPES:
+            return self.range_key(node)
+        expression = self.key_of(node)
+        while isinstance(expression, exp.Paren):
+            expression = expression.this
+        text = sql_of(expression)
+        if any(range_text(shape, text) in self.keys for shape in RANGE_SHAPES):
+            raise refusal(node, f"{text} is grouped in two ways", "one of them in a statement")
+        self.keys.setdefault(text, expression)
+        return text
+
+    def range_key(self, node: exp.Anonymous) -> str:
+        """PREFIXES(column) or RANGES(column): one column with an ordered domain."""
+        shape = str(node.this).lower()
+        column = self.key_of(node.expressions[0]) if len(node.expressions) == 1 else None
+        if not isinstance(column, exp.Column):
+            raise refusal(node, f"{shape.upper()} takes one column", f"{shape.upper()}(column with a RANGE domain)")
+        text = range_text(shape, sql_of(column))
+        others = {sql_of(column), *(range_text(other, sql_of(column)) for other in RANGE_SHAPES)} - {text}
+        if others & self.keys.keys():
+            raise refusal(node, f"{column.name!r} is grouped in two ways", "one of them in a statement")
+        self.keys.setdefault(text, exp.Anonymous(this=shape, expressions=[column]))
+        return text
+
+    def element(self, node: exp.Expr) -> Sets:
+        """Returns the grouping sets of one element of GROUP BY or of GROUPING SETS."""
+        if isinstance(node, exp.Cube):
+            return self.cube(self.composites(node.expressions), node)
+        if isinstance(node, exp.Rollup):
+            parts = self.composites(node.expressions)
+            return [_union(parts[:length]) for length in range(len(parts), -1, -1)]
+        if isinstance(node, exp.GroupingSets):
+            return [grouping_set for inner in node.expressions for grouping_set in self.element(inner)]
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() == "marginals":
+            return self.marginals(node)
+        return [self.composite(node)]
+
+    def composite(self, node: exp.Expr) -> tuple[str, ...]:
+        if isinstance(node, exp.Tuple):
+            return _union([self.composite(inner) for inner in node.expressions])
+        return (self.key(node),)
+
+    def composites(self, nodes: Sequence[exp.Expr]) -> Sets:
+        return [self.composite(node) for node in nodes]
+
+    def cube(self, parts: Sets, node: exp.Expr) -> Sets:
+        if 2 ** len(parts) > MAX_GROUPING_SETS:
+            raise refusal(node, f"CUBE of {len(parts)} columns has {2 ** len(parts)} grouping sets", _LIMIT)
+        sizes = range(len(parts), -1, -1)
+        return [_union(list(chosen)) for size in sizes for chosen in combinations(parts, size)]
+
+    def marginals(self, node: exp.Anonymous) -> Sets:
+        accepted = "MARGINALS (k, a, b, c, ..) with k at most the number of columns"
+        first = node.expressions[0] if node.expressions else None
+        if (
+            not isinstance(first, exp.Literal)
+            or not first.is_int
+            or len(first.name) > 6
+            or not 0 <= int(first.name) < len(node.expressions)
+        ):
+            raise refusal(node, "MARGINALS starts with the number of columns in a marginal", accepted)
+        order, columns = int(first.name), node.expressions[1:]
+        if comb(len(columns), order) > MAX_GROUPING_SETS:
+            raise refusal(node, f"there are {comb(len(columns), order)} such marginals", _LIMIT)
+        parts = self.composites(columns)
+        return [_union(list(chosen)) for chosen in combinations(parts, order)]
+
+
+_LIMIT = f"at most {MAX_GROUPING_SETS} grouping sets"
+
+
+def read_grouping(
+    group: exp.Group | None, all_keys: Sequence[exp.Expr], key_of: Callable[[exp.Expr], exp.Expr]
+) -> Grouping:
+    """Returns the grouping of a SELECT. all_keys: what GROUP BY ALL stands for. key_of: resolves aliases, ordinals,
+    columns.
+    """
+    reader = _Reader(key_of)
+    if group is None:
+        return Grouping((), ((),))
+    if group.args.get("all"):
+        elements: Sequence[Sets] = [[reader.composite(node)] for node in all_keys]
+    else:
+        elements = [reader.element(node) for node in group.expressions]
+    total = 1
+    for sets in elements:
+        total *= len(sets)
+    if total > MAX_GROUPING_SETS:
+        raise refusal(group, f"{total} grouping sets", _LIMIT)
+    if len(reader.keys) > MAX_KEYS:
+        raise refusal(group, f"{len(reader.keys)} grouping columns", f"at most {MAX_KEYS}")
+    combined = tuple(_union(list(chosen)) for chosen in product(*elements))
+    return Grouping(tuple(reader.keys.items()), combined)
+
+
+def _union(parts: Sets) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key for part in parts for key in part))
+
 
 MAX_RANGE = {"prefixes": 16_384, "ranges": 2048}
 MAX_NODES = 1 << 20
@@ -199,87 +330,3 @@ def released_type(domain: Domain) -> str:
 
 def _listed(names: tuple[str, ...]) -> str:
     return f" ({', '.join(names[:20])})" if names else ""
-
-
-# Whether an expression over binned columns tells the bins apart that it should: it sees only their lower
-# edges.
-#
-# A row is counted by the label of its bin. An expression that is not the same all over a bin would count some
-# rows under the label that other rows rightly have: months of bins of seven days.
-
-MOST_PROBES = 32
-"""Values of a bin that are tried: all of them where there are no more."""
-
-MOST_COMBINATIONS = 200_000
-_EPOCH = datetime(1970, 1, 1)
-_MICROSECOND = timedelta(microseconds=1)
-_SCALE = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
-
-
-def probed(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
-    """Lists the values to try for each column, a tuple for each of its labels, the label itself first."""
-    combinations = np.prod([domain.size for domain in domains], dtype=float)
-    binned = sum(isinstance(domain, RangeDomain) for domain in domains)
-    each = max(2, min(MOST_PROBES, int((MOST_COMBINATIONS / combinations) ** (1 / max(binned, 1)))))
-    return [_values(domain, each) for domain in domains]
-
-
-def misplaces(domains: Sequence[Domain], values: Sequence[Sequence[tuple[str | None, ...]]], image: Image) -> bool:
-    """Tells whether rows of some bin would be counted under a label that is another bin's, by an image over
-    `values`.
-    """
-    owners = [np.repeat(np.arange(len(column)), [len(one) for one in column]) for column in values]
-    firsts = [np.concatenate([[True], owner[1:] != owner[:-1]]) for owner in owners]
-    codes = np.array(image.codes).reshape([len(owner) for owner in owners])
-    bins = np.ravel_multi_index(np.ix_(*owners), [domain.size for domain in domains])
-    edges = codes[np.ix_(*firsts)].ravel()
-    changed = codes != edges[bins]
-    present = _present(domains)
-    # NULL beside a bin is no bin: coalesce(age, 0) puts it with one on purpose
-    shared = np.bincount(edges[present], minlength=len(image.labels)) > 1
-    split = changed & present[bins]
-    return bool((split & (shared[edges[bins]] | np.isin(codes, edges[present]))).any())
-
-
-def _present(domains: Sequence[Domain]) -> NDArray[np.bool_]:
-    """Returns the combinations of labels without the NULL of a binned column, flat."""
-    present = np.ones([domain.size for domain in domains], dtype=np.bool_)
-    for axis, domain in enumerate(domains):
-        if isinstance(domain, RangeDomain) and domain.with_null:
-            np.moveaxis(present, axis, 0)[-1] = False
-    return present.ravel()
-
-
-def _values(domain: Domain, most: int) -> list[tuple[str | None, ...]]:
-    if not isinstance(domain, RangeDomain):
-        return [(label,) for label in domain.labels]
-    ends = (*domain.edges[1:], domain.upper)
-    inside: list[tuple[str | None, ...]] = [
-        (low, *_between(domain.type_name, low, high, most)) for low, high in zip(domain.edges, ends, strict=True)
-    ]
-    return [*inside, (None,)] if domain.with_null else inside
-
-
-def _between(type_name: str, low: str, high: str, most: int) -> list[str]:
-    """Returns values of [low, high) beyond low: all of them, or some that are evenly spaced, the last among them."""
-    if type_name == "DATE":
-        start = date.fromisoformat(low)
-        return _spaced((date.fromisoformat(high) - start).days, most, lambda place: str(start + timedelta(place)))
-    if type_name == "TIMESTAMP":
-        begin, end = (datetime.fromisoformat(text) - _EPOCH for text in (low, high))
-        whole = (end - begin) // _MICROSECOND
-        return _spaced(whole, most, lambda place: str(_EPOCH + begin + place * _MICROSECOND))
-    scale = _SCALE.fullmatch(type_name)
-    digits = int(scale[1]) if scale else 9 if type_name in ("FLOAT", "DOUBLE") else 0
-    first, last = (int(Fraction(text) * 10**digits) for text in (low, high))
-    return _spaced(last - first, most, lambda place: _decimal(first + place, digits))
-
-
-def _spaced(count: int, most: int, text: Callable[[int], str]) -> list[str]:
-    steps = min(count, most)
-    return [text((count - 1) * step // (steps - 1)) for step in range(1, steps)]
-
-
-def _decimal(units: int, digits: int) -> str:
-    sign, size = "-" if units < 0 else "", str(abs(units)).rjust(digits + 1, "0")
-    return f"{sign}{size[:-digits]}.{size[-digits:]}" if digits else f"{sign}{size}"

@@ -31,9 +31,6 @@ from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import Refusal
 
-MOST_CODES = 1 << 20
-"""Combinations of codes that a condition is read over."""
-
 NOTHING_PRIVATE = "no table with a privacy policy is read"
 """The beginning of the refusal of statements that are no question about private rows at all."""
 

@@ -11,11 +11,10 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.rows.tree import RowSource
-from dpduck.frontend.select.request import Price, Target, Treatment
-from dpduck.frontend.select.summary import SUMMARY_OPTIONS, Summary, read_summary
-from dpduck.frontend.text.friendly import OPTIONS as OLDER_OPTIONS
+from dpduck.frontend.select.request import SUMMARY_OPTIONS, Price, Summary, Target, Treatment, read_summary
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.options import PRICE_OPTIONS, Given, Option, Value, read_given
+from dpduck.frontend.text.positions import OPTIONS as OLDER_OPTIONS
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.accounting import rho_of, rho_of_pure
 from dpduck.values.errors import Refusal

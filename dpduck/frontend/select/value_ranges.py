@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from math import ceil, floor, gcd, log10
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.rows.facts import Clamp
-from dpduck.frontend.text.tokens import exact_number
+from dpduck.frontend.rows.facts import Clamp, Image
+from dpduck.frontend.text.dialect import exact_number
+from dpduck.values.domain import Domain, RangeDomain
 
 ClampOf = Callable[[exp.Column], Clamp | None]
 
@@ -258,3 +263,87 @@ def divisor(first: Fraction, second: Fraction) -> Fraction:
 def decimal_step(width: Fraction) -> Fraction:
     """Returns a power of ten that cuts the width into at most about FINEST steps; a width of 0 gets 1."""
     return Fraction(Fraction(10) ** ceil(log10(float(width) / FINEST))) if width > 0 else Fraction(1)
+
+
+# Whether an expression over binned columns tells the bins apart that it should: it sees only their lower
+# edges.
+#
+# A row is counted by the label of its bin. An expression that is not the same all over a bin would count some
+# rows under the label that other rows rightly have: months of bins of seven days.
+
+MOST_PROBES = 32
+"""Values of a bin that are tried: all of them where there are no more."""
+
+MOST_COMBINATIONS = 200_000
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+_SCALE = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
+
+
+def probed(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
+    """Lists the values to try for each column, a tuple for each of its labels, the label itself first."""
+    combinations = np.prod([domain.size for domain in domains], dtype=float)
+    binned = sum(isinstance(domain, RangeDomain) for domain in domains)
+    each = max(2, min(MOST_PROBES, int((MOST_COMBINATIONS / combinations) ** (1 / max(binned, 1)))))
+    return [_values(domain, each) for domain in domains]
+
+
+def misplaces(domains: Sequence[Domain], values: Sequence[Sequence[tuple[str | None, ...]]], image: Image) -> bool:
+    """Tells whether rows of some bin would be counted under a label that is another bin's, by an image over
+    `values`.
+    """
+    owners = [np.repeat(np.arange(len(column)), [len(one) for one in column]) for column in values]
+    firsts = [np.concatenate([[True], owner[1:] != owner[:-1]]) for owner in owners]
+    codes = np.array(image.codes).reshape([len(owner) for owner in owners])
+    bins = np.ravel_multi_index(np.ix_(*owners), [domain.size for domain in domains])
+    edges = codes[np.ix_(*firsts)].ravel()
+    changed = codes != edges[bins]
+    present = _present(domains)
+    # NULL beside a bin is no bin: coalesce(age, 0) puts it with one on purpose
+    shared = np.bincount(edges[present], minlength=len(image.labels)) > 1
+    split = changed & present[bins]
+    return bool((split & (shared[edges[bins]] | np.isin(codes, edges[present]))).any())
+
+
+def _present(domains: Sequence[Domain]) -> NDArray[np.bool_]:
+    """Returns the combinations of labels without the NULL of a binned column, flat."""
+    present = np.ones([domain.size for domain in domains], dtype=np.bool_)
+    for axis, domain in enumerate(domains):
+        if isinstance(domain, RangeDomain) and domain.with_null:
+            np.moveaxis(present, axis, 0)[-1] = False
+    return present.ravel()
+
+
+def _values(domain: Domain, most: int) -> list[tuple[str | None, ...]]:
+    if not isinstance(domain, RangeDomain):
+        return [(label,) for label in domain.labels]
+    ends = (*domain.edges[1:], domain.upper)
+    inside: list[tuple[str | None, ...]] = [
+        (low, *_between(domain.type_name, low, high, most)) for low, high in zip(domain.edges, ends, strict=True)
+    ]
+    return [*inside, (None,)] if domain.with_null else inside
+
+
+def _between(type_name: str, low: str, high: str, most: int) -> list[str]:
+    """Returns values of [low, high) beyond low: all of them, or some that are evenly spaced, the last among them."""
+    if type_name == "DATE":
+        start = date.fromisoformat(low)
+        return _spaced((date.fromisoformat(high) - start).days, most, lambda place: str(start + timedelta(place)))
+    if type_name == "TIMESTAMP":
+        begin, end = (datetime.fromisoformat(text) - _EPOCH for text in (low, high))
+        whole = (end - begin) // _MICROSECOND
+        return _spaced(whole, most, lambda place: str(_EPOCH + begin + place * _MICROSECOND))
+    scale = _SCALE.fullmatch(type_name)
+    digits = int(scale[1]) if scale else 9 if type_name in ("FLOAT", "DOUBLE") else 0
+    first, last = (int(Fraction(text) * 10**digits) for text in (low, high))
+    return _spaced(last - first, most, lambda place: _decimal(first + place, digits))
+
+
+def _spaced(count: int, most: int, text: Callable[[int], str]) -> list[str]:
+    steps = min(count, most)
+    return [text((count - 1) * step // (steps - 1)) for step in range(1, steps)]
+
+
+def _decimal(units: int, digits: int) -> str:
+    sign, size = "-" if units < 0 else "", str(abs(units)).rjust(digits + 1, "0")
+    return f"{sign}{size[:-digits]}.{size[-digits:]}" if digits else f"{sign}{size}"

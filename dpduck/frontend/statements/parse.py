@@ -19,15 +19,20 @@ from dpduck.frontend.statements.kinds import (
     DropSparse,
     RefreshPrivateView,
     Statement,
+    StreamStatement,
+    read_stream,
 )
 from dpduck.frontend.statements.policy import read_alter_policy, read_create_policy, read_drop_policy
-from dpduck.frontend.statements.streams import StreamStatement, read_stream
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease, read_private_table
-from dpduck.frontend.text.dialect import MISSPELT, DifferentialPrivacy, PrivateDuckDB
-from dpduck.frontend.text.friendly import refuse_deprecated, refuse_wrapped
-from dpduck.frontend.text.limits import bounded_tokens, position_in
-from dpduck.frontend.text.positions import note_positions
-from dpduck.frontend.text.tokens import TokenReader
+from dpduck.frontend.text.dialect import (
+    MISSPELT,
+    DifferentialPrivacy,
+    PrivateDuckDB,
+    TokenReader,
+    bounded_tokens,
+    position_in,
+)
+from dpduck.frontend.text.positions import note_positions, refuse_deprecated, refuse_wrapped
 from dpduck.values.errors import InternalError, Position, Refusal
 
 KEYWORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SELECT", "UNION", "JOIN")

@@ -20,8 +20,8 @@ from dpduck.frontend.statements.kinds import (
     PreparePolicy,
     UnitClause,
 )
+from dpduck.frontend.text.dialect import TokenReader
 from dpduck.frontend.text.names import TableName, fold
-from dpduck.frontend.text.tokens import TokenReader
 from dpduck.values.errors import Position
 from dpduck.values.periods import WORDS
 

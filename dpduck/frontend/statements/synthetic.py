@@ -9,10 +9,9 @@ from fractions import Fraction
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
-from dpduck.frontend.text.dialect import DifferentialPrivacy, PrivateDuckDB
+from dpduck.frontend.text.dialect import DifferentialPrivacy, PrivateDuckDB, TokenReader
 from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.options import PRICE_OPTIONS, Option, read_given
-from dpduck.frontend.text.tokens import TokenReader
 from dpduck.values.errors import Position
 
 WORKLOADS = "WORKLOAD MARGINALS (k), PARITIES (k), RANGES, GROUPING SETS (..) or (count(*) FILTER (WHERE ..), ..)"

@@ -9,9 +9,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from dpduck.frontend.text.friendly import unknown_option
-from dpduck.frontend.text.positions import refusal
-from dpduck.frontend.text.tokens import exact_number
+from dpduck.frontend.text.dialect import exact_number
+from dpduck.frontend.text.positions import refusal, unknown_option
 
 Kind = Literal["number", "whole", "numbers", "choice", "flag", "text", "name"]
 Value = Fraction | int | tuple[Fraction, ...] | bool | str | None

@@ -1,13 +1,20 @@
-"""Where in the statement a parsed node stands."""
+"""Complaints: where in the statement a parsed node stands, and which word was meant.
+
+Reads what other dialects write: wrapped calls, names of options, deprecated forms (met with the modern one).
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
 
 from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
 
-from dpduck.frontend.text.dialect import START
+from dpduck.frontend.text.dialect import START, TokenReader, position_in
 from dpduck.values.errors import Position, Refusal
 
 _LINE, _COLUMN, _WORD = "dpduck_line", "dpduck_column", "dpduck_word"
@@ -61,3 +68,123 @@ def _own(node: exp.Expr) -> Position | None:
 def refusal(node: exp.Expr, what: str, accepted: str) -> Refusal:
     """Returns a refusal that points at a node of the statement."""
     return Refusal(what, accepted=accepted, position=position_of(node))
+
+
+_MODERN: Mapping[str, str] = {
+    "ANON_COUNT": "COUNT(*), or COUNT(*, contribution_bounds_per_group => (low, high))",
+    "ANON_SUM": "SUM(x), or SUM(x, contribution_bounds_per_group => (low, high))",
+    "ANON_AVG": "AVG(x), or AVG(x, contribution_bounds_per_group => (low, high))",
+    "ANON_VAR_POP": "VAR_POP(x, contribution_bounds_per_row => (low, high))",
+    "ANON_STDDEV_POP": "STDDEV_POP(x, contribution_bounds_per_row => (low, high))",
+    "ANON_PERCENTILE_CONT": "PERCENTILE_CONT(x, 0.5, contribution_bounds_per_row => (low, high))",
+    "ANON_QUANTILES": "APPROX_QUANTILES(x, 4, contribution_bounds_per_row => (low, high))",
+}
+_ANON = re.compile(r"ANON_[A-Z0-9_]+")
+OPTIONS: Mapping[str, str] = {
+    "kappa": "max_groups_contributed",
+    "k_threshold": "min_privacy_units_per_group",
+    "max_contributed_groups": "max_groups_contributed",
+    "uid_column": "privacy_unit_column",
+}
+"""Older names of options, and what they are called now."""
+
+
+def refuse_deprecated(text: str, tokens: Sequence[Token]) -> None:
+    """Refuses ANON_ functions, CLAMPED BETWEEN and SELECT WITH ANONYMIZATION; quoted names and texts are left alone."""
+    words = [token.text.upper() if token.token_type != TokenType.STRING else "" for token in tokens]
+    for number, (token, word) in enumerate(zip(tokens, words, strict=True)):
+        if token.token_type == TokenType.IDENTIFIER:
+            continue
+        following = tokens[number + 1].token_type if number + 1 < len(tokens) else None
+        if word == "ANONYMIZATION" and number and words[number - 1] == "WITH":
+            raise _deprecated(text, token, "SELECT WITH ANONYMIZATION", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..)")
+        if _ANON.fullmatch(word) and following == TokenType.L_PAREN:
+            modern = _MODERN.get(word, f"{word.removeprefix('ANON_')}(..)")
+            raise _deprecated(text, token, f"{word}(..)", modern)
+        if word == "CLAMPED" and words[number + 1 : number + 2] == ["BETWEEN"]:
+            raise _deprecated(text, token, "CLAMPED BETWEEN", "contribution_bounds_per_group => (low, high)")
+
+
+def _deprecated(text: str, token: Token, form: str, modern: str) -> Refusal:
+    return Refusal(f"{form} is deprecated and refused", accepted=modern, position=position_in(text, token.start))
+
+
+# Calls of our own functions where the statement itself is wanted: dp() inside dp(), or on the command line.
+
+_OURS = re.compile(r"dp(_\w+)?", re.IGNORECASE)
+_TAKES_STATEMENTS = ("dp", "dp_explain", "dp_errors")
+
+
+def refuse_wrapped(reader: TokenReader) -> None:
+    """Refuses FROM dp(..) and FROM dp_budget() as a statement, and says what to write; reads nothing otherwise."""
+    tokens = reader.tokens
+    for index, (token, following) in enumerate(pairwise(tokens)):
+        if token.text.upper() == "DIFFERENTIAL_PRIVACY":
+            return
+        called = following.token_type == TokenType.L_PAREN and token.token_type != TokenType.STRING
+        if not called or not _OURS.fullmatch(token.text):
+            continue
+        if index and tokens[index - 1].text.upper() not in ("FROM", "CALL"):
+            continue
+        reader.index = index
+        name = token.text.lower()
+        if name not in _TAKES_STATEMENTS:
+            raise reader.refuse(
+                f"{name}(..) is no statement of dp()",
+                f"FROM {name}(..) by itself, outside dp(..); dpduck --help lists what the command line has for it",
+            )
+        alone = f"the statement alone, without FROM {name}(..) around it"
+        if index + 2 < len(tokens) and tokens[index + 2].token_type == TokenType.NUMBER:
+            raise reader.refuse(
+                f"{name}( is followed by a number: in double quotes a shell puts its process id in the place of $$",
+                f"{alone}; or between single quotes",
+            )
+        raise reader.refuse(f"{name}(..) is written inside a statement of dp()", alone)
+
+
+# Names of options that nobody knows, refused with the nearest known one first.
+
+NEAREST = 0.6
+"""The least similarity (difflib's ratio, from 0 to 1) of a name that may have been meant."""
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Returns the names that there are, the one that may have been meant first.
+
+    >>> nearest("carier", ["origin", "carrier"])
+    'carrier (did you mean that?); all are origin, carrier'
+    """
+    near = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=NEAREST)
+    first = next((one for one in known if near and one.lower() == near[0]), "")
+    shown = ", ".join(known[:20]) + (", .." if len(known) > 20 else "")
+    return f"{first} (did you mean that?); all are {shown}" if first and first != name else shown
+
+
+def meant(name: str, known: Sequence[str]) -> str:
+    """Returns the known name that a name is a slip of, "" where none is near.
+
+    >>> meant("coutn", ["sum", "count"])
+    'count'
+    """
+    spelled = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.75)
+    return spelled[near[0]] if near and near[0] != name.lower() else ""
+
+
+def meant_or(name: str, known: Sequence[str], otherwise: str) -> str:
+    """Says what is accepted in place of a name: the known one that may have been meant, and what else there is.
+
+    >>> meant_or("cubee", ["cube"], "a name of dp_releases()")
+    'cube (did you mean that?), or a name of dp_releases()'
+    """
+    near = meant(name, known)
+    return f"{near} (did you mean that?), or {otherwise}" if near else otherwise
+
+
+def unknown_option(
+    place: exp.Expr, name: str, known: Sequence[str], whose: str = "", older: Mapping[str, str] | None = None
+) -> Refusal:
+    """Returns the refusal of a name: the modern name of an older one, else the nearest, and all there are."""
+    modern, near = (older or {}).get(name), get_close_matches(name, known, n=1, cutoff=NEAREST)
+    first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), of " if near else ""
+    return refusal(place, f"the option {name!r} is unknown{whose}", first + ", ".join(known))

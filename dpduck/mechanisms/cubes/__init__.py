@@ -1,8 +1,7 @@
 """Counts, sums and other aggregates by declared keys."""
 
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.describe import candidates
-from dpduck.mechanisms.cubes.errors import advice, foreseen
+from dpduck.mechanisms.cubes.describe import advice, candidates, foreseen
 from dpduck.mechanisms.cubes.measure import (
     CubeProposal,
     Noisy,

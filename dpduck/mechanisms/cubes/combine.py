@@ -23,9 +23,9 @@ from dpduck.database.tables import rows_sql
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.statements.parse import parse_expression
-from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, fold, quote_identifier
-from dpduck.planning.recovery.combination import (
+from dpduck.frontend.text.positions import meant_or
+from dpduck.planning.recovery.curved import (
     Covariances,
     covariances_from_text,
     ratio_interval,

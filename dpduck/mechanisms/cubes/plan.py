@@ -13,7 +13,6 @@ import numpy as np
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
 from dpduck.frontend.select.request import Question, Request, Target, Treatment
-from dpduck.mechanisms.cubes.matrix import matrix_of
 from dpduck.mechanisms.cubes.measures import (
     CHOICE,
     MOST_CHOSEN,
@@ -21,6 +20,7 @@ from dpduck.mechanisms.cubes.measures import (
     Measures,
     Use,
     choose_measures,
+    matrix_of,
 )
 from dpduck.mechanisms.released_rows import range_workload
 from dpduck.planning.choose import plan_workload

@@ -17,12 +17,14 @@ from dpduck.planning.marginals.planners import DISTINCT
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.buckets import Buckets
 from dpduck.planning.ranges.sets import RangeSetsPlan
-from dpduck.planning.recovery.combination import TableCovariances, covariances, covariances_to_text
 from dpduck.planning.recovery.curved import (
     FEWEST_ROWS,
     LEVELS,
     Curved,
+    TableCovariances,
     average,
+    covariances,
+    covariances_to_text,
     deviation_of,
     margins,
     of_rounded,

@@ -1,7 +1,7 @@
 """Keys that nobody declared, chosen privately."""
 
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.keys.measure import (
+from dpduck.mechanisms.keys.plan import (
     KeyProposal,
     explained_keys,
     key_columns,

@@ -1,4 +1,4 @@
-"""How the keys of a release are selected by a noisy threshold, what is measured for them, and with which noise.
+"""A release of counts by selected keys: published by a noisy threshold, then answered and shown.
 
 A group is published if it has at least n privacy units and its noisy count is above n - 1 + k + tau, where one unit
 changes the count by at most k and P(noise > tau) is so small that none of C new groups is published but with
@@ -12,12 +12,27 @@ from fractions import Fraction
 from math import exp, expm1, log1p, pi, sqrt
 
 import numpy as np
+import pyarrow as pa
 from scipy.special import log_ndtr
 
-from dpduck.planning.recovery.intervals import survivals
+from dpduck.database.sandbox import sandbox
+from dpduck.database.tables import EXPLAINED, Value, rows_sql
+from dpduck.frontend.select.private_keys import counts_units
+from dpduck.frontend.select.request import KeySelection, Request
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, lows_column, stderr_column
+from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.mechanism import Columns, OneAsk, Tools
+from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
+from dpduck.mechanisms.released_rows import label_array, listed, released_columns
+from dpduck.planning.recovery.curved import LEVELS
+from dpduck.planning.recovery.intervals import ErrorLaw, law_of, selected_lows, survivals
+from dpduck.trusted.ask import Ask, Scan, Threshold
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.key_delta import GroupBounds
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.jobs import KeyedJob
+from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
 from dpduck.values.accounting import sigma2_of
+from dpduck.values.errors import InternalError
 
 
 @dataclass(frozen=True)
@@ -170,3 +185,173 @@ def smallest_excess(noise: Noise, each: float) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if tail(noise, middle + 1) <= each else (middle, high)
     return high
+
+
+OTHER_SET = 1
+"""The grouping set of the row for all groups that are not published; its columns are NULL, its GROUPING(..) is 1."""
+
+
+KeyProposal = OneAsk[KeyPlan, PublishedKeys]
+"""Counts by selected keys."""
+
+
+def propose_keys(request: Request) -> KeyProposal:
+    """Returns the plan of a request that selects its keys."""
+    plan = planned_keys(request)
+    return KeyProposal(request, plan, key_ask(request, plan))
+
+
+def key_header(proposal: KeyProposal) -> ReleaseHeader:
+    """Describes the release before anything is counted."""
+    plan = proposal.plan
+    return ReleaseHeader(
+        proposal.request, f"{plan.selection.kind.value}, {plan.strategy}", plan.strategy, key_laws(plan)
+    )
+
+
+def key_columns(proposal: KeyProposal) -> Columns:
+    """Returns the columns of the released table; those that select keys have lower ends of intervals of their own."""
+    lows = tuple((lows_column(number), "DOUBLE[]") for number in proposal.plan.reused)
+    return (*released_columns(proposal.request, [True] * len(proposal.request.question.aggregates)), *lows)
+
+
+def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:
+    """Returns published groups with their answers; a table without rows where none is."""
+    return ReleasedTable(key_columns(proposal), _rows(proposal.request, proposal.plan, published))
+
+
+def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
+    """Returns the plan of a request that selects its keys; noise: another than what is asked, at the same rho."""
+    selection, charge = _selection(request), request.price.charge
+    kind = noise or (NoiseKind.LAPLACE if selection.laplace else NoiseKind.GAUSSIAN)
+    epsilon = charge.epsilon if charge.epsilon is not None else Fraction(sqrt(2 * float(charge.rho)))
+    rows = request.rows.unit_sql is None or request.rows.max_rows == 1
+    reused = tuple(
+        number
+        for number, aggregate in enumerate(request.question.aggregates)
+        if counts_units(aggregate, request.rows.unit_sql)
+        or (rows and not aggregate.condition and not aggregate.operand)
+    )
+    return plan_keys(
+        kind,
+        epsilon if kind is NoiseKind.LAPLACE else charge.rho,
+        charge.delta,
+        bounds_of_request(request),
+        least=selection.least_units,
+        aggregates=len(request.question.aggregates),
+        reused=reused,
+        other=selection.other,
+    )
+
+
+def bounds_of_request(request: Request) -> GroupBounds:
+    """Bounds what one unit changes: with a unit's column, 1 in each group; else a row, as often as joins repeat it."""
+    groups = _selection(request).groups
+    if request.rows.unit_sql is None:
+        return GroupBounds(groups, request.rows.unit_bound, request.rows.unit_bound, request.rows.unit_bound)
+    return GroupBounds(groups, 1, groups, request.rows.unit_bound)
+
+
+def keyed_job(request: Request) -> KeyedJob:
+    """Describes the job that trusted code counts."""
+    selection = _selection(request)
+    return KeyedJob(
+        rows=counting_job(request, [Contribution(aggregate.condition) for aggregate in request.question.aggregates]),
+        texts=tuple(key.row_sql for key in request.question.keys if key.row_sql),
+        groups=selection.groups if request.rows.unit_sql is not None else request.rows.unit_bound,
+    )
+
+
+def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
+    """Declares the ask."""
+    query = Threshold(plan.bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
+    return Ask(Scan(keyed_job(request), plan.bounds.l1), query, plan.selection)
+
+
+def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
+    """Tells how the noise of published groups is distributed before they are selected, and that of the row for the
+    others.
+    """
+    other = law_of(plan.answers)
+    return tuple((law_of(plan.noise_of(number)), other) for number in range(plan.aggregates))
+
+
+def _selection(request: Request) -> KeySelection:
+    if request.question.selection is None:
+        raise InternalError("a release of selected keys without a selection")
+    return request.question.selection
+
+
+def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table:
+    """Returns one row per published group, and the one for the others last."""
+    ordered = [key for key in request.question.keys if not key.row_sql] + [
+        key for key in request.question.keys if key.row_sql
+    ]
+    arrays = dict(zip((key.name for key in ordered), published.keys, strict=True))
+    others = 0 if published.other is None else 1
+    columns: dict[str, pa.ChunkedArray | pa.Array] = {}
+    with sandbox() as connection:
+        for key in request.question.keys:
+            shown = arrays[key.name]
+            if key.row_sql:
+                values = shown.cast(pa.large_binary()).cast(pa.large_string())
+            else:
+                values = label_array(connection, key.labels, key.type_name).take(shown)
+            columns[key.name] = pa.chunked_array([values, pa.nulls(others, values.type)])
+    count = len(published.answers[0])
+    columns[GROUPING_ID] = pa.array([0] * count + [(1 << len(request.question.keys)) - 1] * others, pa.int64())
+    columns[GROUPING_SET] = pa.array([0] * count + [OTHER_SET] * others, pa.int32())
+    for number, law in enumerate(key_laws(plan)):
+        rest = np.array([] if published.other is None else [published.other[number]], np.int64)
+        columns[answer_column(number)] = pa.array(np.concatenate([published.answers[number], rest]))
+        columns[stderr_column(number)] = pa.array([sqrt(law[0].variance)] * count + [sqrt(law[1].variance)] * others)
+        if number in plan.reused:
+            lows = selected_lows(plan.selection, plan.threshold, plan.least, published.answers[number], LEVELS)
+            columns[lows_column(number)] = listed(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
+    return pa.table(columns)
+
+
+# dp_explain for selected keys: the threshold, the noise, and how likely groups of some sizes are published.
+
+
+SIZES = (1, 10, 50, 100, 500)
+"""Privacy units of the groups whose chances are shown."""
+
+
+def explained_keys(request: Request, proposal: KeyProposal) -> str:
+    """Returns the plan and the one with the other noise at the same rho and delta, with the columns of every
+    explanation.
+
+    How many groups there are is private: total_variance and cells are NULL. worst_stderr: of a published group.
+    """
+    columns = [*EXPLAINED, ("threshold", "BIGINT"), ("selection_stderr", "DOUBLE")]
+    columns += [(f"published_{size}", "DOUBLE") for size in SIZES]
+    chosen = proposal.plan
+    other = NoiseKind.GAUSSIAN if chosen.selection.kind is NoiseKind.LAPLACE else NoiseKind.LAPLACE
+    rows = [
+        _row(request, chosen, True, _note(request, chosen)),
+        _row(request, planned_keys(request, other), False, "at the same rho and delta"),
+    ]
+    return rows_sql(columns, rows)
+
+
+def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
+    worst, price = max(plan.noise_of(number).variance for number in range(plan.aggregates)), request.price
+    return [
+        plan.strategy, chosen, None, sqrt(worst), price.stated_epsilon, price.charge.delta, price.charge.rho,
+        None, queries(plan.aggregates, plan.reused, plan.other), note, 0.0, plan.threshold,
+        sqrt(plan.selection.variance), *(plan.published(size) for size in SIZES),
+    ]  # fmt: skip
+
+
+def _note(request: Request, plan: KeyPlan) -> str:
+    if request.question.selection is None:
+        raise InternalError("an explanation of keys without a selection")
+    unit = request.rows.unit_text
+    counted = "rows" if request.rows.unit_sql is None else "units"
+    left = "; rows of a unit in further groups are left out, and intervals are about the rest"
+    return (
+        f"{plan.selection.kind.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are "
+        f"groups of more than {plan.threshold} {counted} after noise"
+        f"{left if plan.bounds.groups < request.rows.unit_bound else ''}"
+    )

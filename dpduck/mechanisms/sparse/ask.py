@@ -14,8 +14,7 @@ from dpduck.mechanisms.release import Steps, TwinsOf
 from dpduck.mechanisms.sparse.projection import key_scan
 from dpduck.mechanisms.sparse.questions import Asked
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.mechanisms.sparse.session import plan_from_facts, secret_name
-from dpduck.mechanisms.sparse.session_plan import Hypothesis, SessionPlan
+from dpduck.mechanisms.sparse.session import Hypothesis, SessionPlan, plan_from_facts, secret_name
 from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.ledger.ledger import Ledger

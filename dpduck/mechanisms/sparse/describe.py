@@ -8,8 +8,7 @@ from math import log, sqrt
 from dpduck.database.tables import Value, rows_sql
 from dpduck.mechanisms.sparse.projection import ProjectionPlan, guessed_second_moment, projection_plan
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.mechanisms.sparse.session import session_plan
-from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan
+from dpduck.mechanisms.sparse.session import Declared, SessionPlan, session_plan
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 

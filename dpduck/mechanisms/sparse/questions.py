@@ -22,10 +22,9 @@ from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.frontend.statements.parse import parse_expression, parse_select
-from dpduck.frontend.text.limits import bounded_tokens
+from dpduck.frontend.text.dialect import TokenReader, bounded_tokens
 from dpduck.frontend.text.names import TableName, fold
 from dpduck.frontend.text.positions import position_of, refusal
-from dpduck.frontend.text.tokens import TokenReader
 from dpduck.mechanisms.sparse.keys import KeyPart, canonical_sql
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.private.key_counts import KeyDigests

@@ -1,10 +1,22 @@
-"""Histograms and sessions as releases: one charge, a secret that stays in the vault, and public facts as a table."""
+"""Histograms and sessions as releases: one charge, a secret that stays in the vault, and public facts as a table.
+
+What a session states about its answers, from public figures alone:
+
+alpha = threshold + b1 ln(8 c / beta)         an answer that did not fire is as close as that (c updates, k questions)
+threshold = gap + b2 ln(8 k / beta)           no question whose gap is smaller fires
+gap = 2 a, a = the error of a measurement     so that every update is progress
+
+Each holds for all questions but with probability beta/4 (the number of rows takes the last quarter). Where neither
+updates nor alpha are given, the gap is also so large that the updates cannot run out (gap_for).
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, exp, log, sqrt
 
 import pyarrow as pa
 
@@ -14,12 +26,226 @@ from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.mechanisms.sparse.session_plan import Declared, SessionPlan, plan_session, total_margin
-from dpduck.trusted.ask import Ask, EveryKey, SparseVector, Within
+from dpduck.trusted.ask import UNITS, Ask, EveryKey, SparseVector, Within
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.sessions import GateLaw
 from dpduck.values.accounting import sigma2_of
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Charge
+
+TOTAL_SHARE = Fraction(1, 100)
+"""Of the price, for the number of rows."""
+SHARES = [share / 20 for share in range(4, 20)]
+ABOVE = 1 + 1e-9  # noise scales are rounded up by more than a double's error
+
+
+@dataclass(frozen=True)
+class SessionPlan:
+    """law: for trusted code. alpha: rows that no unmarked answer misses by more. measured: the same of an update's.
+
+    slots: keys that can be assigned. total: rows of the hypothesis, from above.
+    """
+
+    law: GateLaw
+    alpha: float
+    measured: float
+    slots: int
+    total: float
+
+    @property
+    def warning(self) -> str:
+        """Returns one line where the answer "half of all rows" to every question would err no more; else empty."""
+        if self.alpha < self.total / 2:
+            return ""
+        return f"hopeless: alpha = {self.alpha:.6g} is no less than half of the {self.total:.6g} rows there may be"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the statement says of the questions (see frontend.sparse_request.SparseOptions)."""
+
+    sparsity: int
+    queries: int
+    beta: float
+    updates: int | None
+    alpha: float | None
+
+
+def total_parameter(charge: Charge, unit_bound: int) -> Fraction:
+    """Returns the variance or scale of the noisy number of rows, the first thing that a session measures."""
+    if charge.epsilon is None:
+        return Fraction(unit_bound**2) / (2 * charge.rho * TOTAL_SHARE)
+    return Fraction(unit_bound) / (charge.epsilon * TOTAL_SHARE)
+
+
+def total_margin(charge: Charge, unit_bound: int, beta: float) -> float:
+    """Returns what is added to the noisy number of rows so that the true one is hardly ever larger."""
+    parameter, chances = float(total_parameter(charge, unit_bound)), log(4 / beta)
+    return sqrt(2 * parameter * chances) if charge.epsilon is None else parameter * chances
+
+
+def plan_session(charge: Charge, unit_bound: int, declared: Declared, total: float) -> SessionPlan:
+    """Returns the plan with the smallest alpha, or with the most updates for a given one."""
+    total = max(total, 1.0)
+    if declared.updates is not None:
+        plan = _with_updates(charge, unit_bound, declared, total, declared.updates)
+        return plan if declared.alpha is None else _widened(plan, declared.alpha)
+    if declared.alpha is not None:
+        return _widened(_most_updates(charge, unit_bound, declared, total, declared.alpha), declared.alpha)
+    counts = sorted({min(declared.queries, ceil(1.25**power)) for power in range(62)})
+    plans = [_with_updates(charge, unit_bound, declared, total, updates, lasting=True) for updates in counts]
+    return min(plans, key=lambda plan: plan.alpha)
+
+
+def _most_updates(charge: Charge, unit_bound: int, declared: Declared, total: float, alpha: float) -> SessionPlan:
+    """Bisection: alpha grows with the number of updates."""
+    low, high = 1, min(declared.queries, 10**6)
+    best = _with_updates(charge, unit_bound, declared, total, 1)
+    if best.alpha > alpha:
+        raise Refusal(
+            f"at this price no session answers within alpha = {alpha:g}", accepted=f"alpha of at least {best.alpha:.6g}"
+        )
+    while low <= high:
+        middle = (low + high) // 2
+        plan = _with_updates(charge, unit_bound, declared, total, middle)
+        if plan.alpha <= alpha:
+            best, low = plan, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def _widened(plan: SessionPlan, alpha: float) -> SessionPlan:
+    """Returns the plan with its threshold raised to a given alpha."""
+    slack = alpha - plan.alpha
+    if slack < 0:
+        raise Refusal(
+            f"at this price no session with so many updates answers within alpha = {alpha:g}",
+            accepted=f"alpha of at least {plan.alpha:.6g}, or fewer updates",
+        )
+    old = plan.law
+    law = GateLaw(
+        old.updates, old.unit_bound, old.threshold + int(slack * UNITS), old.threshold_scale, old.question_scale,
+        old.noise, old.parameter, old.total_parameter,
+    )  # fmt: skip
+    return SessionPlan(law, alpha, plan.measured, plan.slots, plan.total)
+
+
+def _with_updates(
+    charge: Charge, unit_bound: int, declared: Declared, total: float, updates: int, lasting: bool = False
+) -> SessionPlan:
+    plans = [_shared(charge, unit_bound, declared, total, updates, share, lasting) for share in SHARES]
+    return min(plans, key=lambda plan: plan.alpha)
+
+
+def _shared(
+    charge: Charge, unit_bound: int, declared: Declared, total: float, updates: int, share: float, lasting: bool
+) -> SessionPlan:
+    """Returns the plan in which this share of an update's price goes to the gate."""
+    step = unit_bound * UNITS
+    near, far = log(8 * updates / declared.beta), log(8 * declared.queries / declared.beta)
+    if charge.epsilon is None:
+        once = float(charge.rho * (1 - TOTAL_SHARE)) / updates
+        gate = sqrt(2 * share * once)
+        parameter = ceil(step**2 / (2 * (1 - share) * once) * ABOVE)
+        measured = sqrt(2 * parameter * near)
+    else:
+        once = float(charge.epsilon * (1 - TOTAL_SHARE)) / updates
+        gate = share * once
+        parameter = ceil(step / ((1 - share) * once) * ABOVE)
+        measured = parameter * near
+    # smallest b1 near + b2 far for a given 1/b1 + 1/b2: b proportional to 1 / sqrt of its factor
+    both = sqrt(near) + sqrt(far)
+    threshold_scale, question_scale = (ceil(step * both / (gate * sqrt(chances)) * ABOVE) for chances in (near, far))
+    gap = 2 * measured
+    if lasting and updates < declared.queries:
+        gap = max(gap, gap_for(total, updates, declared.sparsity) * UNITS)
+    threshold = ceil(gap + question_scale * far)
+    noise = NoiseKind.GAUSSIAN if charge.epsilon is None else NoiseKind.LAPLACE
+    law = GateLaw(
+        updates, unit_bound, threshold, Fraction(threshold_scale), Fraction(question_scale), noise, Fraction(parameter),
+        total_parameter(charge, unit_bound),
+    )  # fmt: skip
+    alpha = (threshold + threshold_scale * near + 1) / UNITS
+    slots = slots_for(total, updates, declared.sparsity, alpha)
+    return SessionPlan(law, alpha, measured / UNITS, slots, total)
+
+
+# Sparse multiplicative weights over an infinite universe: what a session believes, from public answers alone.
+#
+# The hypothesis is a distribution of `total` rows over `slots` keys, assigned when they are first updated,
+# and one place for the mass of all keys that never are. It begins with half of the mass there and the rest
+# even over the slots, so that its relative entropy to the truth is at most ln(2 slots) at first.
+# docs/sparse_queries.md bounds the updates.
+
+STEP = 2 / 3  # of the way to a measurement: then it never passes the exact answer, see updates_needed
+NARROW = 1e-12
+
+
+@dataclass(frozen=True)
+class Change:
+    """An update: new raw weights of the question's keys, and the factor that all weights share from now on."""
+
+    weights: Mapping[int, float]
+    scale: float
+
+
+class Hypothesis:
+    """Raw weights by key (its digest as one integer), all to be multiplied by `scale`."""
+
+    def __init__(self, total: float, slots: int, weights: Mapping[int, float], scale: float) -> None:
+        self.total = total
+        self.slots = slots
+        self.scale = scale
+        self._weights = dict(weights)
+        self._unassigned = total / (2 * slots)
+
+    def answer(self, keys: Sequence[int], weights: Sequence[float]) -> float:
+        """Returns the hypothesis's answer: assigned keys by their weight, others by that of an unused slot."""
+        get, unused = self._weights.get, self._unassigned
+        return self.scale * sum(weight * get(key, unused) for key, weight in zip(keys, weights, strict=True))
+
+    def towards(self, keys: Sequence[int], weights: Sequence[float], measured: float) -> Change:
+        """Returns the multiplicative update h_i exp(eta w_i) / Z with which the answer moves STEP of the way to
+        `measured`.
+
+        eta solves one increasing equation, by bisection between bounds that hold it.
+        """
+        held = [self.scale * self._weights.get(key, self._unassigned) for key in keys]
+        rest = max(self.total - sum(held), NARROW * self.total)
+        now = sum(weight * mass for weight, mass in zip(weights, held, strict=True))
+        most = max(weights, default=0.0)
+        goal = now + STEP * (measured - now)
+        goal = min(max(goal, NARROW * self.total), (1 - 1e-6) * most * self.total)
+        low, high = -60.0, 60.0
+        for _ in range(200):
+            eta = (low + high) / 2
+            grown = [mass * exp(eta * weight) for mass, weight in zip(held, weights, strict=True)]
+            whole = rest + sum(grown)
+            reached = self.total * sum(w * mass for w, mass in zip(weights, grown, strict=True)) / whole
+            low, high = (eta, high) if reached < goal else (low, eta)
+        factor = self.total / whole
+        return Change({key: mass / self.scale for key, mass in zip(keys, grown, strict=True)}, self.scale * factor)
+
+    def apply(self, change: Change) -> None:
+        """Takes an update over."""
+        self._weights.update(change.weights)
+        self.scale = change.scale
+
+
+def slots_for(total: float, updates: int, sparsity: int, alpha: float) -> int:
+    """Slots for every key that updates can touch, and so many that no question begins with more than alpha / 20."""
+    return max(updates * sparsity, ceil(10 * sparsity * total / alpha))
+
+
+def gap_for(total: float, updates: int, sparsity: int) -> float:
+    """Returns a gap with which so many updates always suffice: twice the fixed point's step, as alpha is at least the
+    gap.
+    """
+    first = total * sqrt(0.9 * log(2 * updates * sparsity) / updates)
+    return total * sqrt(0.9 * log(2 * slots_for(total, updates, sparsity, first)) / updates)
+
 
 Opened = tuple[SessionPlan, int]
 FACTS = (("facts", "VARCHAR"),)

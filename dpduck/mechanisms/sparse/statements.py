@@ -38,10 +38,10 @@ from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_arg
 from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
 from dpduck.mechanisms.sparse.session import (
     COMPUTATIONAL,
+    SessionPlan,
     histogram_from_facts,
     secret_name,
 )
-from dpduck.mechanisms.sparse.session_plan import SessionPlan
 from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.ledger.ledger import Ledger

@@ -16,8 +16,8 @@ import numpy as np
 from dpduck.database.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.friendly import meant_or
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
+from dpduck.frontend.text.positions import meant_or
 from dpduck.mechanisms.streams.plan import StreamPlan, plan_from_facts, weights_of
 from dpduck.mechanisms.streams.store import Named, StreamStore, closings
 from dpduck.planning.recovery.intervals import JUMPY, sum_margin

@@ -22,8 +22,8 @@ from dpduck.database.tables import Value, rows_sql
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import require_view_name
 from dpduck.frontend.rows.facts import Rows
+from dpduck.frontend.statements.kinds import CreateStream, DropStream, RefreshStream, StreamStatement
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.statements.streams import CreateStream, DropStream, RefreshStream, StreamStatement
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, fold, quote_identifier, stderr_column
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.prices import in_both_forms
@@ -31,8 +31,20 @@ from dpduck.mechanisms.rehearsal import rehearsed
 from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.streams.difference import difference
-from dpduck.mechanisms.streams.plan import StreamPlan, ask_of, explained, plan_from_facts, plans, weights_of, whole
-from dpduck.mechanisms.streams.request import StreamRequest, analyse_stream, hole, require_day, totals
+from dpduck.mechanisms.streams.plan import (
+    StreamPlan,
+    StreamRequest,
+    analyse_stream,
+    ask_of,
+    explained,
+    hole,
+    plan_from_facts,
+    plans,
+    require_day,
+    totals,
+    weights_of,
+    whole,
+)
 from dpduck.mechanisms.streams.store import (
     REFRESHED,
     Named,

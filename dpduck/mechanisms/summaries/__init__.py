@@ -8,11 +8,17 @@ from dpduck.database.tables import Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.summaries.measure import (
+    SKETCH_COLUMNS,
     Drawn,
+    Sketched,
+    SketchProposal,
     SummaryProposal,
     draw_layers,
+    propose_sketch,
     propose_summary,
     sketch_design,
+    sketch_header,
+    sketch_table,
     summary_asks,
     summary_candidates,
     summary_header,
@@ -20,14 +26,6 @@ from dpduck.mechanisms.summaries.measure import (
 )
 from dpduck.mechanisms.summaries.plan import SUBSETS, SummaryDesign
 from dpduck.mechanisms.summaries.recover import summary_columns
-from dpduck.mechanisms.summaries.sketch import (
-    SKETCH_COLUMNS,
-    Sketched,
-    SketchProposal,
-    propose_sketch,
-    sketch_header,
-    sketch_table,
-)
 
 # dp_explain of a summary: every method with its predicted size and errors; it spends nothing.
 

@@ -9,7 +9,7 @@ from math import ceil, exp, expm1, floor, inf, log, sqrt
 
 import numpy as np
 
-from dpduck.frontend.select.summary import LARGEST_SIZE, Summary
+from dpduck.frontend.select.request import LARGEST_SIZE, Summary
 from dpduck.trusted.noise.law import Noise
 from dpduck.trusted.noise.layers import SummaryLaw
 from dpduck.trusted.private.summaries import SummaryPlan

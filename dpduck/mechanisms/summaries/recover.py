@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import Axis
 from dpduck.database.sandbox import sandbox
+from dpduck.frontend.select.cells import node_columns
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.select.summary_checks import node_columns
 from dpduck.frontend.text.names import (
     GROUPING_ID,
     GROUPING_SET,

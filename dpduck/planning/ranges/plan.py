@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from dpduck.algebra.ranges import RangeWorkload
 from dpduck.planning.budgets import safe_parameters
 from dpduck.planning.plan import Measurement
-from dpduck.planning.ranges.hierarchy import LARGEST_DENSE
-from dpduck.planning.ranges.strategy import RangeStrategy, one_thread
+from dpduck.planning.ranges.hierarchy import LARGEST_DENSE, one_thread
+from dpduck.planning.ranges.strategy import RangeStrategy
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.trusted.operators import KroneckerQuery, MatrixFactor
 from dpduck.values.arrays import FloatArray, IntegerArray

@@ -20,6 +20,7 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import RangeShape, RangeWorkload
 from dpduck.planning.plan import Measurement, Plan
 from dpduck.planning.ranges.candidates import BITS, RangeProblem, build_strategies
+from dpduck.planning.ranges.hierarchy import one_thread
 from dpduck.planning.ranges.plan import (
     LARGEST_NORM_BITS,
     TIE,
@@ -30,7 +31,7 @@ from dpduck.planning.ranges.plan import (
     plan_matrix,
     plan_strategy,
 )
-from dpduck.planning.ranges.strategy import RangeStrategy, one_thread
+from dpduck.planning.ranges.strategy import RangeStrategy
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal

@@ -24,7 +24,7 @@ from scipy.optimize import linprog, nnls
 from scipy.sparse.linalg import splu
 
 from dpduck.algebra.lattice import MOST_STEPS, Lattice, MarginalWorkload, close_downward, closure_steps
-from dpduck.planning.recovery.anova import centre, spread_evenly
+from dpduck.planning.variance import centre, spread_evenly
 from dpduck.values.arrays import FloatArray
 
 TIGHT = 2.0**-26

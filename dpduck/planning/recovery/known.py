@@ -10,9 +10,9 @@ and an atom j_i along each of them one block
     M_BJ = sum over m of (1/v_m) prod_{i in B} a_mij  kron_{i not in B} L_mi,
 
 of size prod_{i not in B} k_i. An axis that has only been measured cell by cell has one atom, and the blocks are the
-ANOVA components of `anova.py`. Nothing of the size of x is built. The best linear unbiased estimate of w'x and its
-variance are sums over blocks of w_B' M^+ r_B and w_B' M^+ w_B, r_B = the part of S'V^-1 z; w'x is determined if and
-only if each part of w is in the range of its block.
+ANOVA components of `planning/variance.py`. Nothing of the size of x is built. The best linear unbiased estimate of w'x
+and its variance are sums over blocks of w_B' M^+ r_B and w_B' M^+ w_B, r_B = the part of S'V^-1 z; w'x is determined if
+and only if each part of w is in the range of its block.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpduck.planning.recovery.atoms import NOTHING, Kinds, Seen, atoms_of_axis
-from dpduck.planning.recovery.blocks import Block, levels_of
+from dpduck.planning.recovery.atoms import NOTHING, Block, Kinds, Seen, atoms_of_axis, levels_of
 from dpduck.values.arrays import FloatArray
 
 LARGEST_BLOCK = 2048

@@ -18,14 +18,13 @@ from dpduck.planning.ranges.hierarchy import LARGEST_DENSE, Haar, Hierarchy, sub
 from dpduck.planning.ranges.plan import ProductPlan, RangePlan
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.planning.ranges.strategy import RangeStrategy, cholesky_factor
-from dpduck.planning.recovery.anova import margins, recover_least_squares, spread_evenly
 from dpduck.planning.recovery.consistent import (
     integer_table,
     nearest_consistent,
     nonnegative_consistent,
     nonnegative_table,
 )
-from dpduck.planning.variance import BALANCED, adjoint, direct_sources
+from dpduck.planning.variance import BALANCED, adjoint, direct_sources, margins, recover_least_squares, spread_evenly
 from dpduck.trusted.operators import Factor, HadamardFactor, IdentityFactor
 from dpduck.values.arrays import FloatArray, IntegerArray
 

@@ -21,14 +21,17 @@ from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
 from dpduck.planning.budgets import safe_parameters
 from dpduck.planning.plan import Plan, PlanningProblem
 from dpduck.planning.variance import workload_variances
-from dpduck.planning.views.annealing import DesignStart, anneal_assignment, anneal_views, start_design
 from dpduck.planning.views.designs import (
     LARGEST_VIEW,
     DesignFamily,
+    DesignStart,
+    anneal_assignment,
+    anneal_views,
     balanced_assignment,
     design_views,
     families,
     sets_of,
+    start_design,
     workload_starts,
 )
 from dpduck.planning.views.objective import HashCounter, SearchClock, ViewObjective

@@ -13,8 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.frontend.text.names import quote_identifier
-from dpduck.server.flight.messages import Message
-from dpduck.server.flight.statements import as_texts
+from dpduck.server.flight.statements import Message, as_texts
 from dpduck.server.public_database import PublicDatabase
 
 CATALOG, SCHEMA, TABLE = "private", "main", "TABLE"

@@ -20,12 +20,10 @@ import pyarrow as pa
 from pyarrow import flight
 
 from dpduck.server.flight.catalog import catalog_table
-from dpduck.server.flight.messages import Message, read_any, write_any
-from dpduck.server.flight.statements import Statements
-from dpduck.server.gate import UNEXPECTED
+from dpduck.server.flight.statements import Message, Statements, read_any, write_any
+from dpduck.server.gate import UNEXPECTED, Service
 from dpduck.server.limits import Limits
 from dpduck.server.principals import Principal
-from dpduck.server.service import Service
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal, StoreError
 
 PRINCIPAL = "dpduck"

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dpduck.trusted.ledger.budgets import LedgerState
 from dpduck.trusted.ledger.entries import GENESIS, amounts_text, charge_of
 from dpduck.trusted.ledger.secrets import Secrets, Steps, no_step, sync_directory
-from dpduck.trusted.ledger.state import LedgerState
 from dpduck.values.errors import StoreError
 from dpduck.values.privacy import Charge
 

@@ -13,9 +13,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpduck.trusted.ledger import budgets as budget_rules
+from dpduck.trusted.ledger.budgets import for_person, require_named, require_proven
 from dpduck.trusted.ledger.copies import Begun, Witness
 from dpduck.trusted.ledger.entries import NOTHING, LedgerEntry, LedgerRow
-from dpduck.trusted.ledger.periods import for_person, require_named, require_proven
 from dpduck.trusted.ledger.secrets import (
     BOUNDING_KEY,
     STORE_ID,

@@ -14,6 +14,7 @@ from pathlib import Path
 import duckdb
 
 from dpduck.frontend.text.names import written_values
+from dpduck.trusted.ledger.budgets import LedgerState
 from dpduck.trusted.ledger.copies import Begun, Change, OutsideCounters, Witness
 from dpduck.trusted.ledger.entries import (
     NOTHING,
@@ -30,7 +31,6 @@ from dpduck.trusted.ledger.entries import (
     sealed,
 )
 from dpduck.trusted.ledger.secrets import CHAIN_KEY, STORE_ID, Secrets, Steps, required
-from dpduck.trusted.ledger.state import LedgerState
 from dpduck.values.errors import InternalError, StoreError
 from dpduck.values.privacy import Budget, Charge
 

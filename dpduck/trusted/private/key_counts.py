@@ -53,7 +53,7 @@ def count_keys(
 
     workers: as of count_exactly.
     """
-    scan, unit = scan_of(job.rows), job.rows.unit_sql
+    scan, unit = scan_of(job.rows, (job.key_sql,)), job.rows.unit_sql
     division = Division({}, scan.moved, scan.types or {}, copies=scan.copies)
     parameters = {} if unit is None or job.rows.prepared is not None else {KEY: key_integer(bounding_key)}
     known, most = scan.known(None, division.needed), None if unit is None else job.rows.max_rows

@@ -124,7 +124,7 @@ def read_groups(
     cursor: duckdb.DuckDBPyConnection, job: KeyedJob, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[Iterator[pa.Table]]:
     """Lends one row per occupied group, in batches: its keys, its aggregates, and how many units it has."""
-    rows, scan = job.rows, scan_of(job.rows)
+    rows, scan = job.rows, scan_of(job.rows, job.texts)
     outputs = worker_outputs(rows, scan)
     for number, text in enumerate(job.texts, start=len(rows.attributes)):
         if scan.types is not None and plain_text(text, scan.types) is None:

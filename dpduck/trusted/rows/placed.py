@@ -1,20 +1,34 @@
 """Where rows come from: stored tables, joined along equal columns; what an analyst wrote about them is set apart.
 
 A Source is rendered as SQL of which the database's process evaluates stored columns, their comparisons (plain) and
-nothing else. Every other condition goes one of two ways. Where it may be asked of the joined row instead, it is moved
-behind the joins, to the worker. Where it may not, because an outer, SEMI or ANTI join, a UNION ALL or a count for each
-unit depends on it, it is asked of the rows of the one table that it is about, beforehand (Stage): the worker's answers
-come back by row number, and are then a stored column like any other.
+nothing else. Of each private table that is joined it reads rows that are short (held). Every other condition goes one
+of two ways. Where it may be asked of the joined row instead, it is moved behind the joins, to the worker. Where it may
+not, because an outer, SEMI or ANTI join, a UNION ALL or a count for each unit depends on it, it is asked of the rows of
+the one table that it is about, beforehand (Stage): the worker's answers come back by row number, and are then a stored
+column like any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from dpduck.frontend.rows.parts import Branch, Coded, Join, Lookup, Source, Stored, Union, Units, shortened_sql
+from dpduck.frontend.rows.parts import (
+    Branch,
+    Coded,
+    Join,
+    Lookup,
+    Source,
+    Stored,
+    Union,
+    Units,
+    most_copies,
+    repeats,
+    shortened_sql,
+)
 from dpduck.trusted.private.contributions import order_sql
 from dpduck.trusted.rows.answered import ROW
+from dpduck.trusted.rows.held import Held, held_by, is_short, nothing_held
 from dpduck.trusted.rows.plain import columns_of, is_plain, without_try
 from dpduck.values.errors import Refusal
 
@@ -23,6 +37,8 @@ INNER = "JOIN"
 _APART: Types = {"FLOAT": "BIT", "DOUBLE": "BIT", "INTERVAL": "VARCHAR"}
 """Types of which values that differ are equal: 0 and -0, one NaN and another, a month and thirty days. Cast so, they
 are apart, and DuckDB does not put the one for the other where it sorts. Nested values are not read by expressions."""
+
+_TEXTS = ("VARCHAR", "BLOB")
 
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
 """After these a condition of an earlier join is no condition of the joined row."""
@@ -49,25 +65,70 @@ class Stage:
 
 @dataclass(frozen=True)
 class Placed:
-    """SQL of a source: what follows FROM, plain conditions of WHERE, conditions that were moved, stages in order."""
+    """SQL of a source: what follows FROM, plain conditions of WHERE, conditions that were moved, stages in order.
+
+    order: what tells the rows of a unit apart, as hashes of what is stored; () where the content itself does.
+    """
 
     from_sql: str
     where: tuple[str, ...]
     moved: tuple[str, ...]
     stages: tuple[Stage, ...]
+    order: tuple[str, ...] = ()
 
 
-def placed(source: Source, filters: Sequence[str], types: Types, *, copied: bool = False) -> Placed:
+def placed(
+    source: Source,
+    filters: Sequence[str],
+    types: Types,
+    *,
+    copied: bool = False,
+    joined: bool = False,
+    read: Sequence[str] = (),
+    content: Sequence[str] = (),
+) -> Placed:
     """Returns SQL of a source, with further conditions of WHERE.
 
     copied: whether public tables are cut to so many rows for one key as the price says: where rows are the privacy
-    units, what one of them becomes through joins is then bounded by the SQL itself.
+    units, what one of them becomes through joins is then bounded by the SQL itself. joined: whether rows are joined
+    with anything later. read: what else is read of rows. content: what their order is by, which is hashed where rows
+    are joined.
     """
-    scope = _Scope(types, [], copied, coded=dict(source.coded))
+    scope = _Scope(types, [], copied, coded=dict(source.coded), bounds=(most_copies(source), repeats(source)))
+    if joined or source.joins:
+        scope.held = _held(source, scope, (*filters, *read), content)
     parts = _parts(source, scope, True)
     kept = [scope.condition(text, True) for text in (*source.filters, *filters)]
     where = tuple(text for text in kept if text is not None)
-    return Placed(parts.render(scope), where, tuple(dict.fromkeys(scope.moved)), (*scope.stages, *scope.own_stages()))
+    from_sql, stages = parts.render(scope), (*scope.stages, *scope.own_stages())
+    return Placed(from_sql, where, tuple(dict.fromkeys(scope.moved)), stages, scope.held.order)
+
+
+def _held(source: Source, scope: _Scope, read: Sequence[str], content: Sequence[str] = ()) -> Held:
+    """Returns what is held of the rows of one level, beside a join or for each unit."""
+    texts = [*source.filters, *_conditions(source), *read]
+    asked = [scope.coded[text].asked(text) if text in scope.coded else text for text in texts]
+    public = {f'"{one.alias}"' for one in _tables(source) if one.public}
+    types = {name: kind for name, kind in scope.types.items() if name.partition(".")[0] not in public}
+    return held_by(asked, content, types, scope.bounds)
+
+
+def _tables(source: Source) -> list[Stored]:
+    """Lists the stored tables of a level."""
+    found = [source.first] if isinstance(source.first, Stored) else []
+    for join in source.joins:
+        found += _tables(join.right)
+    return found
+
+
+def _conditions(source: Source) -> list[str]:
+    """Lists what is written of a level's joins: conditions, and equalities with columns."""
+    found = []
+    for join in source.joins:
+        for one in join.on:
+            found += [one] if isinstance(one, str) else [one.value_sql, one.column_sql]
+        found += [*join.right.filters, *_conditions(join.right)]
+    return found
 
 
 def outer(source: Source) -> bool:
@@ -98,12 +159,19 @@ class _Scope:
     moved: list[str] = field(default_factory=list)
     tables: dict[str, Stored] = field(default_factory=dict)
     asked: dict[tuple[str, str], _Asked] = field(default_factory=dict)
-    cut: dict[str, str] = field(default_factory=dict)
+    cut: dict[str, tuple[list[str], str]] = field(default_factory=dict)
     extended: set[str] = field(default_factory=set)
     coded: Mapping[str, Coded] = field(default_factory=dict)
+    bounds: tuple[int, bool] = (1, False)
+    held: Held = field(default_factory=nothing_held)
 
-    def inside(self, source: Source) -> _Scope:
-        return _Scope(dict(source.types), self.stages, False, self.numbers, coded=dict(source.coded))
+    def inside(self, source: Source, read: Sequence[str], *, held: bool) -> _Scope:
+        """Returns the level of a source inside this one. held: whether its rows are joined, or held for each unit."""
+        types = dict(source.types)
+        found = _Scope(types, self.stages, False, self.numbers, coded=dict(source.coded), bounds=self.bounds)
+        if held:
+            found.held = replace(_held(source, found, read), whole=False)
+        return found
 
     def condition(self, text: str, movable: bool) -> str | None:
         """Returns a condition as the database may evaluate it; None where it was moved."""
@@ -156,17 +224,23 @@ class _Scope:
     def table_sql(self, stored: Stored) -> str:
         """Renders a table under its alias, with what was asked of it as further columns."""
         found = [asked for (alias, _), asked in self.asked.items() if alias == stored.alias]
-        cut = self.cut.get(stored.alias, "")
-        if not found:
-            rows = f"(SELECT * FROM {stored.sql} AS dpduck_t {cut})" if cut else stored.sql
-            return f'{rows} AS "{stored.alias}"'
         names = [
             f'{asked.name}."{name}"' for asked in found for name in (*asked.flags.values(), *asked.values.values())
         ]
-        listed, joined = ", ".join(names), f"{stored.sql} AS dpduck_t"
-        for asked in found:
-            joined += f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}"
-        return f'(SELECT dpduck_t.*, {listed} FROM {joined} {cut}) AS "{stored.alias}"'
+        joined = "".join(f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}" for asked in found)
+        return self.relation_sql(stored.sql, stored.alias, names, joined)
+
+    def relation_sql(self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "") -> str:
+        """Renders rows under an alias: those that are short, cut, with further columns."""
+        changed, added, conditions = self.held.of(alias)
+        before, cut = self.cut.get(alias, ([], ""))
+        if not (joined or cut or changed or added or conditions):
+            return f'{rows} AS "{alias}"'
+        replaced = f" REPLACE ({', '.join(changed)})" if changed else ""
+        listed = ", ".join([f"dpduck_t.*{replaced}", *names, *added, *before])
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        short = f"(SELECT {listed} FROM {rows} AS dpduck_t{joined}{where})"
+        return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
 
     def own_stages(self) -> list[Stage]:
         return [
@@ -200,7 +274,7 @@ class _Parts:
 
 
 def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
-    _note_tables(source, scope)
+    scope.tables |= {one.alias: one for one in _tables(source)}
     first = source.first if isinstance(source.first, Stored) else _nested_sql(source.first, scope)
     joins = []
     for number, join in enumerate(source.joins):
@@ -228,8 +302,18 @@ def _aliases(first: Stored | Union | Units, joins: Sequence[Join]) -> set[str]:
     return found
 
 
-def _cut_sql(alias: str, join: Join, types: Types) -> str:
-    """At most so many rows of a table for each value of the columns that rows are joined by.
+def _apart(value: str, type_name: str) -> str:
+    """Returns what tells values of a type apart, in few bytes: of those that no expression reads, whether they are
+    NULL.
+    """
+    if type_name in _APART:
+        return f"CAST({value} AS {_APART[type_name]})"
+    return shortened_sql(value, type_name) if is_short(type_name) or type_name in _TEXTS else f"{value} IS NULL"
+
+
+def _cut_sql(alias: str, join: Join, types: Types) -> tuple[list[str], str]:
+    """Keeps at most so many rows of a table for each value of the columns that rows are joined by: columns to add to
+    the table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
 
     Of a private table, whose rows of one key are of one unit, the first in keyed order of their own content, so that
     no other unit, nor chance, has a say in which: rows that are tied are the same, bit by bit, in all that may be read
@@ -239,33 +323,28 @@ def _cut_sql(alias: str, join: Join, types: Types) -> str:
     keys, content = (
         [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
     )
-    apart = [
-        f"CAST({own} AS {_APART[types[column]]})" if types[column] in _APART else shortened_sql(own, types[column])
-        for own, column in zip(content, join.content, strict=True)
-    ]
-    ordered = f" ORDER BY {', '.join([order_sql(content), *apart])}" if content else ""
+    apart = [_apart(own, types[column]) for own, column in zip(content, join.content, strict=True)]
+    order = [order_sql(content), *apart] if content else []
+    names = [f"dpduck_cut_{number}" for number in range(len(order))]
+    added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]
+    ordered = f" ORDER BY {', '.join(names)}" if content else ""
     nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
-    return f"QUALIFY row_number() OVER (PARTITION BY {', '.join(keys)}{ordered}) <= {int(join.copies)}{nobody}"
-
-
-def _note_tables(source: Source, scope: _Scope) -> None:
-    for one in (source.first, *(join.right.first for join in source.joins)):
-        if isinstance(one, Stored):
-            scope.tables[one.alias] = one
+    window = f"row_number() OVER (PARTITION BY {', '.join(keys)}{ordered})"
+    return added, f"QUALIFY {window} <= {int(join.copies)}{nobody}"
 
 
 def _nested_sql(relation: Union | Units, outer: _Scope) -> str:
     if isinstance(relation, Union):
         branches = " UNION ALL ".join(_branch_sql(branch, outer) for branch in relation.branches)
-        cut = outer.cut.get(relation.alias, "")
-        return f'({f"SELECT * FROM ({branches}) AS dpduck_t {cut}" if cut else branches}) AS "{relation.alias}"'
-    scope = outer.inside(relation.source)
+        return outer.relation_sql(f"({branches})", relation.alias)
+    read = [relation.unit_sql, *(sql for sql, _ in (*relation.outputs, *relation.counts))]
+    scope = outer.inside(relation.source, read, held=True)
     parts, where = _level(relation.source, scope)
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
     listed = ", ".join([*(f"{sql} AS {name}" for sql, name in relation.outputs), *counts])
     rows = f"{parts.render(scope)} WHERE {_and([*where, f'{relation.unit_sql} IS NOT NULL'])}"
     outer.stages.extend(scope.own_stages())
-    return f'(SELECT {listed} FROM {rows} GROUP BY {relation.unit_sql}) AS "{relation.alias}"'
+    return outer.relation_sql(f"(SELECT {listed} FROM {rows} GROUP BY {relation.unit_sql})", relation.alias)
 
 
 def _count_sql(condition: str, name: str, scope: _Scope) -> str:
@@ -275,7 +354,7 @@ def _count_sql(condition: str, name: str, scope: _Scope) -> str:
 
 
 def _branch_sql(branch: Branch, outer: _Scope) -> str:
-    scope = outer.inside(branch.source)
+    scope = outer.inside(branch.source, [sql for sql, _ in branch.outputs], held=bool(branch.source.joins))
     parts, where = _level(branch.source, scope)
     listed = ", ".join(f"{sql} AS {name}" for sql, name in branch.outputs)
     outer.stages.extend(scope.own_stages())

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dpduck.frontend.rows.parts import text_sql
 from dpduck.trusted.rows.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.trusted.rows.functions import require_row_local, texts_made
+from dpduck.trusted.rows.held import REPEATED, SHORTEST_READ
 from dpduck.trusted.rows.placed import Stage, Types, travels
 from dpduck.trusted.rows.plain import columns_of, renamed
 from dpduck.trusted.rows.worker import BATCH
@@ -27,9 +28,6 @@ BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
 
 LONGEST_TEXT = 65_535
 """Rows with a longer text in what is read of them, or as their unit, contribute nothing."""
-
-REPEATED, SHORTEST_READ = 16, 64
-"""Copies of a row beyond which its texts are shorter, and bytes that each must have room for; see longest_read."""
 
 LONGEST_REPEATED = 256
 """Bytes of a text that rows are grouped by and that stands beside more of them than it is stored with: one that is

@@ -6,7 +6,7 @@ Its only error has one fixed text and no context: DuckDB's texts may quote data.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +23,8 @@ FAILED = "counting failed"
 VECTOR, MOST_BYTES = 2048, 64 << 20
 """Rows that DuckDB computes at a time, and bytes of rows with texts that are put together."""
 
+SMALL_BUFFER = "SET streaming_buffer_size = '1KB'"
+"""Of a cursor. DuckDB computes ahead until a buffer is full, in which texts do not count: thirty batches, 6 GB."""
 
 LAZY = duckdb.__version__.startswith("1.")
 """DuckDB 1.5 materialises what sql() has parameters for, and raises for values without a text; 2.0 does not."""
@@ -77,6 +79,8 @@ def text_batches(
 
     The texts of many rows of one person would fill the memory, whatever all others have, if only rows were counted.
     """
+    with suppress(duckdb.Error):  # a locked configuration keeps the buffer that it has
+        cursor.execute(SMALL_BUFFER)
     pieces = batches(cursor, sql, parameters, VECTOR)
     empty = next(pieces)
     yield empty

@@ -19,7 +19,6 @@ from dpduck.frontend.rows.parts import (
     UnitLookup,
     instant_sql,
     most_copies,
-    read_aliases,
     repeats,
     shortened_sql,
     text_sql,
@@ -33,8 +32,6 @@ from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed, 
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
 from dpduck.trusted.rows.program import (
-    LONGEST_KEY,
-    REPEATED,
     Division,
     longest_lookup,
     longest_read,
@@ -55,11 +52,11 @@ class Scan:
     """The rows of a job, divided: FROM and WHERE that the database reads, conditions that a worker decides.
 
     types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
-    prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes, which are our own.
+    order: of a unit's rows. prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes,
+        which are our own.
     elsewhere: the engine that has the rows. alone: whether each row comes of one private row, and of no other one.
     copies: the most rows that joins make of one. repeats: whether one may stand beside any number of others.
     cuts: columns that rows hold cut, too. periods: by which units are told apart, beside unit_sql.
-    aliases: of tables whose columns stand beside a row.
     """
 
     from_sql: str
@@ -68,7 +65,7 @@ class Scan:
     stages: tuple[Stage, ...]
     unit_sql: str | None
     unit_type: str
-    content_sql: tuple[str, ...]
+    order: str
     lookup: UnitLookup | None
     types: Types | None = field(repr=False)
     prepared: Prepared | None = None
@@ -80,7 +77,6 @@ class Scan:
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
     periods: PeriodColumn | None = None
     repeats: bool = False
-    aliases: frozenset[str] = frozenset()
 
     @property
     def longest_key(self) -> int:
@@ -93,20 +89,6 @@ class Scan:
     def longest_lookup(self) -> int:
         """Returns bytes that a text may have that is looked up among a public table's keys; see LONGEST_KEY."""
         return longest_lookup(self.copies, self.repeats)
-
-    def guards(self) -> list[str]:
-        """Returns conditions that leave out rows whose texts are too long to be compared in all copies of them."""
-        if self.types is None or not (self.repeats or self.copies > REPEATED):
-            return []
-        read = " ".join((self.from_sql, *self.where))
-        texts = [
-            name for name, kind in self.types.items()
-            if kind in ("VARCHAR", "BLOB") and name in read and name.partition(".")[0].strip('"') in self.aliases
-        ]  # fmt: skip
-        longest = longest_read(len(texts), self.copies)
-        longest = min(longest, LONGEST_KEY) if self.repeats else longest
-        lengths = ((name, "strlen" if self.types[name] == "VARCHAR" else "octet_length") for name in texts)
-        return [f"{name} IS NULL OR {length}({name}) <= {longest}" for name, length in lengths]
 
     def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
         """Returns what is known of the units of rows that are grouped by these keys. worker: whether one answers for
@@ -126,7 +108,7 @@ class Scan:
     def ordering(self) -> dict[str, str]:
         """Returns columns by which a unit's rows are bounded, but for the unit."""
         if self.prepared is None:
-            return {ORDER: order_sql(self.content_sql)}
+            return {ORDER: self.order}
         return {ORDER: self.prepared.order_sql, OF_UNIT: self.prepared.rows_sql, OPEN: self.prepared.open_sql}
 
     @property
@@ -151,8 +133,8 @@ class Scan:
         return next(found, "")
 
 
-def scan_of(job: CountingJob) -> Scan:
-    """Returns a job's rows. A job without a source is of trusted code's own SQL."""
+def scan_of(job: CountingJob, texts: Sequence[str] = ()) -> Scan:
+    """Returns a job's rows. A job without a source is of trusted code's own SQL. texts: what else is read of rows."""
     lookup = job.lookup
     if job.source is None:
         found, types = Placed(job.from_sql, job.filters, (), ()), None
@@ -161,18 +143,30 @@ def scan_of(job: CountingJob) -> Scan:
         types = dict(job.source.types)
         # of prepared rows, what is known of a unit is so where joins do not repeat them; ranked rows may be repeated
         copied = job.unit_sql is None or (job.prepared is not None and not job.prepared.crowded)
-        found = placed(job.source, job.filters, types, copied=copied)
+        ordered = job.unit_sql is not None and job.prepared is None
+        found = placed(
+            job.source, job.filters, types, copied=copied, joined=lookup is not None, read=[*_read(job), *texts],
+            content=job.content_sql if ordered else (),
+        )  # fmt: skip
         rows = found.from_sql
     where = (*found.where, *_periods(job, types))
+    order = found.order[0] if len(found.order) == 1 else order_sql(found.order or job.content_sql)
     return Scan(
-        rows, where, found.moved, found.stages, job.unit_sql, job.unit_type, job.content_sql, lookup, types,
+        rows, where, found.moved, found.stages, job.unit_sql, job.unit_type, order, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins),
         frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
         job.elsewhere, job.elsewhere is not None and lookup is None and _alone(job.source, job.elsewhere),
         1 if job.source is None else most_copies(job.source),
         () if job.source is None else job.source.cuts, job.periods, job.source is not None and repeats(job.source),
-        frozenset() if job.source is None else read_aliases(job.source),
     )  # fmt: skip
+
+
+def _read(job: CountingJob) -> list[str]:
+    """Lists what a job reads of rows beside their source's conditions."""
+    found = [key.sql for key in job.keys]
+    found += [text for one in job.aggregates for text in (one.condition, one.value_sql) if text]
+    found += [] if job.unit_sql is None else [job.unit_sql]
+    return found if job.lookup is None else [*found, job.lookup.reference_sql]
 
 
 def _periods(job: CountingJob, types: Types | None) -> list[str]:
@@ -226,7 +220,7 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     table of units for one that leaves a fifth of them, and hashes that table in place of the few rows that are looked
     up: of TPC-H query 6, twice the time.
     """
-    conditions = [*scan.where, *conditions, *division.guards(), *scan.guards()]
+    conditions = [*scan.where, *conditions, *division.guards()]
     outputs = {**outputs, **division.inputs()}
     if scan.unit_sql is None:
         return _select(outputs, scan.from_sql, conditions)

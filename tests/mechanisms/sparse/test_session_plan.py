@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.mechanisms.sparse.session_plan import Declared, Hypothesis, SessionPlan, plan_session, total_margin
+from dpduck.mechanisms.sparse.session import Declared, Hypothesis, SessionPlan, plan_session, total_margin
 from dpduck.trusted.ask import UNITS, price
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.private.key_counts import KeyCounts, KeyDigests

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 import dpduck
 from dpduck.engine.functions import engine_of
+from dpduck.frontend.statements.kinds import CreateStream
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.statements.streams import CreateStream
-from dpduck.mechanisms.streams.plan import ask_of, plan_from_facts
-from dpduck.mechanisms.streams.request import StreamRequest
+from dpduck.mechanisms.streams.plan import StreamRequest, ask_of, plan_from_facts
 from dpduck.mechanisms.streams.store import Named, opened_state, recorded
 from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape
 from dpduck.trusted.private.streams import StreamAsk

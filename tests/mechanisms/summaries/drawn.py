@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpduck.frontend.select.summary import Summary
+from dpduck.frontend.select.request import Summary
 from dpduck.mechanisms.summaries.plan import SummaryDesign, designed
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, with_priorities
 from dpduck.trusted.noise.entropy import operating_system_entropy

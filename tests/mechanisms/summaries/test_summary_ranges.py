@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
-from dpduck.frontend.select.summary import Summary
+from dpduck.frontend.select.request import Summary
 from dpduck.mechanisms.summaries.plan import candidates
 from dpduck.mechanisms.summaries.recover import ends_of, parents_of, places_of, with_parents
 from dpduck.trusted.noise.entropy import operating_system_entropy

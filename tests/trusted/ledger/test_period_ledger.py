@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpduck.trusted.ledger.budgets import PeriodSums
 from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.ledger.periods import PeriodSums
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal, StoreError
 from dpduck.values.periods import Periods, every

@@ -67,7 +67,7 @@ def test_rows_that_are_joined_are_as_they_are_stored(kind: str) -> None:
 
 
 def test_all_columns_are_in_the_order() -> None:
-    """Two rows of one hash are told apart by all of their columns: no column is left out of the order."""
+    """Two rows of one hash are told apart by all that may be read of them: of a list, whether it is NULL."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE visits (patient BIGINT, v DOUBLE, t VARCHAR, w INTERVAL, f FLOAT, l DOUBLE[])")
         connection.execute(
@@ -78,8 +78,11 @@ def test_all_columns_are_in_the_order() -> None:
         apart = [
             content[0], f"CAST({content[1]} AS BIT)", shortened_sql(content[2], "VARCHAR"),
             f"CAST({content[3]} AS VARCHAR)",
-            f"CAST({content[4]} AS BIT)", content[5],
+            f"CAST({content[4]} AS BIT)", f"{content[5]} IS NULL",
         ]  # fmt: skip
         hashed = f"hash(CAST($dpduck_bounding_key AS UBIGINT), {', '.join(content)})"
-        window = f"OVER (PARTITION BY {content[0]} ORDER BY {hashed}, {', '.join(apart)}) <= {CUT}"
+        listed = [f"{sql} AS dpduck_cut_{number}" for number, sql in enumerate([hashed, *apart])]
+        names = ", ".join(f"dpduck_cut_{number}" for number in range(len(listed)))
+        window = f"OVER (PARTITION BY {content[0]} ORDER BY {names}) <= {CUT}"
+        assert job_sql(job).count(", ".join(listed)) == 1
         assert job_sql(job).count(window) == 1

@@ -149,7 +149,9 @@ def test_a_condition_of_an_inner_join_moves_behind_it() -> None:
     """The database joins by stored columns alone; the worker decides the rest of the joined row."""
     source = Source(LEFT, (Join("JOIN", RIGHT, (ON, ODD)),), types=tuple(TYPES.items()))
     found = placed(source, ('length("r0"."note") > 1',), TYPES)
-    assert found.from_sql == f'a AS "r0" JOIN b AS "r1" ON {ON}'
+    short = '(SELECT dpduck_t.* FROM {0} AS dpduck_t WHERE ({1} IS NULL OR strlen({1}) <= 1024)) AS "{2}"'
+    left, right = short.format("a", 'dpduck_t."note"', "r0"), short.format("b", 'dpduck_t."text"', "r1")
+    assert found.from_sql == f"{left} JOIN {right} ON {ON}"
     assert found.moved == (ODD, 'length("r0"."note") > 1') and found.stages == () and found.where == ()
 
 

@@ -1,0 +1,114 @@
+"""What the database holds of a private row that is joined: short values, and a hash of all that is stored.
+
+DuckDB keeps one side of a join in memory, whichever it likes, and a joined row again beside the next join. A few long
+texts of one person, there or in copies, filled a memory: the statement failed after its charge, and told of them. So
+each private table is read in a SELECT of its own where rows are joined or counted for each unit: a row with a text
+too long for that is left out, the order of a unit's rows is a hash that is taken there, and of values that no
+expression reads only remains whether they are NULL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpduck.frontend.rows.parts import LENGTHS, LONGEST_JOINED, fits_sql
+from dpduck.trusted.private.contributions import order_sql
+from dpduck.trusted.rows.plain import columns_of
+from dpduck.values.errors import Refusal
+
+_SHORT = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|UUID|DATE|INTERVAL|ENUM\(.*\)|"
+    r"TIME(_NS| WITH TIME ZONE)?|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?",
+    re.DOTALL,
+)
+_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
+ORDER_OF_TABLE = "dpduck_order_of_table"
+
+REPEATED, SHORTEST_READ = 16, 64
+"""Copies of a row beyond which its texts are shorter, and bytes that each must have room for."""
+
+
+def is_short(type_name: str) -> bool:
+    """Tells whether all values of a type have few bytes."""
+    return _SHORT.fullmatch(type_name) is not None
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is held of the rows of one level. read: private columns whose values may be long, with their types.
+
+    longest: bytes of each text. content: columns that a table's rows are ordered by. whole: whether values of nested
+    types may become NULL or TRUE, which nobody sees.
+    """
+
+    read: Mapping[str, str]
+    longest: int
+    content: Mapping[str, tuple[str, ...]]
+    whole: bool = True
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Returns the hashes of tables by which a unit's rows are ordered."""
+        return tuple(f"{alias}.{ORDER_OF_TABLE}" for alias in self.content)
+
+    def of(self, alias: str) -> tuple[list[str], list[str], list[str]]:
+        """Returns of a table that is called dpduck_t: columns that are changed, added ones, and conditions."""
+        quoted = f'"{alias}"'
+        own = {name: kind for name, kind in self.read.items() if _alias(name) == quoted}
+        changed, conditions = [], []
+        for name, kind in own.items():
+            column = _column(name)
+            if kind in LENGTHS:
+                conditions.append(fits_sql(f"dpduck_t.{column}", kind, self.longest))
+            elif not (_is_nested(kind) and self.whole):
+                raise Refusal(
+                    f"a join holds values of {column}, a {kind.partition('(')[0]}, which may be long",
+                    accepted="numbers, texts, BOOLEAN, dates, times, BLOB, ENUM and UUID of rows that are joined",
+                )
+            else:
+                changed.append(f"CASE WHEN dpduck_t.{column} IS NOT NULL THEN TRUE END AS {column}")
+        content = [f"dpduck_t.{_column(name)}" for name in self.content.get(quoted, ())]
+        added = [f"{order_sql(content)} AS {ORDER_OF_TABLE}"] if content else []
+        return changed, added, conditions
+
+
+def nothing_held() -> Held:
+    """Returns what is held of rows that are read one after the other."""
+    return Held({}, 0, {})
+
+
+def held_by(texts: Sequence[str], content: Sequence[str], types: Mapping[str, str], bounds: tuple[int, bool]) -> Held:
+    """Returns what is held where these texts are read of rows. types: of private columns. bounds: rows that joins make
+    of one, and whether a private join puts one beside any number of others.
+    """
+    found = [name for text in texts for name in columns_of(text, types) if not is_short(types[name])]
+    read = {name: types[name] for name in found}
+    by_table: dict[str, tuple[str, ...]] = {}
+    for name in content:
+        by_table[_alias(name)] = (*by_table.get(_alias(name), ()), name)
+    outputs = sum(text in read and kind in LENGTHS for text in texts for kind in [types.get(text, "")])
+    several = sum(kind in LENGTHS for kind in read.values())
+    return Held(read, longest_joined(max(outputs, several), *bounds), by_table)
+
+
+def longest_joined(texts: int, copies: int, repeated: bool) -> int:
+    """Returns bytes of each of so many texts of a row beside a join.
+
+    repeated: whether a private join puts a row beside any number of others.
+    """
+    together = LONGEST_JOINED * REPEATED // max(REPEATED, copies)
+    return max(SHORTEST_READ, together // max(4 if repeated else 1, texts))
+
+
+def _is_nested(type_name: str) -> bool:
+    return "[" in type_name or type_name.startswith(_NESTED)
+
+
+def _alias(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _column(name: str) -> str:
+    return name.partition(".")[2]
