@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 235,
-    "lines": 58_258,
+    "lines": 58_253,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 598,
     "modules of a plain count": 92,
