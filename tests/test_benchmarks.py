@@ -19,6 +19,7 @@ import duckdb
 import pytest
 
 from benchmarks import pictures, private_drafts
+from benchmarks.papers import replay
 from benchmarks.speed import prepared
 from dpduck.algebra.ranges import all_ranges
 
@@ -75,6 +76,8 @@ TINY = {
     "papers.prior_weight": Tiny(0, ("MWEM",), {"MADE": {"MWEM": (((2, 2, 2, 2), 50),)}, "WEIGHTS": {
         "MWEM": (0.25, 0.5, 1.0)}, "EPSILONS": {"MWEM": ("1",)}}),
     "papers.range_strategies": Tiny(32, (), {"WORKLOADS": (("ranges", all_ranges, 8),) * 4}),
+    "papers.replay": Tiny(2, ("--statements", "8", "--tables", "made"), {"TABLES": {"made": replay.Table(
+        "made", "SELECT i % 3 AS a, i % 4 AS b FROM range(500) AS r(i)", (("a", 3, False), ("b", 4, True)))}}),
     "papers.sparse_data": Tiny(4, ("--repetitions", "2", "--no-counties", "--figures", "{data}"), {"CELLS": 20_000,
         "SIZES": (10, 100, 1_000), "GATE_REPETITIONS": 2, "RANGES": 10}, ("matplotlib",)),
     "papers.sparse_queries": Tiny(5, (), {"KEYS": 100, "TOTAL": 1000, "QUERIES": 3, "ROWS": 64}),

@@ -176,7 +176,7 @@ class Engine:
 
     def explain(self, text: str, caller: Caller) -> str:
         """Returns SQL whose result is the comparison of strategies; it spends nothing and opens no private row."""
-        statement, errors = parse_statement(text), None
+        statement, chosen = parse_statement(text), None
         if isinstance(statement, StreamStatement):
             return self.streams.explain(statement, caller)
         if isinstance(statement, SampleRelease):
@@ -187,10 +187,8 @@ class Engine:
             with Sandbox(self._answered) as box, self._open_cursor() as cursor:
                 reuse = self._from_known.reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
                 if reuse is not None and isinstance(question, Request):
-                    question = request = reuse.at_target(request)
-                    errors = reuse.predicted(request)
-        sql = self.foresight.explained(question)
-        return sql if errors is None else explained_sql(sql, *errors)
+                    chosen = reuse.chosen(request)
+        return self.foresight.explained(question) if chosen is None else explained_sql(chosen, self.foresight.explained)
 
     def errors(self, text: str, caller: Caller) -> str:
         """SQL with one line an aggregate: how far its answers will be off; it spends nothing and opens no row."""

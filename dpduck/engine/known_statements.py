@@ -11,7 +11,7 @@ import duckdb
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog, Facts
 from dpduck.database.cursors import Caller, OpenCursor, ReleaseCopies, SandboxAnswers
-from dpduck.database.measured import Kept, MeasuredStore
+from dpduck.database.measured import Kept, MeasuredStore, rows_digest
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
@@ -23,6 +23,7 @@ from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis
 from dpduck.frontend.select.known import (
     KnownQuestion,
+    Readings,
     analyse_combined,
     analyse_known,
     analyse_refreshed,
@@ -43,6 +44,9 @@ from dpduck.values.errors import InternalError, Refusal
 MOST_KNOWN = 64
 """Sets of measurements whose combination is remembered."""
 
+MOST_READ = 50_000
+"""Conditions and tables of the same rows that are remembered as read."""
+
 LONGEST_KEPT, MOST_LABELS = 4096, 2000
 """Characters and labels of a statement that is remembered with what it asks for."""
 
@@ -59,7 +63,7 @@ class KnownStatements:
         self._open_cursor, self._policies, self._releases, self._measured = open_cursor, policies, releases, measured
         self._copies, self._views, self._answered, self._analysed = copies, views, answered, analysed
         self._twins = twins
-        self._known = SandboxAnswers(MOST_KNOWN)
+        self._known, self._readings = SandboxAnswers(MOST_KNOWN), SandboxAnswers(MOST_KNOWN)
 
     def known(self, argument: str, caller: Caller) -> str:
         """Returns SQL with the answer to a plain SELECT over private tables from what was released of them, free of
@@ -74,7 +78,7 @@ class KnownStatements:
                 question = replace(found[0], facts=catalog)
             else:
                 catalog = Catalog(cursor, self._policies, box, caller)
-                question = analyse_known(asked, catalog)
+                question = self._read_before(analyse_known(asked, catalog))
             moment = self._moment(question.analysis.request.rows, cursor)
             sql, _ = known_table(question, self._measured, caller, self._copies, self._known, box, asked.text, moment)
             if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
@@ -89,7 +93,8 @@ class KnownStatements:
             raise Refusal(f"{name!r} is no view of a SELECT", accepted="a name of CREATE PRIVATE VIEW .. AS SELECT")
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            question = analyse_refreshed(ask, Catalog(cursor, self._policies, box, caller), own_options())
+            catalog = Catalog(cursor, self._policies, box, caller)
+            question = self._read_before(analyse_refreshed(ask, catalog, own_options()))
             moment = self._moment(question.analysis.request.rows, cursor)
             sql, answers = known_table(
                 question, self._measured, caller, self._copies, self._known, box, ask.text, moment
@@ -114,6 +119,16 @@ class KnownStatements:
             ask = partial(analyse_known, facts=catalog)
             return known_margins(statement.source, statement.columns, kept, ask, answers, self._releases)
 
+    def _read_before(self, question: KnownQuestion) -> KnownQuestion:
+        """Returns a question with what was read of the same rows for others."""
+        rows = question.analysis.request.rows
+        name = rows_digest(rows), rows.revision, rows.shapes
+        found: Readings | None = self._readings.get(name)
+        if found is None or len(found.parts) + len(found.tables) > MOST_READ:
+            found = question.readings
+            self._readings.put(name, found)
+        return replace(question, readings=found)
+
     def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
         """Names the moment of the rows that would be counted now; "" where they may change, or none would be."""
         try:
@@ -126,7 +141,7 @@ class KnownStatements:
         """Returns what a statement with reuse = TRUE is combined with; None for statements without it."""
         if "reuse" not in text.lower():
             return None
-        question = analyse_combined(parse_ask(text), catalog, own_options())
+        question = self._read_before(analyse_combined(parse_ask(text), catalog, own_options()))
         if not question.analysis.reuse:
             return None
         rows = question.analysis.request.rows
@@ -162,9 +177,8 @@ class KnownStatements:
             release = self._releases.by_digest(reuse_digest(analysis.request, caller))
             if release is None:
 
-                def paid(request: Request) -> StoredRelease:
-                    kept_by, plain = caller.with_room_for_a_view(), replace(analysis, request=request)
-                    return pay(request, request, request.digest(), kept_by, text, plain, box)
+                def paid(request: Request) -> StoredRelease:  # no SQL of the analyst's stands around it
+                    return pay(request, request, request.digest(), caller.with_room_for_a_view(), text)
 
                 release = self._combine(reuse, caller, analysis, box, paid)
         outer = reuse.question.analysis
@@ -185,9 +199,7 @@ class KnownStatements:
     ) -> StoredRelease:
         """Pays for a release, and stores what is known by then as the answer of whoever asks."""
         reuse.require_one_moment()
-        request = reuse.at_target(analysis.request)
-        reuse.predicted(request)  # whatever could fail of what follows the charge fails here
-        release = release_of(request)
+        release = release_of(reuse.chosen(analysis.request).request)
         answers, columns, rows = reused(reuse, release, self._measured.one(release.name), box)
         digest = reuse_digest(analysis.request, caller)
         name = f"{release.name}_{int(digest[:12], 16)}"

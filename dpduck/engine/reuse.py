@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from math import ceil
 
+import numpy as np
 import pyarrow as pa
 
 from dpduck.database.cursors import Caller, SandboxAnswers
@@ -24,18 +27,52 @@ from dpduck.frontend.select.request import Request, Target
 from dpduck.frontend.text.names import highs_column, lows_column, quote_text
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
-from dpduck.mechanisms.cubes.plan import planned
+from dpduck.mechanisms.cubes.plan import amount_of, planned, raised, require_within, rounded_up
 from dpduck.mechanisms.known.answer import Answer, answers_of
+from dpduck.mechanisms.known.given import PLANNED, Given, given_known, priced_at
 from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
 from dpduck.values.errors import Refusal
-from dpduck.values.privacy import Charge
 
-PLANNED = "planned"
 STEPS = 1024
 """Of the price of a target alone: how finely the price of what is missing is looked for."""
 
+ALIKE = Fraction(1, 1000)
+"""Plans this close, relative to the price or the variance, are alike."""
+
+RAISED = 4
+"""How often a price by formula is raised until the combination reaches its target."""
+
+UNLIMITED = 10**6
+"""Times the most that a statement may cost: what is known may bring a price down to it."""
+
 NOT_KEPT = "what this statement measures is not kept, or cannot be combined"
 WITHOUT = "the same statement without reuse"
+
+At = Callable[[Fraction], Request | None]
+"""Requests that differ in their price."""
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """The errors of a combination: largest standard error, summed variance; and which rows the answers are about."""
+
+    worst: float
+    total: float
+    about: tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What will be measured, and the statement as it is written at the same price.
+
+    alone, together: largest standard errors of the statement's answers by itself, and of what is measured with all that
+    is known.
+    """
+
+    request: Request
+    written: Request
+    alone: float
+    together: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,52 +91,118 @@ class Reuse:
                 accepted=f"ALTER PRIVACY POLICY .. PREPARE, a database that is opened for reading, or {WITHOUT}",
             )
 
-    def predicted(self, request: Request) -> tuple[float, float]:
-        """Returns the largest standard error of a request's answers by itself, and together with what is known."""
+    def chosen(self, request: Request) -> Chosen:
+        """Returns what to measure given what is known: at a price what leaves the least error, for a target what
+        costs least. Whatever could fail after the charge fails here.
+        """
+        target = request.price.target
+        written, measured = self._at_price(request) if target is None else self._at_target(request, target)
+        alone, together = self._foreseen(written, ()), self._foreseen(measured, self.kept)
+        if alone is None or together is None:
+            raise Refusal(NOT_KEPT, accepted=WITHOUT)
+        return Chosen(measured, written, alone.worst, together.worst)
+
+    def _foreseen(self, request: Request, kept: Sequence[Kept]) -> Foreseen | None:
+        """Returns the errors of a request's measurements together with others; None where they do not determine the
+        answer.
+        """
         blank = blank_measured(propose_cube(request))
         if blank is None:
-            raise Refusal(NOT_KEPT, accepted=WITHOUT)
+            return None
         own = Kept(PLANNED, "", self.moment, blank)
-        return self._worst([own]), self._worst([*self.kept, own])
-
-    def _worst(self, kept: Sequence[Kept]) -> float:
-        answers = answers_of(self.question, kept, SandboxAnswers(4), self.moment, PLANNED)
-        found = [float(one.stderrs.max()) for one in answers if one is not None]
+        answers = answers_of(self.question, [*kept, own], SandboxAnswers(4), self.moment, PLANNED)
+        found = [one for one in answers if one is not None]
         if len(found) < len(answers):
-            raise Refusal(NOT_KEPT, accepted=WITHOUT)
-        return max(found)
+            return None
+        worst = max(float(one.stderrs.max()) for one in found)
+        total = sum(float(np.square(one.stderrs).sum()) for one in found)
+        return Foreseen(worst, total, tuple((one.left_out, one.bounded) for one in found))
 
-    def at_target(self, request: Request) -> Request:
-        """Returns the request at the smallest price that reaches its target together with what is known."""
-        target = request.price.target
-        if target is None:
-            return request
-        alone = planned(request).request.price.charge
-        whole = alone.rho if alone.epsilon is None else alone.epsilon
-        if self._reaches(request, target, whole * Fraction(1, STEPS)):
+    def _at_price(self, request: Request) -> tuple[Request, Request]:
+        """Returns the request, and what to measure: something else where that helps more."""
+        written = self._foreseen(request, self.kept)
+        if written is None:
+            raise Refusal(NOT_KEPT, accepted=WITHOUT)
+        amount = amount_of(request)
+        given = self._given(request, amount)
+        other = None if given is None else given.at(amount)
+        found = None if other is None else self._foreseen(other, self.kept)
+        if given is None or other is None or found is None or found.about != written.about:
+            return request, request
+        most = written.total * float(1 + ALIKE if given.finer else 1 - ALIKE)
+        return request, other if found.total <= most else request
+
+    def _at_target(self, request: Request, target: Target) -> tuple[Request, Request]:
+        """Returns the request at the least price that reaches its target, and what to measure."""
+        unlimited = replace(request.price, target=replace(target, limit=target.limit * UNLIMITED))
+        whole = amount_of(planned(replace(request, price=unlimited)).request)
+        written = partial(priced_at, request)
+        first = self._foreseen(written(whole / STEPS), self.kept)
+        if first is None:
+            raise Refusal(NOT_KEPT, accepted=WITHOUT)
+        if first.worst <= float(target.stderr):
             raise Refusal(
                 f"a standard error of {float(target.stderr):g} is known already, or nearly",
                 accepted=f"FROM dp_known('SELECT ..'), which is free, or {WITHOUT}",
             )
-        low, high = 1, STEPS
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._reaches(request, target, whole * Fraction(middle, STEPS)):
-                high = middle
-            else:
-                low = middle
-        return _at(request, target, max(target.least, whole * Fraction(high, STEPS)))
+        given, amount = self._by_formula(request, target, whole, first.about)
+        steps = STEPS if given is None else int(amount / whole * STEPS * (1 - ALIKE))
+        wanted = float(target.stderr) ** -2
+        if given is None or (steps > 1 and self._precision(written, whole * steps / STEPS) >= wanted):
+            given, amount = None, whole * self._least_step(written, whole, wanted, first.worst**-2, steps) / STEPS
+        amount = max(target.least, amount)
+        require_within(amount, target)
+        other = None if given is None else given.at(amount)
+        return written(amount), written(amount) if other is None else other
 
-    def _reaches(self, request: Request, target: Target, amount: Fraction) -> bool:
-        return self.predicted(_at(request, target, amount))[1] <= float(target.stderr)
+    def _given(self, request: Request, amount: Fraction) -> Given | None:
+        return given_known(self.question, request, self.kept, SandboxAnswers(4), self.moment, amount)
 
+    def _by_formula(
+        self, request: Request, target: Target, whole: Fraction, about: tuple[object, ...]
+    ) -> tuple[Given | None, Fraction]:
+        """Returns what to measure in place of the request where that costs no more than the whole price, and its
+        price.
+        """
+        given = self._given(request, whole)
+        if given is None:
+            return None, whole
+        most = whole * (1 + ALIKE if given.finer else 1 - ALIKE)
+        least = given.least(float(target.stderr), most)
+        amount = most if least is None else rounded_up(least)
+        for _ in range(RAISED if least is not None else 0):
+            other = given.at(amount)
+            found = None if other is None else self._foreseen(other, self.kept)
+            if found is None or found.about != about or amount > most:
+                break
+            if found.worst <= float(target.stderr):
+                return given, amount
+            amount = raised(amount, found.worst / float(target.stderr), given.noise)
+        return None, whole
 
-def _at(request: Request, target: Target, amount: Fraction) -> Request:
-    """Returns a request at a price in place of its target."""
-    price = replace(request.price, target=None, charge=Charge.concentrated(amount))
-    if target.pure:
-        price = replace(price, charge=Charge.pure(amount), stated_epsilon=amount)
-    return replace(request, price=price)
+    def _precision(self, at: At, amount: Fraction) -> float:
+        """Returns that of the answer's worst cell, 0 where it is not determined."""
+        request = at(amount)
+        found = None if request is None else self._foreseen(request, self.kept)
+        return 0.0 if found is None else found.worst**-2
+
+    def _least_step(self, at: At, whole: Fraction, wanted: float, below: float, high: int) -> int:
+        """Returns the least number of steps at which a precision is reached, as it is at `high`. below: that of one.
+
+        Precisions grow nearly in proportion to what is paid, so that the next guess is on the line between two.
+        """
+        low, above = 1, self._precision(at, whole * high / STEPS)
+        while high - low > 1 and above > below:
+            guess = low + ceil((wanted - below) / (above - below) * (high - low))
+            guess = min(max(guess, low + 1), high - 1)
+            found = self._precision(at, whole * guess / STEPS)
+            if found < wanted:
+                low, below = guess, found
+                continue
+            high, above = guess, found
+            if guess - 1 > low and (found := self._precision(at, whole * (guess - 1) / STEPS)) < wanted:
+                return guess
+        return high
 
 
 def reuse_digest(request: Request, caller: Caller) -> str:
@@ -141,10 +244,18 @@ def reused(
     return answers, columns, rows.select([name for name, _ in columns])
 
 
-def explained_sql(sql: str, alone: float, together: float) -> str:
-    """dp_explain with the largest standard errors of the chosen plan's answers, without what is known and with it."""
+def explained_sql(chosen: Chosen, explained: Callable[[Request], str]) -> str:
+    """dp_explain with the largest standard errors of the answers, without what is known and with it.
+
+    Where something else is measured than the statement says, a row for it comes first.
+    """
+    sql = explained(chosen.written)
+    if chosen.request is not chosen.written:
+        own = f"SELECT * REPLACE (concat('given what is known; ', note) AS note) FROM ({explained(chosen.request)})"
+        rest = f"SELECT * REPLACE (false AS chosen, NULL AS price) FROM ({sql})"
+        sql = f"{own} WHERE chosen UNION ALL BY NAME {rest}"
     shown = [
         f"CASE WHEN chosen THEN CAST({quote_text(repr(error))} AS DOUBLE) END AS {name}"
-        for name, error in (("stderr_alone", alone), ("stderr_with_known", together))
+        for name, error in (("stderr_alone", chosen.alone), ("stderr_with_known", chosen.together))
     ]
     return f"SELECT *, {', '.join(shown)} FROM ({sql}) AS reusing"

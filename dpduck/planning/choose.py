@@ -11,6 +11,7 @@ from time import perf_counter
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.marginals.planners import (
     MOST_MARGINALS,
+    SHARES,
     plan_clustering,
     plan_fourier,
     plan_identity,
@@ -132,10 +133,11 @@ def plan_workload(
 
     amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
     planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
-    strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform'.
+    strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform';
+    'shares' of the strategy 'marginals' alone.
     rivals: whether candidates are planned that are known to lose: the others, where one marginal is asked.
     """
-    if budgets not in {"optimal", "uniform"}:
+    if budgets not in {"optimal", "uniform"} and not (budgets == SHARES and strategy.casefold() == "marginals"):
         raise Refusal(f"budgets = '{budgets}' is not known", accepted="budgets = 'optimal' or 'uniform'")
     if consistency not in CONSISTENCIES:
         raise Refusal(f"consistency = '{consistency}' is not known", accepted="one of " + ", ".join(CONSISTENCIES))

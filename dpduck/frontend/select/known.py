@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,21 @@ class Condition:
 
 
 @dataclass(frozen=True, eq=False)
+class Readings:
+    """What was read of columns and conditions of the same rows; all of it follows from public facts.
+
+    domains: digests of columns' domains. tables: what a release's tables are about, by its name.
+    """
+
+    columns: dict[str, SourceColumn | None] = field(default_factory=dict)
+    domains: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, Condition | None] = field(default_factory=dict)
+    partial: dict[str, bool] = field(default_factory=dict)
+    parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tables: dict[tuple[str, str, int], Sequence[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
 class KnownQuestion:
     """What is asked of released tables, and what else may be asked of public facts about the same rows."""
 
@@ -56,23 +72,36 @@ class KnownQuestion:
     source: RowSource
     facts: PublicFacts
     collated: bool
-    _columns: dict[str, SourceColumn | None] = field(default_factory=dict)
-    _conditions: dict[str, Condition | None] = field(default_factory=dict)
+    readings: Readings = field(default_factory=Readings)
 
     def column(self, sql: str) -> SourceColumn | None:
         """Returns a column of the rows with its public domain; None where it has none."""
-        if sql not in self._columns:
+        known = self.readings.columns
+        if sql not in known:
             builder = KeyBuilder(self.source, self.facts)
             try:
                 builder.build(sql, parse_expression(sql))
             except Refusal:
-                self._columns[sql] = None
+                known[sql] = None
             else:
-                (self._columns[sql],) = builder.sources
-        return self._columns[sql]
+                (known[sql],) = builder.sources
+        return known[sql]
+
+    def conjuncts(self, text: str) -> tuple[str, ...]:
+        """Returns the conditions that one joins by AND."""
+        known = self.readings.parts
+        if text not in known:
+            known[text] = tuple(conjuncts(text))
+        return known[text]
 
     def partial(self, sql: str) -> bool:
         """Tells whether rows may have a value of this column that is in no code of its domain."""
+        known = self.readings.partial
+        if sql not in known:
+            known[sql] = self._is_partial(sql)
+        return known[sql]
+
+    def _is_partial(self, sql: str) -> bool:
         column = self.column(sql)
         node = parse_expression(sql)
         public = isinstance(node, exp.Column) and self.source.relation(node.table) is None
@@ -82,12 +111,13 @@ class KnownQuestion:
         """Returns a condition, as `conjuncts` gives it, over codes; None where it asks for more than declared
         columns.
         """
-        if text not in self._conditions:
+        known = self.readings.conditions
+        if text not in known:
             try:
-                self._conditions[text] = self._read(text)
+                known[text] = self._read(text)
             except Refusal:
-                self._conditions[text] = None
-        return self._conditions[text]
+                known[text] = None
+        return known[text]
 
     def _read(self, text: str) -> Condition | None:
         builder, node = KeyBuilder(self.source, self.facts), parse_expression(text)

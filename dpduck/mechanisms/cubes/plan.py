@@ -98,7 +98,7 @@ def planned(request: Request) -> CubePlan:
     """Returns the request with its price, and plans for all that is to be measured."""
     if request.price.target is not None:
         return _priced(request, request.price.target)
-    return plans_at(request, noise_of(request), _amount(request))
+    return plans_at(request, noise_of(request), amount_of(request))
 
 
 def with_rivals(found: CubePlan) -> CubePlan:
@@ -106,10 +106,10 @@ def with_rivals(found: CubePlan) -> CubePlan:
     release.
     """
     alone = len(set(found.request.question.grouping_sets)) == 1
-    return plans_at(found.request, found.noise, _amount(found.request), rivals=True) if alone else found
+    return plans_at(found.request, found.noise, amount_of(found.request), rivals=True) if alone else found
 
 
-def _amount(request: Request) -> Fraction:
+def amount_of(request: Request) -> Fraction:
     """Returns the price: epsilon, or rho where there is none."""
     charge = request.price.charge
     return charge.rho if charge.epsilon is None else charge.epsilon
@@ -272,7 +272,7 @@ def _priced(request: Request, target: Target) -> CubePlan:
 
     amount = max(price_for(wanted, noise, plan_at, searched), SMALLEST_PRICE, target.least / parts)
     while True:
-        _require_within(amount * parts, target)
+        require_within(amount * parts, target)
         found = plans_at(request, noise, amount * parts)
         worst = found.measures[0].plan.worst_stderr
         if worst <= wanted:
@@ -285,7 +285,8 @@ def _priced(request: Request, target: Target) -> CubePlan:
     return replace(found, request=replace(request, price=price))
 
 
-def _require_within(price: Fraction, target: Target) -> None:
+def require_within(price: Fraction, target: Target) -> None:
+    """Refuses a price above the most that a statement may cost."""
     if price > target.limit:
         measure = "epsilon" if target.pure else "rho"
         raise Refusal(
@@ -336,21 +337,21 @@ def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Pre
     """
     fine = plan_at(FINE).worst_stderr
     ratio = Fraction(fine / target * (1 + 1e-9))
-    enough = _rounded_up(FINE * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
+    enough = rounded_up(FINE * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
     if searched:
         return enough
     low, high = enough / 2, enough
     for _ in range(REPLANS):
         if high - low <= TOLERANCE * high:
             break
-        middle = _rounded_up((low + high) / 2)
+        middle = rounded_up((low + high) / 2)
         if middle >= high:
             break
         low, high = (low, middle) if plan_at(middle).worst_stderr <= target else (middle, high)
     return high
 
 
-def _rounded_up(amount: Fraction) -> Fraction:
+def rounded_up(amount: Fraction) -> Fraction:
     """Six significant digits, never below the amount."""
     digits = 6 - ceil(log10(float(amount)))
     scale = Fraction(10) ** digits
@@ -360,4 +361,4 @@ def _rounded_up(amount: Fraction) -> Fraction:
 def raised(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
     """Returns a higher price for a plan whose error came out `excess` times the target: a search may end elsewhere."""
     ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
-    return _rounded_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
+    return rounded_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))

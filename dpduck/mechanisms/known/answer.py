@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -13,10 +13,11 @@ from dpduck.database.measured import Kept
 from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Aggregate
 from dpduck.mechanisms.known.axes import LARGEST_JOINT, Asked, Axes, asked, axes_of, seen_by
+from dpduck.mechanisms.known.chosen_tables import alone, selections
 from dpduck.mechanisms.known.tables import Match, Same, Usable, Wanted, match, usable, wanted
 from dpduck.planning.recovery.curved import LEVELS, Curved, average, rescaled
 from dpduck.planning.recovery.intervals import sum_margin
-from dpduck.planning.recovery.known import LARGEST_BLOCK, Knowledge
+from dpduck.planning.recovery.known import Knowledge
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
@@ -71,15 +72,15 @@ def answers_of(
 
     about: a release; then only what may be combined with it answers, which is about the very rows that it counted.
     """
-    request, tables = question.analysis.request, _with_one(usable(question, kept), about)
+    request, tables = question.analysis.request, with_one(usable(question, kept), about)
     found = []
     for aggregate in request.question.aggregates:
         need = wanted(aggregate, request.rows.filters)
-        found.append(None if need is None else _best(question, aggregate, need, tables, remembered, moment))
+        found.append(None if need is None else _best(question, aggregate, need, tables, remembered, moment, about))
     return found
 
 
-def _with_one(tables: dict[Same, list[Usable]], about: str) -> dict[Same, list[Usable]]:
+def with_one(tables: dict[Same, list[Usable]], about: str) -> dict[Same, list[Usable]]:
     """Returns what may be combined with one release, itself first; everything where none is named."""
     if not about:
         return tables
@@ -94,6 +95,7 @@ def _best(
     tables: dict[Same, list[Usable]],
     remembered: Remembered,
     moment: str,
+    about: str,
 ) -> Answer | None:
     """Returns the answer of least error among those from tables that may be combined; of equal ones, that of most rows.
 
@@ -106,7 +108,7 @@ def _best(
         others = [replace(same, quantity=quantity) for quantity in need.quantities]
         if how is None or not all(other in tables for other in others):
             continue
-        sums = [_summed(question, how, tables[other], remembered) for other in others]
+        sums = [_summed(question, how, tables[other], remembered, about) for other in others]
         if any(one is None for one in sums):
             continue
         parts = [one for one in sums if one is not None]
@@ -118,30 +120,45 @@ def _best(
     return None if best is None else best[1]
 
 
-def _summed(question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered) -> _Sum | None:
+def _summed(
+    question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str
+) -> _Sum | None:
     """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it."""
-    axes = _axes(question, how, uses)
+    axes = axes_over(question, how, uses)
     if max(axes.lengths, default=1) > LARGEST_JOINT and any(len(columns) > 1 for columns in axes.columns):
         return None
     request = question.analysis.request.question
     sets = [asked(axes, request, grouping_set, how.seen) for grouping_set in request.grouping_sets]
-    for chosen in _affordable(axes, uses, remembered):
-        knowledge, smallest = _knowledge(axes, chosen, remembered)
-        found = [_cells(knowledge, one) for one in sets]
-        if all(one is not None for one in found):
-            parts = [one for one in found if one is not None]
-            laplace = any(use.kept.measured.noise is NoiseKind.LAPLACE for use in chosen)
-            return _Sum(
-                np.concatenate([estimates for estimates, _ in parts]),
-                np.concatenate([variances for _, variances in parts]),
-                smallest,
-                NoiseKind.LAPLACE if laplace else NoiseKind.GAUSSIAN,
-                tuple(chosen),
-            )
-    return None
+    columns = frozenset(source.sql for source in request.sources).union(*(one.columns for one in how.seen))
+    tried = selections(axes, uses, columns, bool(about))
+    found = [_solved(axes, sets, chosen, remembered) for chosen in tried]
+    best = min((one for one in found if one is not None), key=lambda one: float(one.variances.sum()), default=None)
+    if best is not None:
+        return best
+    each = (_solved(axes, sets, chosen, remembered) for chosen in alone(axes, uses, tried))
+    return next((one for one in each if one is not None), None)
 
 
-def _axes(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
+def _solved(axes: Axes, sets: Sequence[Asked], chosen: Sequence[Usable], remembered: Remembered) -> _Sum | None:
+    """Returns all cells from some tables; None where they do not determine them."""
+    if not chosen:
+        return None
+    knowledge, smallest = knowledge_of(axes, chosen, remembered)
+    found = [_cells(knowledge, one) for one in sets]
+    parts = [one for one in found if one is not None]
+    if len(parts) < len(found):
+        return None
+    laplace = any(use.kept.measured.noise is NoiseKind.LAPLACE for use in chosen)
+    return _Sum(
+        np.concatenate([estimates for estimates, _ in parts]),
+        np.concatenate([variances for _, variances in parts]),
+        smallest,
+        NoiseKind.LAPLACE if laplace else NoiseKind.GAUSSIAN,
+        tuple(chosen),
+    )
+
+
+def axes_over(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
     """Returns an axis for each column that a table or the question tells apart."""
     sources = question.analysis.request.question.sources
     sizes = {source.sql: source.domain.size for source in sources}
@@ -156,23 +173,7 @@ def _axes(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Axes:
     return axes_of(sizes, [columns for columns in together if len(columns) > 1])
 
 
-def _affordable(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> Iterator[Sequence[Usable]]:
-    """Yields all tables; where their blocks are too large, as many as fit from the oldest on, then each by itself."""
-    if _knowledge(axes, uses, remembered)[0].largest_block <= LARGEST_BLOCK:
-        yield uses
-        return
-    fitting: list[Usable] = []
-    for use in uses:
-        if _knowledge(axes, [*fitting, use], remembered)[0].largest_block <= LARGEST_BLOCK:
-            fitting.append(use)
-    if fitting:
-        yield fitting
-    for use in uses:
-        if _knowledge(axes, [use], remembered)[0].largest_block <= LARGEST_BLOCK:
-            yield [use]
-
-
-def _knowledge(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> tuple[Knowledge, float]:
+def knowledge_of(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> tuple[Knowledge, float]:
     """Returns everything that these tables measured, and the least standard deviation of their noises."""
     names = tuple((use.kept.name, use.table, use.weights) for use in uses)
     known: tuple[Knowledge, float] | None = remembered.get((axes, names))

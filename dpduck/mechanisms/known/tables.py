@@ -62,6 +62,10 @@ class Usable:
         return frozenset((*keyed, *(column for one in self.seen for column in one.columns)))
 
 
+_Quantity = tuple[Same, tuple[float, ...], tuple[Condition, ...]]
+"""What may be combined with it, the weights of its parts, and the codes that it sees alone."""
+
+
 def usable(question: KnownQuestion, kept: Sequence[Kept]) -> dict[Same, list[Usable]]:
     """Returns every quantity that was measured about the rows of a question, by what may be combined."""
     found: dict[Same, list[Usable]] = {}
@@ -69,35 +73,50 @@ def usable(question: KnownQuestion, kept: Sequence[Kept]) -> dict[Same, list[Usa
     for one in kept:
         if one.measured.rows == rows and _columns_are_known(question, one):
             for number, table in enumerate(one.measured.tables):
-                own: dict[Same, Usable] = {}
-                for same, part in _of_table(question, one, number, table):
-                    before = own.get(same)
-                    if before is None or np.count_nonzero(part.weights) > np.count_nonzero(before.weights):
-                        own[same] = part  # of two sums that share their noises the one of more parts
-                for same, part in own.items():
-                    found.setdefault(same, []).append(part)
+                for same, weights, seen in _quantities_of(question, one, number, table):
+                    found.setdefault(same, []).append(Usable(one, number, weights, seen))
     return found
+
+
+def _quantities_of(question: KnownQuestion, one: Kept, number: int, table: MeasuredTable) -> Sequence[_Quantity]:
+    """Returns what a table of a release is about, which was worked out before where it is stored: it never changes."""
+    known, name = question.readings.tables, (one.name, one.moment, number)
+    if name in known and one.released_at:
+        return known[name]
+    own: dict[Same, _Quantity] = {}
+    for same, weights, seen in _of_table(question, one, number, table):
+        before = own.get(same)
+        if before is None or np.count_nonzero(weights) > np.count_nonzero(before[1]):
+            own[same] = same, weights, seen  # of two sums that share their noises the one of more parts
+    known[name] = tuple(own.values())
+    return known[name]
 
 
 def _columns_are_known(question: KnownQuestion, one: Kept) -> bool:
     """Tells whether the columns of a release have the domains that they had."""
-    known = [question.column(column.sql) for column in one.measured.columns]
-    pairs = zip(known, one.measured.columns, strict=True)
-    return all(column is not None and domain_digest(column.domain) == then.domain for column, then in pairs)
+    return all(_domain_of(question, column.sql) == column.domain for column in one.measured.columns)
 
 
-def _of_table(question: KnownQuestion, one: Kept, number: int, table: MeasuredTable) -> Iterator[tuple[Same, Usable]]:
+def _domain_of(question: KnownQuestion, sql: str) -> str:
+    """Returns the digest of a column's domain, "" where it has none."""
+    known, column = question.readings.domains, question.column(sql)
+    if sql not in known:
+        known[sql] = "" if column is None else domain_digest(column.domain)
+    return known[sql]
+
+
+def _of_table(question: KnownQuestion, one: Kept, number: int, table: MeasuredTable) -> Iterator[_Quantity]:
     measured = one.measured
     filters, conditions, seen = set[str](), set[str](), list[Condition]()
     keyed = frozenset(measured.columns[place].sql for key in measured.keys for place in key.columns)
     inside = {column for column in keyed if question.partial(column)}
     dropped = {f"{column} outside" for column in inside} | {_dropped(one, key) for key in measured.keys} - {""}
-    for text in (part for written in measured.filters for part in conjuncts(written)):
+    for text in (part for written in measured.filters for part in question.conjuncts(written)):
         if measured.bounded:
             filters.add(text)
         else:
             _see(question, text, conditions, seen, inside)
-    for text in conjuncts(table.condition):
+    for text in question.conjuncts(table.condition):
         _see(question, text, conditions, seen, inside)
     for quantity, value, weights in quantities(table):
         added, more, within = set(conditions), list(seen), set(inside)
@@ -112,7 +131,7 @@ def _of_table(question: KnownQuestion, one: Kept, number: int, table: MeasuredTa
             frozenset(within),
             quantity,
         )
-        yield same, Usable(one, number, weights, tuple(more))
+        yield same, weights, tuple(more)
 
 
 def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[Condition], inside: set[str]) -> None:
@@ -229,7 +248,7 @@ def _holds(question: KnownQuestion, same: Same, text: str) -> bool:
 def _bounded(question: KnownQuestion, same: Same) -> str:
     """Tells how MAX ROWS was applied to other rows than the question means; "" where it was not."""
     rows = question.analysis.request.rows
-    where = {part for text in rows.filters for part in conjuncts(text) if not _holds(question, same, part)}
+    where = {part for text in rows.filters for part in question.conjuncts(text) if not _holds(question, same, part)}
     if rows.unit_sql is None or same.filters == where:
         return ""
     return "MAX ROWS was applied " + ("after FILTER" if same.filters - where else "before WHERE")

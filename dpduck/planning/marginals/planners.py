@@ -13,7 +13,13 @@ from itertools import compress
 import numpy as np
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload
-from dpduck.planning.budgets import optimal_parameters, safe_parameters, uniform_parameter, uniform_parameters
+from dpduck.planning.budgets import (
+    LEAST_WEIGHT,
+    optimal_parameters,
+    safe_parameters,
+    uniform_parameter,
+    uniform_parameters,
+)
 from dpduck.planning.plan import (
     FamilyMeasurements,
     Measurement,
@@ -39,6 +45,9 @@ from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
+SHARES = "shares"
+"""Budgets that are given: each table costs the share of the price that its weight says."""
+
 
 def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
     """I: the table over every attribute used, whose sums are consistent as they are, whatever consistency is asked."""
@@ -55,16 +64,21 @@ def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
 
 
 def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Q (uniform) or Q+ (optimal budgets), recovered as the problem's consistency says."""
+    """Q (uniform), Q+ (optimal budgets) or Q shared (the weights are shares), recovered as the problem's consistency
+    says.
+    """
     sets, weights = measured_marginals(problem.workload)
-    parameters = parameters_of(problem, weights if budgets == "optimal" else None, len(sets))
+    if budgets == SHARES:
+        parameters = shared_parameters(problem, sets)
+    else:
+        parameters = parameters_of(problem, weights if budgets == "optimal" else None, len(sets))
     measurements = problem.tables(sets, parameters)
     if problem.consistency == "l2":
         variances = workload_variances(problem.lattice, measurements, problem.noise)
     else:
         by_set = dict(zip(sets, (noise_variance(problem.noise, parameter) for parameter in parameters), strict=True))
         variances = tuple(by_set[marginal] for marginal in problem.workload.marginals)
-    name = "Q+" if budgets == "optimal" else "Q"
+    name = {"optimal": "Q+", SHARES: "Q shared"}.get(budgets, "Q")
     return problem.plan(name, measurements, variances, f"measures each of the {len(sets)} marginals")
 
 
@@ -75,6 +89,17 @@ def parameters_of(problem: PlanningProblem, weights: FloatArray | None, tables: 
         return uniform_parameters(problem.noise, norms, problem.amount, problem.unit_bound)
     wanted = optimal_parameters(problem.noise, weights, np.ones(tables), float(problem.amount))
     return safe_parameters(problem.noise, wanted, norms, problem.amount, problem.unit_bound)
+
+
+def shared_parameters(problem: PlanningProblem, sets: Sequence[tuple[int, ...]]) -> Parameters:
+    """Returns noise that costs of each table the share of the price that its weight says."""
+    weights = dict(zip(problem.workload.marginals, problem.workload.weights, strict=True))
+    given = np.array([weights[one] for one in sets], np.float64)
+    raised = np.maximum(given, LEAST_WEIGHT * given.max())
+    shares = raised / raised.sum()
+    amount = float(problem.amount)
+    wanted = 1 / (shares * (amount if problem.noise is NoiseKind.LAPLACE else 2 * amount))
+    return safe_parameters(problem.noise, wanted, [1] * len(sets), problem.amount, problem.unit_bound)
 
 
 # Plans of the residual basis R, the optimum of all Gaussian strategies for marginals.

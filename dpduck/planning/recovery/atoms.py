@@ -1,6 +1,5 @@
-"""The atoms of an axis, codes that no factor but the identity tells apart; and one block of least squares.
-
-Of a block there is its generalised inverse, also where precisions differ by more digits than doubles have.
+"""The atoms of an axis, codes that no factor but the identity tells apart; and one block of least squares: its
+generalised inverse, also where precisions differ by more digits than doubles have.
 
 Measurements come in levels: within one, precisions differ by a factor of at most WIDTH. One level is solved by its
 normal equations. Several are not added up, since the least precise would be lost to rounding: each level's matrix is
@@ -379,21 +378,22 @@ class Kinds:
         )
 
 
+def refined(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
+    """Returns the atoms of codes after one more factor has told them apart; each has a number from 0 on."""
+    columns = None if along.kept is None else along.kept.tolist()
+    if along.plain is None:
+        by_code = sparse.csc_array(cast(sparse.csr_array, along.rows))
+        by_code.sort_indices()
+        bounds = zip(by_code.indptr, by_code.indptr[1:], strict=False)
+        columns = [by_code.indices[a:b].tobytes() + by_code.data[a:b].tobytes() for a, b in bounds]
+    numbers: dict[object, int] = {}
+    pairs = zip(atom.tolist(), columns or [0] * len(atom), strict=True)
+    return np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], np.intp)
+
+
 def atoms_of_axis(size: int, along: Sequence[Along]) -> Axis:
     """Returns the codes of an axis that no factor but the identity and its kin tells apart, together."""
-    atom, known = np.zeros(size, np.intp), set[object]()
-    for one in along:
-        if one.signature in known:
-            continue
-        known.add(one.signature)
-        columns: list[bytes] | NDArray[np.bool_] | None = one.kept
-        if one.plain is None:
-            by_code = sparse.csc_array(cast(sparse.csr_array, one.rows))
-            by_code.sort_indices()
-            bounds = zip(by_code.indptr, by_code.indptr[1:], strict=False)
-            columns = [by_code.indices[a:b].tobytes() + by_code.data[a:b].tobytes() for a, b in bounds]
-        if columns is not None:
-            numbers: dict[object, int] = {}
-            pairs = zip(atom.tolist(), columns, strict=True)
-            atom = np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], np.intp)
+    atom = np.zeros(size, np.intp)
+    for one in {one.signature: one for one in along}.values():
+        atom = refined(atom, one)
     return Axis(atom, np.bincount(atom).astype(np.float64))

@@ -1,0 +1,79 @@
+"""Which tables are solved together where all of them would be too much.
+
+Tables of filters and ranges tell codes apart that others do not, and blocks grow with the product over all axes. Each
+way to choose among them takes more of what there is with every release, so that none ever makes an answer worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.mechanisms.known.axes import Axes, seen_by
+from dpduck.mechanisms.known.tables import Usable
+from dpduck.planning.recovery.atoms import refined
+from dpduck.planning.recovery.known import LARGEST_BLOCK
+from dpduck.trusted.operators import MatrixFactor
+
+FEW = 16
+"""Up to so many tables are solved together whenever that can be done at all."""
+
+EASY = 256
+"""Atoms of a block that is solved in some milliseconds: of many tables those are taken that stay within it."""
+
+
+def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new: bool) -> list[Sequence[Usable]]:
+    """Returns sets of tables, of which the one with the least error answers.
+
+    columns: those that a question names. new: whether the first table has just been measured, or is planned.
+    """
+    whole = _fitting(axes, uses, EASY)
+    if len(whole) == len(uses):
+        return [uses]
+    if len(uses) <= FEW:
+        return [_fitting(axes, uses, LARGEST_BLOCK)]
+    near = [
+        use for number, use in enumerate(uses) if is_cellwise(use) or use.columns <= columns or (new and not number)
+    ]
+    found = _fitting(axes, near, EASY)
+    return [found] if new else [whole, found, _fitting(axes, uses[:FEW], LARGEST_BLOCK)]
+
+
+def alone(axes: Axes, uses: Sequence[Usable], tried: Sequence[Sequence[Usable]]) -> Iterator[Sequence[Usable]]:
+    """Yields each table by itself that can be solved; what several do not determine none of them does."""
+    before = {id(use) for one in tried for use in one}
+    yield from ([use] for use in uses if id(use) not in before and _fitting(axes, [use], LARGEST_BLOCK))
+
+
+def is_cellwise(use: Usable) -> bool:
+    """Tells whether all queries of a table leave the codes of every axis alike."""
+    measured = use.kept.measured
+    whole = all(
+        len(key.columns) == 1 and key.codes == tuple(range(measured.columns[key.columns[0]].size))
+        for key in measured.keys
+    )
+    queries = measured.queries[measured.tables[use.table].group]
+    return (
+        whole and not use.seen and not any(isinstance(one, MatrixFactor) for query in queries for one in query.factors)
+    )
+
+
+def _fitting(axes: Axes, uses: Sequence[Usable], most: int) -> list[Usable]:
+    """Returns the tables, from the first on, that together have blocks of so many atoms at most."""
+    atoms: dict[int, NDArray[np.intp]] = {}
+    fitting = []
+    for use in uses:
+        if not is_cellwise(use):
+            tried = dict(atoms)
+            for seen in seen_by(axes, use):
+                for axis, along in seen.along.items():
+                    before = tried.get(axis)
+                    tried[axis] = refined(np.zeros(axes.lengths[axis], np.intp) if before is None else before, along)
+            if prod(int(atom.max()) + 1 for atom in tried.values()) > most:
+                continue
+            atoms = tried
+        fitting.append(use)
+    return fitting

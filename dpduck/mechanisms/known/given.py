@@ -1,0 +1,222 @@
+"""Plans what a statement measures given what is known: marginals of its columns, each as precise as the answer lacks.
+
+A statement as it is written measures its own groups of the rows that meet its conditions. In its place marginals of
+all columns that it names may be measured, without the conditions: the same price where no cells are added up, and
+what others ask of these columns is known too. Only noise and shapes of what was released are looked at, which are
+public; no estimate is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import chain
+from math import prod
+
+import numpy as np
+
+from dpduck.database.measured import Kept
+from dpduck.frontend.rows.facts import SourceColumn
+from dpduck.frontend.select.keys import KeyBuilder
+from dpduck.frontend.select.known import Condition, KnownQuestion
+from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
+from dpduck.frontend.statements.parse import parse_expression
+from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
+from dpduck.mechanisms.cubes.plan import noise_of
+from dpduck.mechanisms.known.answer import Remembered, axes_over, knowledge_of, with_one
+from dpduck.mechanisms.known.axes import Asked, Axes, asked
+from dpduck.mechanisms.known.chosen_tables import is_cellwise
+from dpduck.mechanisms.known.tables import Match, Usable, match, usable, wanted
+from dpduck.planning.marginals.given import MOST_AXES, Gap, best_precisions, least_amount, shares_of
+from dpduck.planning.marginals.planners import SHARES
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Charge
+
+MOST_CELLS = 1 << 18
+"""Cells that are measured in place of a statement's own."""
+
+PLANNED = "planned"
+"""The name of what is not measured yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a statement lacks, and the request that measures any marginals in place of it.
+
+    whole: all columns in one marginal. finer: whether it measures rows that the statement's conditions leave out.
+    """
+
+    whole: Request
+    gap: Gap
+    finer: bool
+
+    @property
+    def noise(self) -> NoiseKind:
+        """Returns the kind of noise that the price buys."""
+        return noise_of(self.whole)
+
+    def at(self, amount: Fraction) -> Request | None:
+        """Returns the request that measures what helps most at a price; None where that is very much."""
+        bound = self.whole.rows.unit_bound
+        given = float(amount) / (bound if self.noise is NoiseKind.LAPLACE else bound * bound)
+        shares = shares_of(best_precisions(self.gap, self.noise, given), self.noise)
+        chosen = [number for number in np.argsort(-shares, kind="stable").tolist() if shares[number]]
+        sets = [self.gap.members(number) for number in chosen]
+        if sum(prod(self.gap.sizes[i] for i in members) for members in sets) > MOST_CELLS:
+            return None
+        weights = tuple(Fraction(round(float(shares[number]) * 10**6), 10**6) for number in chosen)
+        treatment = Treatment(strategy="marginals", budgets=SHARES, weights=weights)
+        question = replace(self.whole.question, grouping_sets=tuple(sets), treatment=treatment)
+        found = replace(self.whole, question=question)
+        return found if found.price.target is None else priced_at(found, amount)
+
+    def least(self, target: float, most: Fraction) -> Fraction | None:
+        """Returns the least price at which the answer has this standard error, by formula; None where it is above
+        `most`.
+        """
+        factor = self.whole.rows.unit_bound ** (1 if self.noise is NoiseKind.LAPLACE else 2)
+        found = least_amount(self.gap, self.noise, target, float(most) / factor)
+        return None if found is None else Fraction(found) * factor
+
+
+def priced_at(request: Request, amount: Fraction) -> Request:
+    """Returns a request at a price in place of its target."""
+    price = replace(request.price, target=None, charge=Charge.concentrated(amount))
+    if request.price.target is not None and request.price.target.pure:
+        price = replace(price, charge=Charge.pure(amount), stated_epsilon=amount)
+    return replace(request, price=price)
+
+
+def given_known(
+    question: KnownQuestion,
+    request: Request,
+    kept: Sequence[Kept],
+    remembered: Remembered,
+    moment: str,
+    amount: Fraction,
+) -> Given | None:
+    """Returns what a statement lacks given what is known; None where it asks for more than counts of declared columns.
+
+    moment: of the rows of now. amount: a price, so that it can be planned at all.
+    """
+    whole = _whole(question, request)
+    if whole is None or len(whole.question.keys) > MOST_AXES:
+        return None
+    if prod(len(key.labels) for key in whole.question.keys) > MOST_CELLS:
+        return None
+    blank = blank_measured(propose_cube(priced_at(whole, amount) if whole.price.target is not None else whole))
+    if blank is None:
+        return None
+    tables = with_one(usable(question, [*kept, Kept(PLANNED, "", moment, blank)]), PLANNED)
+    rows: list[FloatArray] = []
+    gap: Gap | None = None
+    for aggregate in request.question.aggregates:
+        need = wanted(aggregate, request.rows.filters)
+        found = [same for same in tables if need and same.quantity == need.quantities[0]]
+        how = match(question, found[0], need.conditions) if need and len(found) == 1 else None
+        if how is None:
+            return None
+        uses = tables[found[0]]
+        gap = _gap(question, whole, how, uses, remembered)
+        if gap is None:
+            return None
+        rows.append(gap.asked)
+    if gap is None:
+        return None
+    finer = len(whole.rows.filters) < len(request.rows.filters) or any(
+        one.condition for one in request.question.aggregates
+    )
+    return Given(whole, Gap(gap.sizes, gap.known, np.concatenate(rows)), finer)
+
+
+def _whole(question: KnownQuestion, request: Request) -> Request | None:
+    """Returns one count by every column that a statement names, of all rows that its conditions on them leave out, too.
+
+    Where a unit's rows are cut to MAX ROWS after WHERE, that stays as it is: other rows would be counted.
+    """
+    asked_of = request.question
+    if any(one.function != "count" or one.operand is not None for one in asked_of.aggregates):
+        return None
+    left, conditions = list(request.rows.filters), list[Condition]()
+    for written in request.rows.filters if request.rows.unit_sql is None and request.rows.periods is None else ():
+        read = [question.condition(text) for text in question.conjuncts(written)]
+        if None not in read:
+            left.remove(written)
+            conditions += [one for one in read if one is not None]
+    for text in (text for one in asked_of.aggregates for text in question.conjuncts(one.condition)):
+        condition = question.condition(text)
+        if condition is None:
+            return None
+        conditions.append(condition)
+    grouped = [question.analysis.request.question.sources[place].sql for key in asked_of.keys for place in key.sources]
+    if asked_of.intervals:
+        grouped = [source.sql for source in asked_of.sources]
+    columns = list(dict.fromkeys([*grouped, *chain.from_iterable(one.columns for one in conditions)]))
+    built = _keys(question, columns)
+    if built is None:
+        return None
+    keys, sources = built
+    everything = tuple(range(len(keys)))
+    counted = Question(sources, keys, (everything,), (Aggregate("", "count(*)"),), Treatment())
+    return replace(request, rows=replace(request.rows, filters=tuple(left)), question=counted)
+
+
+def _keys(question: KnownQuestion, columns: Sequence[str]) -> tuple[tuple[Key, ...], tuple[SourceColumn, ...]] | None:
+    """Returns each column as a key of its own; None where one of them has no domain."""
+    builder = KeyBuilder(question.source, question.facts)
+    try:
+        keys = tuple(builder.build(sql, parse_expression(sql)) for sql in columns)
+    except Refusal:
+        return None
+    return keys, builder.sources
+
+
+def _gap(
+    question: KnownQuestion, whole: Request, how: Match, uses: Sequence[Usable], remembered: Remembered
+) -> Gap | None:
+    """Returns what the columns' components lack; None where several columns are only told apart together."""
+    axes = axes_over(question, how, uses)
+    names = [source.sql for source in whole.question.sources]
+    places = [axes.of(name) for name in names]
+    if any(len(axes.columns[place]) > 1 for place in places):
+        return None
+    sizes = tuple(axes.lengths[place] for place in places)
+    request = question.analysis.request.question
+    rows = [_lengths(asked(axes, request, one, how.seen), places, sizes) for one in request.grouping_sets]
+    found = [row for row in rows if row is not None]
+    if len(found) < len(rows):
+        return None
+    return Gap(sizes, _known(axes, places, uses, remembered), np.array(found))
+
+
+def _known(axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered: Remembered) -> FloatArray:
+    """Returns what is known of each component from whatever was measured cell by cell; other shapes are left out."""
+    known = np.zeros(1 << len(places))
+    plain = [use for use in uses if use.kept.name != PLANNED and is_cellwise(use)]
+    if plain:
+        knowledge, _ = knowledge_of(axes, plain, remembered)
+        rest = prod(float(length) for place, length in enumerate(axes.lengths) if place not in places)
+        for number in range(len(known)):
+            inside = tuple(sorted(place for i, place in enumerate(places) if number >> i & 1))
+            known[number] = 1 / knowledge.component_variance(inside) / rest
+    return known
+
+
+def _lengths(of_set: Asked, places: Sequence[int], sizes: Sequence[int]) -> FloatArray | None:
+    """Returns the squared length, in each component, of the longest row that a grouping set asks."""
+    if not set(of_set.along) <= set(places):
+        return None
+    lengths = np.ones(1)
+    for place, size in zip(places, sizes, strict=True):
+        whole, inside = float(size), 0.0
+        if place in of_set.along:
+            rows = of_set.along[place]
+            squares = np.asarray(rows.power(2).sum(axis=1)).ravel()
+            longest = int(squares.argmax())
+            whole = float(rows.sum(axis=1)[longest]) ** 2 / size
+            inside = max(float(squares[longest]) - whole, 0.0)
+        lengths = np.concatenate([lengths * whole, lengths * inside])
+    return lengths
