@@ -234,10 +234,9 @@ class PreparedTables:
                     accepted="a table of numbers, texts, moments, BOOLEAN, BLOB, ENUM and UUID"
                     + (f"; or ALTER PRIVACY POLICY ON {table} UNPREPARE" if table.sql in self._known else ""),
                 )
-            if fold(column.name).startswith(RESERVED):
-                raise Refusal(
-                    f"the name {column.name} is dpduck's own", accepted=f"ALTER TABLE .. RENAME {column.name}"
-                )
+            if fold(column.name).startswith(RESERVED) or fold(column.name) == "rowid":
+                whose = "dpduck's" if fold(column.name).startswith(RESERVED) else "DuckDB's"
+                raise Refusal(f"the name {column.name} is {whose} own", accepted=f"ALTER TABLE .. RENAME {column.name}")
         if catalog.has_collations(table):
             raise Refusal(f"{table} has a COLLATION", accepted="a table without COLLATE; or it stays unprepared")
         domains = _domains(policy, _names(relation.columns))

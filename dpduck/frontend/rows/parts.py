@@ -47,7 +47,7 @@ LENGTHS = {"VARCHAR": "strlen", "JSON": "strlen", "BLOB": "octet_length", "BIT":
 """Functions of the bytes of a value, by its type."""
 
 LONGEST_JOINED = 4096
-"""Bytes of the texts of a private row that stand beside a join; rows with longer ones are left out there."""
+"""Bytes of the texts of a row that stand beside a join; rows with longer ones are left out there."""
 
 
 def fits_sql(value: str, type_name: str, longest: int) -> str:
@@ -87,15 +87,11 @@ def instant_sql(value: str) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """A table under an alias. sql: its name, or a SELECT of its columns. numbered: whether rowid tells rows apart.
-
-    public: whether all of it is declared public.
-    """
+    """A table under an alias. sql: its name, or a SELECT of its columns. numbered: whether rowid tells rows apart."""
 
     sql: str
     alias: str
     numbered: bool = True
-    public: bool = False
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
     joins = []
     for number, join in enumerate(source.joins):
         if isinstance(join, PublicJoin):
-            stored = Stored(join.sql, join.alias, not join.names and _numbered(join.columns), public=True)
+            stored = Stored(join.sql, join.alias, not join.names and _numbered(join.columns))
             pairs = (_pair(private, base(join.alias, public), types) for private, public in join.pairs)
             copies = 0 if join.kind in (SEMI, ANTI) else join.multiplicity
             keys = tuple(base(join.alias, public) for _, public in join.pairs)

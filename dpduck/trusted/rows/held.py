@@ -2,9 +2,9 @@
 
 DuckDB keeps one side of a join in memory, whichever it likes, and a joined row again beside the next join. A few long
 texts of one person, there or in copies, filled a memory: the statement failed after its charge, and told of them. So
-each private table is read in a SELECT of its own where rows are joined or counted for each unit: a row with a text
-too long for that is left out, the order of a unit's rows is a hash that is taken there, and of values that no
-expression reads only remains whether they are NULL.
+each table is read in a SELECT of its own where rows are joined or counted for each unit. A row with a text too long
+for that is left out, of a public table, too: whose rows name it decides how often it is held. The order of a unit's
+rows is a hash that is taken there, and of values that no expression reads only remains whether they are NULL.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_short(type_name: str) -> bool:
 
 @dataclass(frozen=True)
 class Held:
-    """What is held of the rows of one level. read: private columns whose values may be long, with their types.
+    """What is held of the rows of one level. read: columns whose values may be long, with their types.
 
     longest: bytes of each text. content: columns that a table's rows are ordered by. whole: whether values of nested
     types may become NULL or TRUE, which nobody sees.
@@ -80,7 +80,7 @@ def nothing_held() -> Held:
 
 
 def held_by(texts: Sequence[str], content: Sequence[str], types: Mapping[str, str], bounds: tuple[int, bool]) -> Held:
-    """Returns what is held where these texts are read of rows. types: of private columns. bounds: rows that joins make
+    """Returns what is held where these texts are read of rows. types: of columns. bounds: rows that joins make
     of one, and whether a private join puts one beside any number of others.
     """
     found = [name for text in texts for name in columns_of(text, types) if not is_short(types[name])]

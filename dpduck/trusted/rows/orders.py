@@ -124,6 +124,7 @@ def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.
         reader.run(connection, "SET TimeZone = 'UTC'")
         reader.run(connection, f"SET disabled_optimizers = '{order.passes}'")
         reader.run(connection, reader.BUILT_IN_ONLY)
+        reader.run(connection, reader.SMALL_BUFFER)
         reader.run(connection, "SET lock_configuration = true")
         with answered(connection, order.stages, order.asking, workers) as (second, own_parameters):
             given_parameters = {**own_parameters, **order.parameters}

@@ -1,7 +1,7 @@
 """Where rows come from: stored tables, joined along equal columns; what an analyst wrote about them is set apart.
 
 A Source is rendered as SQL of which the database's process evaluates stored columns, their comparisons (plain) and
-nothing else. Of each private table that is joined it reads rows that are short (held). Every other condition goes one
+nothing else. Of each table that is joined it reads rows that are short (held). Every other condition goes one
 of two ways. Where it may be asked of the joined row instead, it is moved behind the joins, to the worker. Where it may
 not, because an outer, SEMI or ANTI join, a UNION ALL or a count for each unit depends on it, it is asked of the rows of
 the one table that it is about, beforehand (Stage): the worker's answers come back by row number, and are then a stored
@@ -108,9 +108,7 @@ def _held(source: Source, scope: _Scope, read: Sequence[str], content: Sequence[
     """Returns what is held of the rows of one level, beside a join or for each unit."""
     texts = [*source.filters, *_conditions(source), *read]
     asked = [scope.coded[text].asked(text) if text in scope.coded else text for text in texts]
-    public = {f'"{one.alias}"' for one in _tables(source) if one.public}
-    types = {name: kind for name, kind in scope.types.items() if name.partition(".")[0] not in public}
-    return held_by(asked, content, types, scope.bounds)
+    return held_by(asked, content, scope.types, scope.bounds)
 
 
 def _tables(source: Source) -> list[Stored]:
@@ -308,6 +306,8 @@ def _apart(value: str, type_name: str) -> str:
     """
     if type_name in _APART:
         return f"CAST({value} AS {_APART[type_name]})"
+    if type_name in ("JSON", "BIT"):
+        return f"sha256(CAST({value} AS VARCHAR))"
     return shortened_sql(value, type_name) if is_short(type_name) or type_name in _TEXTS else f"{value} IS NULL"
 
 

@@ -277,7 +277,7 @@ def _first(first: First, twins: Mapping[str, Twin], public: Mapping[str, str], a
     """Returns rows of a twin; of a union or of units, each part with the units that its twins hold."""
     if isinstance(first, Stored):
         names = {**{name: twin.sql for name, twin in twins.items()}, **public}
-        return replace(first, sql=renamed(first.sql, names), numbered=first.numbered or first.sql in twins)
+        return replace(first, sql=renamed(first.sql, names))
     if isinstance(first, Units):
         unit_sql, source = _own_unit(first.unit_sql, first.source, twins)
         inner = _level(source, [condition for condition, _ in first.counts if condition], twins, public, ask)

@@ -33,6 +33,8 @@ LAZY = duckdb.__version__.startswith("1.")
 def begin(cursor: duckdb.DuckDBPyConnection) -> None:
     """Opens the transaction in which facts are looked at again and rows are counted."""
     cursor.execute(BUILT_IN_ONLY)
+    with suppress(duckdb.Error):  # a locked configuration keeps the buffer that it has; no transaction ends by that
+        cursor.execute(SMALL_BUFFER)
     cursor.execute("BEGIN TRANSACTION READ ONLY")
 
 
@@ -79,8 +81,6 @@ def text_batches(
 
     The texts of many rows of one person would fill the memory, whatever all others have, if only rows were counted.
     """
-    with suppress(duckdb.Error):  # a locked configuration keeps the buffer that it has
-        cursor.execute(SMALL_BUFFER)
     pieces = batches(cursor, sql, parameters, VECTOR)
     empty = next(pieces)
     yield empty

@@ -21,10 +21,12 @@ BUDGET = "BUDGET (epsilon = 10, delta = 1e-6, delta_keys = 5e-7)"
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1e-3{0}) {1}"
 PUBLIC = (
     "CREATE TABLE pub AS SELECT CASE WHEN range < 1000 THEN 0 ELSE range END AS k, 'v' || range AS v FROM range(20000)",
-    "CREATE TABLE keys AS SELECT 'w' || range AS k FROM range(50000)",
+    "CREATE TABLE keys AS SELECT 'w' || range AS k, 't' AS t FROM range(50000)",
 )
 DECLARED = ("DECLARE PUBLIC TABLE pub", "DECLARE PUBLIC TABLE keys")
 TEXT = "repeat('x', {0})"
+LONG_PUBLIC = "INSERT INTO keys VALUES ('long', repeat('x', {0}))"
+SELECTED = ", delta = 1e-9, group_selection_strategy = GAUSSIAN_THRESHOLD"
 TEN = ", max_rows_contributed = 10"
 COPIED = "FROM visits JOIN pub ON pub.k = visits.g LEFT JOIN keys ON keys.k = visits.ward"
 
@@ -86,6 +88,7 @@ def person(note: int = 1, name: int = 1, count: int = 8000) -> tuple[str, str]:
 PAIR = "FROM visits AS a JOIN visits AS b ON a.patient = b.patient LEFT JOIN keys ON keys.k = a.ward"
 OF = "FROM visits AS v JOIN people AS p ON v.patient = p.id LEFT JOIN keys ON keys.k = v.ward"
 OF_STAYS = OF.replace("LEFT JOIN", "JOIN stays AS s ON s.patient = v.patient LEFT JOIN")
+NAMED = "FROM visits JOIN keys ON keys.k = visits.ward LEFT JOIN pub ON pub.k = visits.g"
 UNITED = "(SELECT patient, {0} FROM visits UNION ALL SELECT patient, {0} FROM visits) AS u"
 NAMES = ", ".join(f"note AS c{number}" for number in range(30))
 EIGHT = " UNION ALL ".join([f"SELECT patient, {NAMES} FROM visits"] * 8)
@@ -149,6 +152,14 @@ CASES: dict[str, tuple[World, Sequence[str], str]] = {
         own(), [visits(2, TEXT.format(1000000))],
         COUNT.format(TEN, f"count(*) AS n FROM visits AS v JOIN ({EIGHT}) AS u ON u.patient = v.patient"),
     ),
+    "a public text that many of her rows name, and a worker": (
+        own(), [visits(8000, ward="'long'"), LONG_PUBLIC.format(60000)],
+        COUNT.format("", f"count(*) AS n {NAMED} WHERE length(keys.t) % 2 >= 0"),
+    ),
+    "a public text that many of her rows name, compared": (
+        own(), [visits(1000, ward="'long'"), LONG_PUBLIC.format(1000000)],
+        COUNT.format("", f"count(*) FILTER (WHERE keys.t = visits.note) AS n {NAMED}"),
+    ),
 }  # fmt: skip
 
 
@@ -188,6 +199,29 @@ def test_prepared_rows_are_held_alike() -> None:
     assert outcome(referred(), person(note=60000), asked, prepared) == ("answered", 1)
 
 
+@pytest.mark.parametrize(
+    "what", ["note AS s, count(*) AS n FROM visits GROUP BY s", "count(*) AS n FROM visits WHERE length(ward) > 1"]
+)
+def test_a_locked_configuration_fails_nothing(what: str) -> None:
+    """A setting that may not be changed ends no transaction: texts are sent and selected as elsewhere."""
+    with dpduck.connect() as con:
+        for sql in own().made:
+            con.execute(sql)
+        for sql in own().policies:
+            con.execute("FROM dp(?)", [sql])
+        con.execute("SET lock_configuration = true")
+        con.execute("FROM dp(?)", [COUNT.format(SELECTED if "GROUP" in what else "", what)]).fetchall()
+
+
+def test_a_column_called_rowid_is_not_prepared() -> None:
+    """It is no number of a row: what a worker says of one row stood beside all rows of equal values."""
+    with dpduck.connect() as con:
+        con.execute("CREATE TABLE visits AS SELECT range // 4 AS patient, range % 5 AS rowid FROM range(40)")
+        con.execute(f"FROM dp($$CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 10, {BUDGET})$$)")
+        with pytest.raises(duckdb.Error, match="the name rowid is DuckDB's own; accepted: ALTER TABLE"):
+            con.execute("FROM dp('ALTER PRIVACY POLICY ON visits PREPARE')")
+
+
 def test_a_row_with_a_long_text_is_left_out_of_joins_alone() -> None:
     """It counts without a join, and in a join that reads another column: what is left out follows from the row."""
     joined = "FROM visits JOIN keys ON keys.k = visits.ward"
@@ -197,7 +231,7 @@ def test_a_row_with_a_long_text_is_left_out_of_joins_alone() -> None:
     }  # fmt: skip
     world = own()
     with dpduck.connect() as con:
-        for sql in (*world.made, *(visits(1, f"repeat('x', {LONGEST_JOINED // 2 + more})") for more in (0, 1))):
+        for sql in (*world.made, *(visits(1, f"repeat('x', {LONGEST_JOINED // 3 + more})") for more in (0, 1))):
             con.execute(sql)
         for sql in world.policies:
             con.execute("FROM dp(?)", [sql.replace("epsilon = 10,", "epsilon = 1000,").replace("ROWS 10", "ROWS 1")])
