@@ -44,6 +44,9 @@ from dpduck.values.errors import InternalError, Refusal
 MOST_KNOWN = 64
 """Sets of measurements whose combination is remembered."""
 
+NOBODY = ""
+"""A reader who released nothing, and knows what every private view shows."""
+
 MOST_READ = 50_000
 """Conditions and tables of the same rows that are remembered as read."""
 
@@ -146,7 +149,8 @@ class KnownStatements:
             return None
         rows = question.analysis.request.rows
         kept = self._measured.of(rows.table.sql, None if caller.owner else caller.name)
-        return Reuse(question, kept, self._moment(rows, cursor))
+        common = kept if caller.owner else self._measured.of(rows.table.sql, NOBODY)
+        return Reuse(question, kept, self._moment(rows, cursor), common)
 
     def reused(
         self,

@@ -77,11 +77,16 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Reuse:
-    """A question with what its reader knows already. moment: of the rows of now."""
+    """A question with what its reader knows already. moment: of the rows of now.
+
+    common: what everybody who may ask knows, too. What a price buys is planned by it, so that one statement is one
+    release, whoever asks.
+    """
 
     question: KnownQuestion
     kept: Sequence[Kept]
     moment: str
+    common: Sequence[Kept]
 
     def require_one_moment(self) -> None:
         """Refuses rows that may change between two releases: nothing is combined then."""
@@ -120,13 +125,13 @@ class Reuse:
 
     def _at_price(self, request: Request) -> tuple[Request, Request]:
         """Returns the request, and what to measure: something else where that helps more."""
-        written = self._foreseen(request, self.kept)
+        written = self._foreseen(request, self.common)
         if written is None:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
         amount = amount_of(request)
-        given = self._given(request, amount)
+        given = self._given(request, amount, self.common)
         other = None if given is None else given.at(amount)
-        found = None if other is None else self._foreseen(other, self.kept)
+        found = None if other is None else self._foreseen(other, self.common)
         if given is None or other is None or found is None or found.about != written.about:
             return request, request
         most = written.total * float(1 + ALIKE if given.finer else 1 - ALIKE)
@@ -155,8 +160,8 @@ class Reuse:
         other = None if given is None else given.at(amount)
         return written(amount), written(amount) if other is None else other
 
-    def _given(self, request: Request, amount: Fraction) -> Given | None:
-        return given_known(self.question, request, self.kept, SandboxAnswers(4), self.moment, amount)
+    def _given(self, request: Request, amount: Fraction, kept: Sequence[Kept]) -> Given | None:
+        return given_known(self.question, request, kept, SandboxAnswers(4), self.moment, amount)
 
     def _by_formula(
         self, request: Request, target: Target, whole: Fraction, about: tuple[object, ...]
@@ -164,7 +169,7 @@ class Reuse:
         """Returns what to measure in place of the request where that costs no more than the whole price, and its
         price.
         """
-        given = self._given(request, whole)
+        given = self._given(request, whole, self.kept)
         if given is None:
             return None, whole
         most = whole * (1 + ALIKE if given.finer else 1 - ALIKE)

@@ -16,6 +16,7 @@ from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.plan import planned
 from dpduck.mechanisms.jobs import counting_job
+from dpduck.trusted.private.contributions import order_sql
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.errors import InternalError
@@ -52,8 +53,19 @@ def cells(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> Cells:
 
 
 def in_one_stage(job: CountingJob, request: Request) -> CountingJob:
-    """The job as it was before: all of it one query in the database's process."""
-    return replace(job, source=None, from_sql=request.rows.from_sql, filters=request.rows.filters)
+    """The job as it was before: all of it one query in the database's process.
+
+    A unit's rows are ordered by the hash of each table's own content, where there are several: NULL where an outer
+    join found no row of it.
+    """
+    tables: dict[str, list[str]] = {}
+    for column in job.content_sql:
+        tables.setdefault(column.partition(".")[0], []).append(column)
+    there = (f"CASE WHEN coalesce({', '.join(f'CAST({one} AS VARCHAR)' for one in own)}) IS NOT NULL "
+             f"THEN {order_sql(own)} END" for own in tables.values())  # fmt: skip
+    content = tuple(there) if len(tables) > 1 else job.content_sql
+    rows = request.rows
+    return replace(job, source=None, from_sql=rows.from_sql, filters=rows.filters, content_sql=content)
 
 
 @pytest.mark.parametrize(

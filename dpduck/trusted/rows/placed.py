@@ -168,7 +168,7 @@ class _Scope:
         types = dict(source.types)
         found = _Scope(types, self.stages, False, self.numbers, coded=dict(source.coded), bounds=self.bounds)
         if held:
-            found.held = replace(_held(source, found, read), whole=False)
+            found.held = _held(source, found, read)
         return found
 
     def condition(self, text: str, movable: bool) -> str | None:
@@ -355,6 +355,7 @@ def _count_sql(condition: str, name: str, scope: _Scope) -> str:
 
 def _branch_sql(branch: Branch, outer: _Scope) -> str:
     scope = outer.inside(branch.source, [sql for sql, _ in branch.outputs], held=bool(branch.source.joins))
+    scope.held = replace(scope.held, whole=False)  # a column of a UNION ALL keeps its type
     parts, where = _level(branch.source, scope)
     listed = ", ".join(f"{sql} AS {name}" for sql, name in branch.outputs)
     outer.stages.extend(scope.own_stages())
