@@ -136,8 +136,10 @@ def serving_flight(database: Path, *words: str) -> Iterator[str]:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     ) as process:
         try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
+            assert process.stdout is not None and process.stderr is not None
+            address = process.stdout.readline().strip()
+            assert address, process.stderr.read()
+            yield address
             process.send_signal(signal.SIGTERM)
             assert process.wait(600) == 0
         finally:
