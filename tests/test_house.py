@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 238,
-    "lines": 58_840,
+    "lines": 58_839,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 599,
     "modules of a plain count": 92,

@@ -32,7 +32,6 @@ from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed, 
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
 from dpduck.trusted.rows.program import (
-    LONGEST_KEY,
     Division,
     longest_lookup,
     longest_read,
@@ -84,7 +83,7 @@ class Scan:
         """Returns bytes that the texts of a row may have together that it is grouped by, where they are stored ones."""
         if self.repeats:
             return longest_repeated(self.copies)
-        return max(longest_repeated(self.copies), min(LONGEST_KEY, longest_read(1, self.copies)))
+        return max(longest_repeated(self.copies), longest_read(1, self.copies))
 
     @property
     def longest_lookup(self) -> int:
