@@ -210,7 +210,10 @@ def test_a_locked_configuration_fails_nothing(what: str) -> None:
         for sql in own().policies:
             con.execute("FROM dp(?)", [sql])
         con.execute("SET lock_configuration = true")
-        con.execute("FROM dp(?)", [COUNT.format(SELECTED if "GROUP" in what else "", what)]).fetchall()
+        found = con.execute("FROM dp(?)", [COUNT.format(SELECTED if "GROUP" in what else "", what)])
+        assert [column[0] for column in found.description] == (["s", "n"] if "GROUP" in what else ["n"])
+        ((charges,),) = con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall()
+        assert charges == 1
 
 
 def test_a_column_called_rowid_is_not_prepared() -> None:
