@@ -17,9 +17,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 238,
-    "lines": 58_839,
+    "lines": 58_909,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 599,
+    "functions of a plain count": 600,
     "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
