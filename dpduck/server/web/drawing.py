@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -80,6 +81,8 @@ class Artist:
 
     def _drawn(self, line: str) -> str | None:
         if self._process is None or self._process.poll() is not None:
+            if self._process is not None:
+                self._end(self._process)
             self._process = _started()
         process = self._process
         assert process.stdin is not None and process.stdout is not None  # noqa: S101
@@ -99,6 +102,10 @@ class Artist:
     def _end(self, process: subprocess.Popen[str]) -> None:
         process.kill()
         process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # what was still to be sent
+                    pipe.close()
 
 
 def _started() -> subprocess.Popen[str]:

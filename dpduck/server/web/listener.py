@@ -114,6 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.connections.waits(self.connection)
         self.connection.settimeout(WRITE_SECONDS)
+        self.request_version = self.protocol_version  # whatever was asked: of an older one nobody is sent headers
         self.send_response_only(response.status)
         for name, value in headers_of(response):
             self.send_header(name, value)

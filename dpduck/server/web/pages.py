@@ -70,8 +70,16 @@ class _Visit:
 class Pages:
     """Answers requests; safe to use from many threads."""
 
-    def __init__(self, service: Service, limits: Limits, place: Place, cookie: str) -> None:
+    def __init__(
+        self,
+        service: Service,
+        limits: Limits,
+        place: Place,
+        cookie: str,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         """place: under which names it is seen. cookie: what the session is called."""
+        self._sleep = sleep
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
         self._service, self._limits = service, limits
         few = replace(limits, sessions=SESSIONS, sessions_each=SESSIONS_EACH)
@@ -161,7 +169,7 @@ class Pages:
         if principal is None:
             self._service.audit.note(None, "turned away", why="no such token")
             waits()  # for whoever comes meanwhile, this connection may go
-            time.sleep(WRONG_TOKEN_SECONDS)
+            self._sleep(WRONG_TOKEN_SECONDS)
             return _login_page("no such token; accepted: one that dpduck principal add printed, and that is in force")
         self._service.audit.note(principal.name, "connected")
         if request.session:

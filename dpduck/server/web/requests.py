@@ -87,7 +87,7 @@ class Patient(io.RawIOBase):
         if left <= 0 or self._most <= 0:
             raise TimeoutError
         self._connection.settimeout(left)
-        count = self._connection.recv_into(buffer[: self._most])
+        count = self._connection.recv_into(memoryview(buffer)[: self._most])
         self._most -= count
         return count
 
