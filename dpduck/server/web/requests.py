@@ -61,7 +61,7 @@ def place_of(host: str, port: int, tls: bool, origin: str | None) -> Place:
             or not (secure or parts.hostname in ("localhost", "127.0.0.1", "::1"))
         ):
             raise Refusal(f"{origin[:200]!r} is no origin", accepted="https://clinic.example.org")
-        return Place(frozenset((parts.netloc.lower(),)), secure)
+        return Place(frozenset((parts.netloc.lower().removesuffix(":443" if secure else ":80"),)), secure)
     usual = 443 if tls else 80
     names = LOOPBACK if host in LOOPBACK else (host,)
     written = [f"{name}:{port}" for name in names] + ([*names] if port == usual else [])
