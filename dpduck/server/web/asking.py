@@ -83,8 +83,9 @@ class Desk:
         more, shown = False, min(len(schema), MOST_COLUMNS)
         try:
             for batch in batches:
-                rows += _values(batch.slice(0, most - len(rows)), shown)
-                if more := batch.num_rows > most - len(rows) or len(rows) > most:
+                left = most - len(rows)
+                rows += _values(batch.slice(0, left), shown)
+                if more := batch.num_rows > left:
                     break
         except (duckdb.Error, pa.ArrowException):
             raise Refusal(

@@ -175,7 +175,11 @@ class _Server(ThreadingHTTPServer):
         found, address = self.socket.accept()
         if self._tls is None:
             return found, address
-        return self._tls.wrap_socket(found, server_side=True, do_handshake_on_connect=False), address
+        try:
+            return self._tls.wrap_socket(found, server_side=True, do_handshake_on_connect=False), address
+        except OSError:  # it hung up meanwhile
+            found.close()
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self.connections.enter(request):

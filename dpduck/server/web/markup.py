@@ -123,8 +123,12 @@ def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -
 def _sorted(answer: Answer, keys: Sequence[str]) -> Answer:
     """Returns the rows in the order of their keys, rolled-up ones last."""
     places = [answer.columns.index(key) for key in keys if key in answer.columns]
+
+    def place_of(row: tuple[Any, ...]) -> list[tuple[bool, Any]]:
+        return [(row[place] is None, 0 if row[place] is None else row[place]) for place in places]
+
     try:
-        rows = sorted(answer.rows, key=lambda row: [(row[place] is None, row[place] or 0) for place in places])
+        rows = sorted(answer.rows, key=place_of)
     except TypeError:  # values that cannot be compared stay as they came
         return answer
     return Answer(answer.columns, answer.types, tuple(rows), answer.more, answer.left_out)

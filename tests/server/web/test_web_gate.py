@@ -172,6 +172,7 @@ def test_what_is_not_known_has_one_answer(alice: Browser, stranger: Browser) -> 
         f"HEAD / HTTP/1.1\r\n{head}\r\n",
         f"OPTIONS * HTTP/1.1\r\n{head}\r\n", f"GET http://evil.example/ HTTP/1.1\r\n{head}\r\n", "\x16\x03\x01\r\n\r\n",
         f"GET / HTTP/1.1\r\n{head}Host: 127.0.0.1:{port}\r\n\r\n", f"GET / HTTP/9.9\r\n{head}\r\n", "GET /\r\n\r\n",
+        f"GET / HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         f"POST /ask HTTP/1.1\r\n{head}{form}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         f"POST /ask HTTP/1.1\r\n{head}{form}Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n",
         f"POST /ask HTTP/1.1\r\n{head}{form}Content-Length: -1\r\n\r\n",

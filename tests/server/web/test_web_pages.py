@@ -109,6 +109,7 @@ def test_large_answers_are_cut(alice: Browser) -> None:
     assert 'scope="col">c59<' in wide.body and 'scope="col">c60<' not in wide.body
     long = alice.ask(f"SELECT '{letters}' AS z FROM ages")
     assert f"<td>{letters[:1_000]}</td>" in long.body
+    assert "The first 300 of 3,000 rows" in alice.ask("FROM range(3000)").words
     many = alice.ask("SELECT a.n FROM ages a, ages b, ages c, ages d")
     assert "The first 300 of more than 5,000 rows" in many.words and len(many.body) < 100_000
 
