@@ -17,9 +17,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 245,
-    "lines": 60_258,
+    "lines": 60_260,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 599,
+    "functions of a plain count": 600,
     "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
