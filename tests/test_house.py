@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 245,
-    "lines": 60_260,
+    "lines": 60_283,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 600,
     "modules of a plain count": 92,

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 import dpduck
 from dpduck.commands.command_line import main
-from dpduck.commands.compare import Margin, page_of
+from dpduck.commands.compare import page_of
+from dpduck.database.check import Distance
 from dpduck.publish.postgres import PublishedColumn, PublishedView
 from dpduck.publish.report import chart, shape_of
 from tests.support.browser import SIZES, chromium, needs_chromium, violations
@@ -149,8 +150,8 @@ def test_a_picture_is_drawn_only_where_it_helps() -> None:
 def test_the_pages_keep_the_rules_of_accessibility(clinic: Path) -> None:
     """axe-core finds nothing on the pages of report and compare, light and dark, on a phone and a desk; no request."""
     reported(clinic, "--with-ledger")
-    margins = [Margin("sex", 1, 0.1, "F", 0.5, 0.4), Margin("ward", 1, 0.2, "north", 0.5, 0.3)]
-    margins.append(Margin("sex, ward", 2, 0.3, "F, north", 0.3, 0.1))
+    margins = [Distance("sex", 1, 0.1, "F", 0.5, 0.4), Distance("ward", 1, 0.2, "north", 0.5, 0.3)]
+    margins.append(Distance("sex, ward", 2, 0.3, "F, north", 0.3, 0.1))
     (clinic / "compared.html").write_text(page_of("made", margins), encoding="utf-8")
     asked: list[str] = []
     with chromium() as browser:
