@@ -16,10 +16,10 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 238,
-    "lines": 58_909,
+    "modules": 245,
+    "lines": 60_330,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 600,
+    "functions of a plain count": 601,
     "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
