@@ -378,7 +378,7 @@ def test_long_numbers_beside_floats_are_not_plain() -> None:
             assert not is_plain(f"{column} BETWEEN -{number} AND 1", types)
 
 
-MOVING = {"in_clause", "common_subexpressions", "statistics_propagation", "extension"}
+MOVING = {"in_clause", "common_subexpressions", "statistics_propagation", "top_n_window_elimination", "extension"}
 MOVING_OF_2 = {"scalar_fn_pushdown", "type_pushdown", "remote_pushdown", "projection_pullup", "projection_placement"}
 
 
