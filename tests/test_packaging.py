@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
-    """Every module, the SQL, tables of designs, the marker of types and the licence ship; tests and tools do not."""
+    """Every module, the SQL, tables of designs, what the served page is made of, the marker of types and the licence ship; tests and tools do not."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         info = {name.split(".dist-info/")[1] for name in archive.namelist() if ".dist-info/" in name}
@@ -46,7 +46,8 @@ def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
     product = {str(path.relative_to(ROOT)) for path in (ROOT / "dpduck").rglob("*.py")}
     sql = {f"dpduck/{path.relative_to(ROOT)}" for path in (ROOT / "sql").rglob("*") if path.is_file()}
     assert "dpduck/sql/README.md" in held
-    assert held == product | sql | {"dpduck/py.typed", "dpduck/planning/views/designs.npz"}
+    page = {f"dpduck/server/web/{name}" for name in ("page.css", "page.js", "icon.svg")}
+    assert held == product | sql | page | {"dpduck/py.typed", "dpduck/planning/views/designs.npz"}
     assert "licenses/LICENSE" in info
     assert "dpduck = dpduck.commands.command_line:main" in entry_points
 
