@@ -68,7 +68,7 @@ class Histories:
             self.visits.create(options(), source)
             stream = self.visits.request()
             assert stream.axis == 0
-            job = streams.require_stream(self.visits.ask(), 0)[0]
+            job = streams.require_stream(self.visits.asks(), 0)[0]
             self.jobs[name] = job
             self.visits.dp("DROP PRIVATE STREAM by_month")
         self.workers = Workers()
