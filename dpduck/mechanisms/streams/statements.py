@@ -47,7 +47,7 @@ from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.private.door import Bill, charged, opened
 from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape, StreamState, Version
-from dpduck.trusted.private.streams import refreshed
+from dpduck.trusted.private.streams import refreshed, require_stream
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, StoreError
 
@@ -162,6 +162,7 @@ class Streams:
         release = release_of(named, price, caller.name, scope)
         empty = published_sql(stream, plan, "")
         note = self.store.made(named, release, empty, plan_text(asks))
+        require_stream(asks, stream.axis)
         rehearsed(asks, rows.shapes, self.answered, self.workers)
         try:
             with opened(

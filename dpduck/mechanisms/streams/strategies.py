@@ -50,6 +50,9 @@ COLUMNS = (*EXPLAINED, ("stderr_by_period", "DOUBLE[]"), ("privacy_unit", "VARCH
 CELLS = "I"
 """The strategy over other keys that measures every cell of them, where there is one grouping set."""
 PLANNING_SECONDS = 0.5
+HEAVY = 1 << 8
+"""Queries over other keys are planned as if a row added so much at least: times the matrix over time they then have the
+weights that trusted code accepts (trusted/private/measure.py, require_weights)."""
 _SHOWN = (1, 12, 36)
 _FACTORS: dict[str, type[IdentityFactor | CentredFactor | HadamardFactor]] = {
     "I": IdentityFactor, "R": CentredFactor, "F": HadamardFactor,
@@ -186,7 +189,10 @@ def _parts(stream: StreamRequest, axis: TimeAxis) -> tuple[Part, ...]:
             parameter = sigma2_of(price, Fraction(bound**2 * l2_squared)) if gaussian else Fraction(bound * l1) / price
             found.append(Part(_form(measure), CELLS, ((None, "", parameter),)))
             continue
-        norm, reach = (l2_squared if kind is NoiseKind.GAUSSIAN else l1), measure.bound * (isqrt(l2_squared) + 1)
+        norm, reach = (
+            (l2_squared if kind is NoiseKind.GAUSSIAN else l1),
+            max(measure.bound, HEAVY) * (isqrt(l2_squared) + 1),
+        )
         plan = plan_workload(
             workload_of(stream), kind, price / norm, bound, planning_seconds=PLANNING_SECONDS, row_bound=reach
         )[0]

@@ -44,7 +44,7 @@ from dpduck.trusted.private.counting_stage import arrivals_sql, cells_sql, taken
 from dpduck.trusted.private.door import OpenCursor, Steps, Unchanged, require_paid, require_periods
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.private.measure import measure
+from dpduck.trusted.private.measure import measure, require_weights
 from dpduck.trusted.private.stream_state import ARRIVED, HELD_UNITS, POURED, TAKEN, StreamState, Version
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import MOMENTS
@@ -62,6 +62,7 @@ StreamAsk = Ask[tuple[IntegerArray, ...]]
 def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, MatrixFactor, int]:
     """Refuses what is no stream over this attribute; returns its job and matrix, and the slot of its first period.
 
+    Asked before the charge, too: what was paid for can be refreshed.
     Every ask is of the one scan's rows, by the one matrix over time. Its periods are consecutive bins of one column.
     """
     job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
@@ -69,6 +70,8 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
         raise InternalError("no ask of a stream")
     if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
         raise InternalError("asks of several streams")
+    for ask in asks:
+        require_weights(_query(ask))
     held = job.unit_sql is None or job.unit_type in HELD_UNITS
     plain = job.prepared is None and job.elsewhere is None and job.periods is None and job.lookup is None
     by_group = any(aggregate.per_group for aggregate in job.aggregates)
