@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 240,
-    "lines": 59_368,
+    "lines": 59_391,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 599,
     "modules of a plain count": 92,
