@@ -38,7 +38,7 @@ class Wards(Visits):
             f"DOMAIN ward RANGE 0 TO {wards} STEP 1, DOMAIN came RANGE 2024-01-01 TO 2024-05-01 STEP MONTH)"
         )
         self.dp(
-            f"CREATE PRIVATE STREAM by_month OPTIONS ({price}, strategy = {strategy}) AS "
+            f"CREATE PRIVATE STREAM by_month OPTIONS ({price}, strategy = {strategy}, answers = 'totals') AS "
             "SELECT came, ward, count(*) AS n FROM stays GROUP BY came, ward"
         )
         self.wards = wards

@@ -57,8 +57,9 @@ class Audited(Visits):
             "STEP 1, DOMAIN sex IN ('f', 'm'), DOMAIN came RANGE 2024-01-01 TO 2024-05-01 STEP MONTH, "
             "CLAMP charge BETWEEN 0 AND 10)"
         )
+        totals = "" if kind == "persons" else ", answers = 'totals'"  # of which trees are more than single months
         self.dp(
-            f"CREATE PRIVATE STREAM by_month OPTIONS ({price}, strategy = {strategy}) AS "
+            f"CREATE PRIVATE STREAM by_month OPTIONS ({price}, strategy = {strategy}{totals}) AS "
             f"SELECT came, ward, {KINDS[kind]}"
         )
         self.days = ["2024-01-07", "2024-02-07" if kind == "persons" else "2024-01-08"][: 1 if kind == "rows" else 2]
