@@ -86,10 +86,10 @@ class Histories:
         self.visits.dp("ALTER PRIVACY POLICY ON visits SET CLAMP number BETWEEN -3 AND 5 STEP 1")
         self.visits.dp("ALTER PRIVACY POLICY ON visits SET DOMAIN number IN (0, 1, 7) WITH NULL")
         for name, select in ANSWERS.items():
+            totals = "" if name in ("persons", "some", "bounded") else ", answers = 'totals'"
             for strategy in STRATEGIES:
-                self.visits.dp(
-                    f"CREATE PRIVATE STREAM by_month OPTIONS ({options(strategy=strategy)}) AS SELECT {select}"
-                )
+                clause = options(strategy=strategy, more=totals)
+                self.visits.dp(f"CREATE PRIVATE STREAM by_month OPTIONS ({clause}) AS SELECT {select}")
                 self.asks[f"{name} by {strategy}"] = self.visits.asks()
                 self.jobs[f"{name} by {strategy}"] = streams.require_stream(self.visits.asks(), 0)[0]
                 self.visits.dp("DROP PRIVATE STREAM by_month")
