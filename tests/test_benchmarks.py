@@ -82,6 +82,7 @@ TINY = {
         "SIZES": (10, 100, 1_000), "GATE_REPETITIONS": 2, "RANGES": 10}, ("matplotlib",)),
     "papers.sparse_queries": Tiny(5, (), {"KEYS": 100, "TOTAL": 1000, "QUERIES": 3, "ROWS": 64}),
     "papers.streams": Tiny(2, (), {"SIZES": (8,)}),
+    "papers.streams_taxi": Tiny(5, ("--data", "{data}"), {"DAYS": 8, "ZONES": 3}),
     "papers.view_search": Tiny(1, ("--seconds", "0.1", "--independent", "0.1"), {"BEST_KNOWN": [
         ("three", (2, 2, 2), (2,), 1.0)]}),
     "peers.keys": Tiny(2, (), {"KEYS": 2000, "SAMPLE": 500}, ("opendp",)),
@@ -108,6 +109,10 @@ def made_data(folder: Path) -> None:
     duckdb.execute(
         "COPY (SELECT i // 3 AS home_county, i % 3 AS work_county, i AS workers FROM range(1, 9) AS r(i)) "
         f"TO '{folder / 'od_us_counties.parquet'}'"
+    )
+    duckdb.execute(
+        "COPY (SELECT TIMESTAMP '2025-11-01' + INTERVAL (i) HOUR AS lpep_pickup_datetime, i % 3 + 1 AS PULocationID "
+        f"FROM range(200) AS r(i)) TO '{folder / 'nyc_green_taxi_2025_11.parquet'}'"
     )
     duckdb.execute(f"COPY (SELECT range AS county FROM range(3)) TO '{folder / 'od_us_counties_nodes.parquet'}'")
 

@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
-    """Every module, the SQL, tables of designs, what the served page is made of, the marker of types and the licence ship; tests and tools do not."""
+    """Every module, the SQL, the served page, tables of designs, the marker of types and the licence ship; no tests."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         info = {name.split(".dist-info/")[1] for name in archive.namelist() if ".dist-info/" in name}

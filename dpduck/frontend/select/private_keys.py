@@ -23,7 +23,7 @@ from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.errors import Refusal
 
 COUNTED = ("keys are selected for counts alone", "count(*), count(*) FILTER (WHERE ..), count(DISTINCT unit)")
-_ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
+ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
 SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
 _SELECTABLE = re.compile(
     r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|DATE|TIMESTAMP(_S|_MS)?|TIME|UUID|DECIMAL\(\d+,\d+\)|ENUM\(.*",
@@ -68,12 +68,12 @@ def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
     of each.
     """
     every = ("", f"(NOT {unit_sql} IS NULL)")  # rows without a unit are not counted at all
-    return unit_sql is not None and aggregate.operand == _ONE_PER_GROUP and aggregate.condition in every
+    return unit_sql is not None and aggregate.operand == ONE_PER_GROUP and aggregate.condition in every
 
 
 def require_persons(rows: Rows, question: Question, place: exp.Expr) -> None:
     """Refuses a number of privacy units over several periods, in each of which a person is another unit."""
-    counted = [one for one in question.aggregates if one.operand == _ONE_PER_GROUP]
+    counted = [one for one in question.aggregates if one.operand == ONE_PER_GROUP]
     if not counted or rows.periods is None:
         return
     alone = [within_one(rows, question.sources, key.codes, key.sources) for key in question.keys]

@@ -86,7 +86,7 @@ def _answer(found: CubePlan, one: Aggregate, use: Use, tables: Tables) -> Answer
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
     if use.weights:
-        estimates = np.concatenate([_weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
+        estimates = np.concatenate([weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         size = float(sum(weight * weight for weight in use.weights))
         return AnswerColumn(estimates, np.sqrt(np.concatenate(variances) * size))
     parts = [
@@ -101,7 +101,7 @@ def _answer(found: CubePlan, one: Aggregate, use: Use, tables: Tables) -> Answer
     )
 
 
-def _weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
+def weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
     """Returns the sum of tables over one denominator, by which the sum is divided once: 7712.02, not
     7712.020000000001.
     """

@@ -18,8 +18,8 @@ from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.frontend.text.positions import meant_or
-from dpduck.mechanisms.streams.plan import StreamPlan, plan_from_facts, weights_of
 from dpduck.mechanisms.streams.store import Named, StreamStore, closings
+from dpduck.mechanisms.streams.strategies import StreamPlan, Told, plan_from_facts
 from dpduck.planning.recovery.intervals import JUMPY, sum_margin
 from dpduck.planning.time_axis import TimeQuestion
 from dpduck.trusted.ledger.ledger import Ledger
@@ -36,7 +36,7 @@ class _Side:
     """One of the two: its view, the answer that is compared, its keys, and the period where one is named.
 
     step: the most that an answer changes when one integer of noise changes by one. window: of a stream, how many
-    periods the answer is about; 0 for all so far.
+    periods the answer is about; 0 for all so far. told: of a stream's answer, whose error it is.
     """
 
     view: StoredRelease
@@ -46,6 +46,7 @@ class _Side:
     step: float
     where: str = ""
     window: int = 1
+    told: Told | None = None
 
 
 def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argument: str) -> str:
@@ -135,10 +136,24 @@ def _side(
         if period is not None:
             raise Refusal(f"{view.name!r} is no stream, and has no periods", accepted="the name alone")
         return _Side(view, chosen, keys, None, max((law.step for laws in view.laws for law in laws), default=1.0))
-    window = (1, 0, named.window)[
-        answers.index(chosen)
-    ]  # as _published has them: of a period, the total, the last ones
-    return _of_stream(ledger, view, named, chosen, keys, period, window)
+    told, window = _told(named, answers, chosen)
+    ends = {f"{one}{end}" for one in answers for end in ("_low", "_high")}
+    keys = tuple(key for key in keys if key not in ends)
+    return _of_stream(ledger, view, named, chosen, keys, period, window, told)
+
+
+def _told(named: Named, answers: list[str], chosen: str) -> tuple[Told, int]:
+    """Returns what is known of the error of a stream's answer, and how many periods it is about."""
+    plan = plan_from_facts(named.plan)
+    for told in plan.told or (Told(answers[0], plan.noise.variance, 1.0),):
+        suffixes = {"": 1, "_total": 0, "_last": named.window}
+        found = [window for suffix, window in suffixes.items() if chosen == told.name + suffix]
+        if found and told.variance:
+            return told, found[0]
+    raise Refusal(
+        f"{chosen!r} of {named.name!r} has errors that differ from answer to answer, or several grouping sets",
+        accepted="counts and sums of a stream with one GROUP BY",
+    )
 
 
 def _reuses(view: StoredRelease) -> bool:
@@ -148,8 +163,9 @@ def _reuses(view: StoredRelease) -> bool:
 
 
 def _of_stream(
-    ledger: Ledger, view: StoredRelease, named: Named, answer: str, keys: tuple[str, ...], period: object, window: int
-) -> _Side:
+    ledger: Ledger, view: StoredRelease, named: Named, answer: str, keys: tuple[str, ...], period: object, window: int,
+    told: Told,
+) -> _Side:  # fmt: skip
     places = range(named.published)
     if period is not None:
         found = [place for place in places if named.labels[place][:10] == str(period)[:10]]
@@ -160,12 +176,13 @@ def _of_stream(
             )
         places = range(found[0], found[0] + 1)
     plan, closed = plan_from_facts(named.plan), closings(ledger, named)
-    steps = [float(np.abs(_weights(plan, closed, window, place)).max()) for place in places]
+    steps = [told.step * float(np.abs(_weights(plan, closed, window, place)).max()) for place in places]
     if period is None:
-        return _Side(view, answer, keys, None, max(steps, default=1.0), "", window)
+        return _Side(view, answer, keys, None, max(steps, default=1.0), "", window, told)
     column = quote_identifier(named.column)
     where = f" WHERE {column} = {quote_text(named.labels[places[0]])}"
-    return _Side(view, answer, tuple(key for key in keys if key != named.column), places[0], max(steps), where, window)
+    kept = tuple(key for key in keys if key != named.column)
+    return _Side(view, answer, kept, places[0], max(steps), where, window, told)
 
 
 def _weights(plan: StreamPlan, closed: list[int], window: int, place: int) -> FloatArray:
@@ -174,7 +191,7 @@ def _weights(plan: StreamPlan, closed: list[int], window: int, place: int) -> Fl
     asked = np.zeros(through)
     asked[: place + 1] = TimeQuestion(window).about(place + 1)
     weights = np.zeros(plan.axis.factor.rows)
-    found = weights_of(plan, through, asked[None])[0][0]
+    found = plan.axis.weights(through, asked[None])[0]
     weights[: len(found)] = found
     return weights
 
@@ -183,8 +200,9 @@ def _shared(store: StreamStore, ledger: Ledger, sides: list[_Side]) -> tuple[flo
     """Returns the standard error of the difference of two periods of one stream, and its step."""
     named = store.named(sides[0].view.name)
     first, second = (side.period for side in sides)
-    if named is None or first is None or second is None:
+    told = sides[0].told
+    if named is None or told is None or first is None or second is None:
         raise Refusal("a view less itself is nothing", accepted=f"two views; or two periods of a stream: {USE}")
     plan, closed = plan_from_facts(named.plan), closings(ledger, named)
     weights = _weights(plan, closed, sides[0].window, first) - _weights(plan, closed, sides[1].window, second)
-    return sqrt(plan.noise.variance * float(weights @ weights)), max(1e-9, float(np.abs(weights).max()))
+    return sqrt(told.variance * float(weights @ weights)), max(1e-9, told.step * float(np.abs(weights).max()))

@@ -1,4 +1,4 @@
-"""A stream's statement as a frozen request, and which strategy it takes, at which noise; from public facts alone."""
+"""A stream's statement as a frozen request, from public facts alone; what it publishes, and what is refused by name."""
 
 from __future__ import annotations
 
@@ -8,43 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
-from functools import cached_property
-from math import prod, sqrt
 
-import numpy as np
 from sqlglot import exp, parse_one
 
-from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.rows.facts import PublicFacts
 from dpduck.frontend.rows.parts import Stored, repeats
 from dpduck.frontend.select.analyse import Analysis, analyse
-from dpduck.frontend.select.request import Key, Question, Request
+from dpduck.frontend.select.request import Aggregate, Key, Question, Request
 from dpduck.frontend.statements.kinds import AskStatement, CreateStream
-from dpduck.frontend.text.names import HOLE, answer_column, stderr_column
+from dpduck.frontend.text.names import GROUPING_ID, HOLE, answer_column, stderr_column
 from dpduck.frontend.text.options import PRICE_OPTIONS, Given, Option, read_given
 from dpduck.frontend.text.positions import refusal
-from dpduck.mechanisms.jobs import counting_job
-from dpduck.planning.time_axis import (
-    BRANCHINGS,
-    MOST_PERIODS,
-    PERIODS,
-    STRATEGIES,
-    TREE,
-    TimeAxis,
-    TimeQuestion,
-    time_axis,
-    variances,
-)
-from dpduck.trusted.ask import Ask, Scan, Table
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import Factor, IdentityFactor, KroneckerQuery
-from dpduck.trusted.private.contributions import Contribution
+from dpduck.planning.time_axis import MOST_PERIODS, STRATEGIES, TimeQuestion
 from dpduck.trusted.private.stream_state import HELD_UNITS
-from dpduck.trusted.private.streams import StreamAsk
-from dpduck.values.accounting import sigma2_of
-from dpduck.values.arrays import FloatArray
 from dpduck.values.domain import RangeDomain
-from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.errors import Refusal
 
 OWN = (
     Option("periods", "whole", "how many periods it has at most", most=Fraction(MOST_PERIODS)),
@@ -58,17 +36,19 @@ OWN = (
 )  # fmt: skip
 PRICES = tuple(option for option in PRICE_OPTIONS if option.name != "refresh")
 MOST_CELLS = 1 << 24
+MOST_SETS = 256
 MOMENTS = ("DATE", "TIMESTAMP")
 _AROUND = ("having", "qualify", "order", "limit", "offset", "distinct")
 
 
 @dataclass(frozen=True)
 class StreamRequest:
-    """request: one count by all keys, of which the one at `axis` are the periods, cut to the horizon.
+    """request: aggregates by sets of keys, of which the one at `axis`, in every set, are the periods of the horizon.
 
     ends: the moment at which each period ends, in UTC. first: the bin of the first period in the column's DOMAIN.
     question: what the strategy is chosen for. window: of a further column, 0 for none. strategy: as it was asked for.
-    select: the columns that are published, as SQL over HOLE. column: the name of that of the periods.
+    select: the columns that are published, as SQL over HOLE. column: the name of that of the periods. shown: the
+    answers' names, with the numbers of their aggregates.
     """
 
     name: str
@@ -81,6 +61,7 @@ class StreamRequest:
     strategy: str
     select: str
     column: str
+    shown: tuple[tuple[str, int], ...]
 
     @property
     def periods(self) -> int:
@@ -117,21 +98,24 @@ def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest
     analysis = analyse(ask, facts)
     request, place = analysis.request, statement.query
     _require_rows(request, place)
-    _require_counts(request.question, place)
+    _require_answers(request.question, place)
     axis, domain = _time_axis(request, place)
+    _require_periods(request.question, axis, place)
     first, periods = _horizon(given, domain, place)
     window, asked = given.whole("window") or 0, given.choice("answers")
     if asked == "window" and not window:
         raise refusal(place, "answers = 'window' without a window", "window = 12, for the last 12 periods")
     question = TimeQuestion({"periods": 1, "totals": 0}.get(asked, window))
+    _require_sums(request.question, window != 0 or asked != "periods", place)
     request = replace(request, question=_cut(request.question, axis, first, periods))
-    if request.question.cells[0] > MOST_CELLS:
-        raise refusal(place, f"{request.question.cells[0]} cells over all periods", f"at most {MOST_CELLS}")
+    if sum(request.question.cells) > MOST_CELLS:
+        raise refusal(place, f"{sum(request.question.cells)} cells over all periods", f"at most {MOST_CELLS}")
     edges = (*domain.edges, domain.upper)[first + 1 : first + periods + 1]
     ends = tuple(datetime.fromisoformat(edge) for edge in edges)
     select, column = _published(analysis, request.question.keys[axis].name, window, place)
+    chosen = given.choice("strategy")
     return StreamRequest(
-        statement.name, request, axis, first, ends, question, window, given.choice("strategy"), select, column
+        statement.name, request, axis, first, ends, question, window, chosen, select, column, analysis.shown
     )
 
 
@@ -143,35 +127,53 @@ def _require_rows(request: Request, place: exp.Expr) -> None:
             place, f"the unit is a person's {rows.periods.periods.word.lower()}, which a stream would protect longer",
             "a policy without PER; or one statement for each period, as docs/monthly.md shows",
         )  # fmt: skip
-    if rows.unit_sql is None:
-        raise refusal(
-            place, "PRIVACY UNIT ROW has no MAX ROWS over the horizon of a stream",
-            "a unit's column; or PRIVACY UNIT ROW PER MONTH, and one statement for each month",
-        )  # fmt: skip
     alone = rows.source is not None and isinstance(rows.source.first, Stored) and rows.lookup is None
     if not alone or rows.source is None or repeats(rows.source) or any(read.table != rows.table for read in rows.reads):
         raise refusal(
             place, "a stream follows the rows of one private table, which has its unit's column",
             "that table alone, or joined with public tables",
         )  # fmt: skip
-    if rows.unit_type not in HELD_UNITS or any(collated for _, _, collated in rows.shapes):
+    held = rows.unit_sql is None or rows.unit_type in HELD_UNITS
+    if not held or any(collated for _, _, collated in rows.shapes):
         raise refusal(
             place, f"units of type {rows.unit_type.partition('(')[0]}, or of a table with a COLLATION, in a stream",
             f"a unit of {', '.join(HELD_UNITS)}, without COLLATE",
         )  # fmt: skip
 
 
-def _require_counts(question: Question, place: exp.Expr) -> None:
-    plain = [one for one in question.aggregates if one.function == "count" and one.operand is None]
-    if len(question.aggregates) != 1 or len(plain) != 1:
+def _require_answers(question: Question, place: exp.Expr) -> None:
+    """Refuses aggregates that follow from no sums, and keys that are not values of a DOMAIN."""
+    others = [one for one in question.aggregates if one.function in ("quantile", "distinct")]
+    if others:
         raise refusal(
-            place, "a stream publishes one count of rows", "count(*), count(column) or count(*) FILTER (WHERE ..)"
-        )
-    every = tuple(range(len(question.keys)))
-    if question.grouping_sets != (every,) or any(key.shape or key.row_sql for key in question.keys):
+            place, f"{others[0].text[:60]} is not published by a stream",
+            "count, sum, avg, variance and stddev of columns with a CLAMP, count(DISTINCT unit) of each period",
+        )  # fmt: skip
+    if any(key.shape or key.row_sql for key in question.keys) or question.selection or question.summary:
         raise refusal(
-            place, "a stream has one plain GROUP BY of keys with a DOMAIN",
+            place, "a stream has keys with a DOMAIN, each as it is",
             "GROUP BY month, ward; answers = 'totals' or window = 12 for sums over time",
+        )  # fmt: skip
+
+
+def _require_periods(question: Question, axis: int, place: exp.Expr) -> None:
+    """Refuses groups that are of no period."""
+    if not all(axis in grouping_set for grouping_set in question.grouping_sets):
+        raise refusal(
+            place, "the period is not in every grouping set, and a stream has an answer for each period",
+            "GROUP BY month, CUBE (ward, sex); running totals are there beside it",
+        )  # fmt: skip
+    if len(question.grouping_sets) > MOST_SETS:
+        raise refusal(place, f"{len(question.grouping_sets)} grouping sets in a stream", f"at most {MOST_SETS}")
+
+
+def _require_sums(question: Question, over_time: bool, place: exp.Expr) -> None:
+    """Refuses sums over time where nothing that is asked has any."""
+    if over_time and all(one.operand_by_group for one in question.aggregates):
+        raise refusal(
+            place, f"{question.aggregates[0].text[:60]} of several periods is not the sum of theirs",
+            "answers = 'periods' without a window; for persons so far, each counted once: count(*), answers = 'totals' "
+            "and max_rows_contributed = 1",
         )  # fmt: skip
 
 
@@ -223,35 +225,68 @@ def _cut(question: Question, axis: int, first: int, periods: int) -> Question:
     return replace(question, keys=tuple(keys))
 
 
-def totals(what: str) -> tuple[str, str]:
-    """Returns the columns of a sum over periods and of its standard error, as released rows have them."""
-    return f"dpduck_{what}", f"dpduck_{what}_stderr"
+def totals(what: str, number: int = 0) -> tuple[str, str]:
+    """Returns the columns of an aggregate over several periods and of its standard error, as released rows have
+    them.
+    """
+    place = f"_{number}" if number else ""
+    return f"dpduck_{what}{place}", f"dpduck_{what}{place}_stderr"
+
+
+def ends_of(answer: str) -> tuple[str, str]:
+    """Returns the columns of the ends of intervals, of an answer whose error depends on it."""
+    return f"{answer}_low", f"{answer}_high"
 
 
 def _published(analysis: Analysis, time: str, window: int, place: exp.Expr) -> tuple[str, str]:
     """Returns SQL of what is published over released rows, and the column of the periods.
 
-    To what was written come the standard error, the running total and the sum over the window, with theirs.
+    To what was written come standard errors, running totals and sums over the window with theirs, and intervals where
+    errors depend on answers.
     """
     accepted = "the columns of GROUP BY and count(*) AS n, without HAVING, ORDER BY or LIMIT"
-    select = parse_one(analysis.outer.sql, dialect="duckdb")
+    select, question = parse_one(analysis.outer.sql, dialect="duckdb"), analysis.request.question
     written = [part for part in _AROUND if place.args.get(part)]
     if not isinstance(select, exp.Select) or written or any(select.args.get(part) for part in _AROUND):
         raise refusal(place, "a stream publishes each period as it closes", accepted)
-    names = {key.name for key in analysis.request.question.keys} | {answer_column(0), stderr_column(0)}
-    plain = [item.unalias() for item in select.expressions]
-    columns = {item.name for item in plain if isinstance(item, exp.Column)}
-    if len(columns) < len(plain) or columns != names or len(analysis.shown) != 1:
-        raise refusal(place, "a stream's columns are its keys and one count, each once", accepted)
-    shown, taken = analysis.shown[0][0], {item.alias.lower() for item in select.expressions}
-    for suffix, what in (("total", "total"), *((("last", "last"),) if window else ())):
-        for column, name in zip(totals(what), (f"{shown}_{suffix}", f"{shown}_{suffix}_stderr"), strict=True):
+    numbers = range(len(question.aggregates))
+    names = {key.name for key in question.keys} | {of(one) for of in (answer_column, stderr_column) for one in numbers}
+    items = [item.unalias() for item in select.expressions]
+    plain = [item for item in items if isinstance(item, exp.Column)]
+    sets = all(
+        {column.name for column in item.find_all(exp.Column)} == {GROUPING_ID} for item in items if item not in plain
+    )
+    if (
+        not sets
+        or {item.name for item in plain} != names
+        or len(plain) > len(names)
+        or len(analysis.shown) < len(numbers)
+    ):
+        raise refusal(place, "a stream's columns are its keys and its answers, each once", accepted)
+    taken = {item.alias.lower() for item in select.expressions}
+    for shown, number in analysis.shown:
+        for column, name in _further(shown, number, question.aggregates[number], window):
             if name.lower() in taken:
                 raise refusal(place, f"the name {name!r} is that of a column of the stream", "another alias")
+            taken.add(name.lower())
             quoted = exp.to_identifier(name, quoted=True)
             select.append("expressions", exp.alias_(exp.column(column, table="released"), quoted))
     column = next(item.alias for item in select.expressions if item.unalias().name == time)
     return select.sql(dialect="duckdb"), column
+
+
+def _further(shown: str, number: int, aggregate: Aggregate, window: int) -> list[tuple[str, str]]:
+    """Returns the columns that come to what was written of an answer, each with its published name."""
+    found = list(zip(ends_of(answer_column(number)), ends_of(shown), strict=True)) if aggregate.curved else []
+    if aggregate.operand_by_group:
+        return found
+    for what in ("total", "last") if window else ("total",):
+        answer, stderr = totals(what, number)
+        name = f"{shown}_{what}"
+        found += [(answer, name), (stderr, f"{name}_stderr")]
+        if aggregate.curved:
+            found += list(zip(ends_of(answer), ends_of(name), strict=True))
+    return found
 
 
 def hole() -> str:
@@ -265,110 +300,3 @@ def require_day(text: str) -> datetime:
         return datetime.strptime(text, "%Y-%m-%d")
     except ValueError:
         raise Refusal(f"{text[:40]!r} is not a day", accepted="UNTIL '2025-01-01'") from None
-
-
-COLUMNS = (*EXPLAINED, ("stderr_by_period", "DOUBLE[]"), ("privacy_unit", "VARCHAR"))
-_SHOWN = (1, 12, 36)
-
-
-@dataclass(frozen=True, eq=False)
-class StreamPlan:
-    """A strategy with the noise that the price buys for it."""
-
-    axis: TimeAxis
-    noise: Noise
-
-    def stderrs(self, question: TimeQuestion) -> FloatArray:
-        """Returns the standard error of each period's answer when it closes."""
-        found: FloatArray = np.sqrt(self.noise.variance * variances(self.axis, question))
-        return found
-
-    @property
-    def name(self) -> str:
-        """Returns the strategy for people."""
-        return f"{TREE}_{self.axis.branching}" if self.axis.branching else self.axis.name
-
-    @cached_property
-    def matrix_digest(self) -> str:
-        """Returns a digest of the integers that are measured."""
-        return hashlib.sha256(np.ascontiguousarray(self.axis.matrix).tobytes()).hexdigest()
-
-    def to_facts(self) -> str:
-        """Writes the plan for the store."""
-        axis, noise = self.axis, self.noise
-        return json.dumps([
-            axis.name, axis.periods, axis.branching, noise.kind.name, str(noise.parameter), self.matrix_digest
-        ])  # fmt: skip
-
-
-def plan_from_facts(text: str) -> StreamPlan:
-    """Reads the plan that a stream was made with."""
-    name, periods, branching, kind, parameter, digest = json.loads(text)
-    plan = StreamPlan(time_axis(name, periods, branching), Noise(NoiseKind[kind], Fraction(parameter)))
-    if plan.matrix_digest != digest:
-        raise StoreError("this dpduck has another matrix of the stream's strategy; accepted: the version that made it")
-    return plan
-
-
-def noise_for(request: Request, axis: TimeAxis) -> Noise:
-    """Returns the noise of every row of a strategy, at the price of the statement."""
-    charge, bound, (l1, l2_squared, _) = request.price.charge, request.rows.unit_bound, axis.factor.norms
-    if charge.epsilon is None:
-        return Noise(NoiseKind.GAUSSIAN, sigma2_of(charge.rho, Fraction(bound * bound * l2_squared)))
-    return Noise(NoiseKind.LAPLACE, Fraction(bound * l1) / charge.epsilon)
-
-
-def plans(stream: StreamRequest) -> list[StreamPlan]:
-    """Returns a plan for each strategy, of trees the best one, the chosen first: by its error over all periods."""
-
-    def error(plan: StreamPlan) -> float:
-        return float((plan.stderrs(stream.question) ** 2).sum())
-
-    found = []
-    for name in STRATEGIES:
-        axes = [time_axis(name, stream.periods, branching) for branching in (BRANCHINGS if name == TREE else (2,))]
-        found.append(min((StreamPlan(axis, noise_for(stream.request, axis)) for axis in axes), key=error))
-    return sorted(found, key=lambda plan: (plan.axis.name != stream.strategy, error(plan)))
-
-
-def ask_of(stream: StreamRequest, plan: StreamPlan) -> StreamAsk:
-    """Returns the one ask of a stream: the matrix of its strategy over time, every value of its other keys."""
-    request = stream.request
-    scan = Scan(
-        counting_job(request, [Contribution(request.question.aggregates[0].condition)]), request.rows.unit_bound
-    )
-    factors: list[Factor] = [IdentityFactor(size) for size in request.question.sizes]
-    factors[stream.axis] = plan.axis.factor
-    return Ask(scan, Table(KroneckerQuery(tuple(range(len(factors))), tuple(factors))), plan.noise)
-
-
-def explained(stream: StreamRequest) -> str:
-    """Returns dp_explain of a stream: every strategy, the chosen one first, with the error of each period."""
-    return rows_sql(COLUMNS, [_row(stream, plan, number == 0) for number, plan in enumerate(plans(stream))])
-
-
-def _row(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> list[Value]:
-    request, stderrs = stream.request, plan.stderrs(stream.question)
-    others = prod(size for number, size in enumerate(request.question.sizes) if number != stream.axis)
-    price, at = request.price, [period for period in _SHOWN if period <= stream.periods]
-    errors = ", ".join(f"{stderrs[period - 1]:.3g}" for period in at)
-    note = (
-        f"{plan.noise.kind.value} noise; for {stream.question.text}: {errors} after {', '.join(map(str, at))} periods"
-    )
-    return [
-        plan.name, chosen, float((stderrs**2).sum()) * others, float(stderrs.max()), price.stated_epsilon,
-        price.stated_delta, price.charge.rho, stream.periods * others, plan.axis.factor.rows, note, 0.0,
-        str([round(float(one), 6) for one in stderrs]),
-        f"{request.rows.unit_text} over all periods" if chosen else None,
-    ]  # fmt: skip
-
-
-def whole(plan: StreamPlan) -> bool:
-    """Tells whether all answers are whole numbers."""
-    return plan.axis.name == PERIODS
-
-
-def weights_of(plan: StreamPlan, closed: int, questions: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns the weights of what was measured in answers to these questions, and their standard errors."""
-    weights = plan.axis.weights(closed, questions)
-    return weights, np.array([sqrt(plan.noise.variance * float((one**2).sum())) for one in weights])

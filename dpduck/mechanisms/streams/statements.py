@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from math import prod
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
@@ -22,29 +20,17 @@ from dpduck.database.tables import Value, rows_sql
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import require_view_name
 from dpduck.frontend.rows.facts import Rows
+from dpduck.frontend.select.private_keys import ONE_PER_GROUP
 from dpduck.frontend.statements.kinds import CreateStream, DropStream, RefreshStream, StreamStatement
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, fold, quote_identifier, stderr_column
+from dpduck.frontend.text.names import fold
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.prices import in_both_forms
 from dpduck.mechanisms.rehearsal import rehearsed
 from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
-from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.streams.difference import difference
-from dpduck.mechanisms.streams.plan import (
-    StreamPlan,
-    StreamRequest,
-    analyse_stream,
-    ask_of,
-    explained,
-    hole,
-    plan_from_facts,
-    plans,
-    require_day,
-    totals,
-    weights_of,
-    whole,
-)
+from dpduck.mechanisms.streams.plan import StreamRequest, analyse_stream, require_day
+from dpduck.mechanisms.streams.published import published_sql, released
 from dpduck.mechanisms.streams.store import (
     REFRESHED,
     Named,
@@ -56,14 +42,13 @@ from dpduck.mechanisms.streams.store import (
     removed,
     version_text,
 )
-from dpduck.planning.time_axis import TimeQuestion
+from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, cube_of, explained, plan_from_facts, plans
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.private.door import Bill, charged, opened
 from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape, StreamState, Version
-from dpduck.trusted.private.streams import refreshed
+from dpduck.trusted.private.streams import refreshed, require_stream
 from dpduck.trusted.rows.workers import Workers
-from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, StoreError
 
 LISTED = (
@@ -75,6 +60,23 @@ SCOPE = (
     "all periods for one charge; a unit adds at most {rows} rows over the whole horizon, the earliest first; rows that "
     "arrive after their period closed are not counted"
 )
+SCOPE_OF_PERSONS = (
+    "all periods for one charge; a unit is counted in at most {rows} groups over the whole horizon, the earliest "
+    "first; rows that arrive after their period closed are not counted"
+)
+SCOPE_OF_ROWS = (
+    "all periods for one charge; a unit is one row as it was inserted, in the period that it says: one that is altered "
+    "is another row; rows that arrive after their period closed are not counted"
+)
+
+
+def scope_of(stream: StreamRequest) -> str:
+    """Returns what is said of a stream's table: whose rows are protected, and which are counted."""
+    rows = stream.request.rows
+    if rows.unit_sql is None:
+        return SCOPE_OF_ROWS
+    persons = all(one.operand == ONE_PER_GROUP for one in stream.request.question.aggregates)
+    return (SCOPE_OF_PERSONS if persons else SCOPE).format(rows=rows.max_rows)
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,8 @@ class Streams:
             raise Refusal(f"the name {statement.name!r} is taken", accepted="another name")
         self._require_live(stream.request.rows)
         plan = plans(stream)[0]
-        ask, request = ask_of(stream, plan), stream.request
-        rows, price = request.rows, charged(request.price.charge, [ask], request.price.least_rho)
+        asks, request = asks_of(stream, plan), stream.request
+        rows, price = request.rows, charged(request.price.charge, asks, request.price.least_rho)
         law = f"{plan.noise.kind.value}, stream of {stream.periods} periods, {plan.name}"
         bill = Bill(rows.unit_key, str(rows.table), price, caller.name, text, law)
         named = Named(
@@ -156,14 +158,15 @@ class Streams:
             tuple(str(label) for label in stream.labels), tuple(end.isoformat(" ") for end in stream.ends),
             stream.question.text, stream.column, stream.window, 0,
         )  # fmt: skip
-        scope = SCOPE.format(rows=rows.max_rows)
+        scope = scope_of(stream)
         release = release_of(named, price, caller.name, scope)
-        empty = _select(stream, plan, f"SELECT {_typed_nothing(stream, plan)} LIMIT 0")
-        note = self.store.made(named, release, empty, plan_text([ask]))
-        rehearsed([ask], rows.shapes, self.answered, self.workers)
+        empty = published_sql(stream, plan, "")
+        note = self.store.made(named, release, empty, plan_text(asks))
+        require_stream(asks, stream.axis)
+        rehearsed(asks, rows.shapes, self.answered, self.workers)
         try:
             with opened(
-                [ask], bill, self.ledger, self.open_cursor, partial(self._unchanged, rows), operating_system_entropy(),
+                asks, bill, self.ledger, self.open_cursor, partial(self._unchanged, rows), operating_system_entropy(),
                 self.steps, self.workers, note=note,
             ) as door:  # fmt: skip
                 entry = door.entry
@@ -185,7 +188,10 @@ class Streams:
         due = sum(end <= now for end in stream.ends)
         plan = plan_from_facts(named.plan)
         last, versions = recorded(self.ledger, named), list[Version]()
-        with opened_state(self.files, named, _shape(stream, named), self.ledger.bounding_key, last) as (place, state):
+        with opened_state(self.files, named, shape_of(stream, plan, named), self.ledger.bounding_key, last) as (
+            place,
+            state,
+        ):
             if len(state.versions) == last.version and due > state.closed:
                 self._count(stream, plan, named, due, state, place)
             if len(state.versions) > last.version:  # of now, or of a process that ended before it was published
@@ -199,12 +205,12 @@ class Streams:
         place: duckdb.DuckDBPyConnection,
     ) -> None:  # fmt: skip
         """Counts and measures the periods that closed."""
-        rows = stream.request.rows
+        rows, asks = stream.request.rows, asks_of(stream, plan)
         self._require_live(rows)
         failed = False
         try:
             refreshed(
-                ask_of(stream, plan), stream.axis, due, plan.axis.measured(due), named.entry, state, place, self.ledger,
+                asks, stream.axis, due, plan.axis.measured(due), named.entry, state, place, self.ledger,
                 self.open_cursor, partial(self._unchanged, rows), operating_system_entropy(), self.steps, self.workers,
             )  # fmt: skip
         except (InternalError, duckdb.Error):
@@ -219,8 +225,8 @@ class Streams:
     ) -> None:
         """Appends the periods of the last version, in one transaction with the ledger's record of it."""
         version, answers = versions[-1], np.concatenate([one.answers for one in versions])
-        rows = _released(stream, plan, named.published, version.closed, answers)
-        select = _select(stream, plan, f"SELECT {_typed(stream, plan)} FROM dpduck_released_rows")
+        rows = released(stream, plan, named.published, version.closed, answers)
+        select = published_sql(stream, plan, "dpduck_released_rows")
         said = version_text(named, version.closed, version.version, version.seal)
         note = self.store.published(named, version.closed, rows, select)
         unit = stream.request.rows.unit_key
@@ -278,62 +284,10 @@ class Streams:
         return f"{told}; the next, {named.labels[named.published]}, closes at {named.ends[named.published]} UTC"
 
 
-def _shape(stream: StreamRequest, named: Named) -> StreamShape:
+def shape_of(stream: StreamRequest, plan: StreamPlan, named: Named) -> StreamShape:
+    """Returns what the stream's file holds, and whose it is."""
     identity = f"{named.nonce} {named.digest} {named.entry} {named.name}"
-    return StreamShape(identity, HELD_UNITS[stream.request.rows.unit_type], len(stream.request.question.keys), 1)
-
-
-def _types(stream: StreamRequest, plan: StreamPlan) -> list[tuple[str, str]]:
-    """Returns the columns of released rows, which the published ones are made of."""
-    number = "BIGINT" if whole(plan) else "DOUBLE"
-    keys = [(key.name, key.type_name) for key in stream.request.question.keys]
-    found = [*keys, (answer_column(0), number), (stderr_column(0), "DOUBLE")]
-    for what in ("total", *(["last"] if stream.window else [])):
-        answer, stderr = totals(what)
-        found += [(answer, number), (stderr, "DOUBLE")]
-    return [*found, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER")]
-
-
-def _typed(stream: StreamRequest, plan: StreamPlan) -> str:
-    columns = ((quote_identifier(name), of) for name, of in _types(stream, plan))
-    return ", ".join(f"CAST({name} AS {of}) AS {name}" for name, of in columns)
-
-
-def _typed_nothing(stream: StreamRequest, plan: StreamPlan) -> str:
-    return ", ".join(f"CAST(NULL AS {of}) AS {quote_identifier(name)}" for name, of in _types(stream, plan))
-
-
-def _select(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
-    return stream.select.replace(hole(), f"({rows})")
-
-
-def _released(stream: StreamRequest, plan: StreamPlan, first: int, closed: int, answers: IntegerArray) -> pa.Table:
-    """Returns the rows of the periods from `first` on, from all that was measured by then."""
-    keys, axis = stream.request.question.keys, stream.axis
-    others = [len(key.labels) for number, key in enumerate(keys) if number != axis]
-    cells, periods = prod(others), closed - first
-    measured = answers.reshape(-1, cells).astype(np.float64)
-    codes = iter(np.unravel_index(np.tile(np.arange(cells), periods), others or (1,)))
-    columns: dict[str, object] = {}
-    with Sandbox() as box, box.cursor() as connection:
-        for number, key in enumerate(keys):
-            labels = label_array(connection, key.labels, key.type_name)
-            code = np.repeat(np.arange(first, closed), cells) if number == axis else next(codes)
-            columns[key.name] = labels.take(pa.array(code))
-    asked = [(answer_column(0), stderr_column(0), TimeQuestion(1)), (*totals("total"), TimeQuestion(0))]
-    asked += [(*totals("last"), TimeQuestion(stream.window))] if stream.window else []
-    for answer, stderr, question in asked:
-        questions = np.stack([_padded(question, period, closed) for period in range(first + 1, closed + 1)])
-        weights, stderrs = weights_of(plan, closed, questions)
-        found = (weights @ measured).reshape(-1)
-        columns[answer] = np.rint(found).astype(np.int64) if whole(plan) else found
-        columns[stderr] = np.repeat(stderrs, cells)
-    count = cells * periods
-    columns |= {GROUPING_ID: np.zeros(count, np.int64), GROUPING_SET: np.zeros(count, np.int32)}
-    return pa.table({name: pa.array(of) if isinstance(of, np.ndarray) else of for name, of in columns.items()})
-
-
-def _padded(question: TimeQuestion, period: int, closed: int) -> FloatArray:
-    asked = np.zeros(closed)
-    asked[:period] = question.about(period)
-    return asked
+    rows, cube = stream.request.rows, cube_of(stream, plan)
+    held = "BIGINT" if rows.unit_sql is None else HELD_UNITS[rows.unit_type]
+    tables = sum(one.measure.tables for one in cube.measures)
+    return StreamShape(identity, held, len(stream.request.question.keys), tables)

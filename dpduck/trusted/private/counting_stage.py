@@ -106,31 +106,46 @@ def arrivals_sql(
     period: str,
     first: int,
     last: int,
+    *,
+    units: bool = True,
 ) -> str:
     """Returns the rows that take part and lie in these periods, with the unit, the order and the period of each.
 
     period: SQL over the cells of a row's period as an integer. A text of a unit that is longer than LONGEST_UNIT is no
-    unit: its rows take no part.
+    unit: its rows take no part. units: whether there are any but the rows themselves.
     """
-    checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER], True)
-    short = f"strlen(CAST({UNIT} AS VARCHAR)) <= {LONGEST_UNIT}"
+    checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
     inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
+    if not units:
+        return f"SELECT * FROM ({checked}) WHERE {inside}"
+    short = f"strlen(CAST({UNIT} AS VARCHAR)) <= {LONGEST_UNIT}"
     return f"SELECT *, {period} AS {PERIOD} FROM ({checked}) WHERE {inside} AND {short}"
 
 
-def taken_sql(arrived: str, kept: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
+def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
     """Returns of rows that arrived a unit's first ones by (period, order, cells, flags, steps), max_rows in all.
 
     kept: a table of UNIT and KEPT, how many rows were kept of a unit each time: so many fewer are taken now. What is
-    taken of a unit is a function of that unit's own rows, those of now and those that arrived before.
+    taken of a unit is a function of that unit's own rows, those of now and those that arrived before. Where nothing but
+    units is counted, rows of one unit, cell and flags are one row, the first: a unit then has max_rows cells, not rows,
+    and adds as much to a cell as all of these rows would.
     """
-    used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+    used, arrived = [name for number, one in enumerate(aggregates) for name in _columns(number, one)], source
+    if aggregates and all(_is_presence(one) for one in aggregates):
+        alike = ", ".join([UNIT, PERIOD, *cells, *used])
+        arrived = f"(SELECT {alike}, min({ORDER}) AS {ORDER} FROM {arrived} GROUP BY {alike})"
     ranked = f"row_number() OVER (PARTITION BY {UNIT} ORDER BY {', '.join([PERIOD, ORDER, *cells, *used])})"
-    before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {kept} SEMI JOIN {arrived} USING ({UNIT}) GROUP BY {UNIT}"
+    before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {kept} SEMI JOIN {source} USING ({UNIT}) GROUP BY {UNIT}"
     return (
         f"SELECT {', '.join([UNIT, *cells, *used])} FROM (SELECT *, {ranked} AS dpduck_place FROM {arrived}) "
         f"LEFT JOIN ({before}) USING ({UNIT}) WHERE dpduck_place + ifnull({KEPT}, 0) <= {int(max_rows)}"
     )
+
+
+def _is_presence(aggregate: Contribution) -> bool:
+    """Tells whether a unit adds 1 to a cell in which it has rows, however many these are."""
+    one = aggregate.low == 0 and aggregate.high == aggregate.steps == 1
+    return aggregate.per_group == "sum" and not aggregate.value_sql and one
 
 
 def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int) -> str:

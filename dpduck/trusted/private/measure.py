@@ -25,7 +25,7 @@ NoisyQuery = tuple[KroneckerQuery, Noise]
 LARGEST_DENSE = 1 << 22  # cells of one table that all marginals are rolled up from
 LARGEST_SHARED = 1 << 16  # cells of a table that some of very many attributes share
 OPEN_GROUPS = 32  # tables that a further marginal may join: keeps grouping linear
-LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 bits, see _check_weights
+LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 bits, see require_weights
 
 
 def measure(
@@ -38,7 +38,7 @@ def measure(
     """
     require_fit(counts, [query for query, _ in queries], table, unit_bound)
     for query, _ in queries:
-        _check_weights(query)
+        require_weights(query)
     marginals = exact_marginals(counts, table, {query.attributes for query, _ in queries})
     return tuple(with_noise(query, marginals[query.attributes], noise, entropy) for query, noise in queries)
 
@@ -67,7 +67,7 @@ def noisy_total(counts: ExactCounts | KeyCounts, noise: Noise, entropy: Entropy)
     return int(np.atleast_2d(counts._exact_counts)[0].sum()) + int(draw(noise, 1, entropy)[0])
 
 
-def _check_weights(query: KroneckerQuery) -> None:
+def require_weights(query: KroneckerQuery) -> None:
     """Refuses, from public facts, a query whose answers could leave 64 bits.
 
     A row adds one entry of the query to an answer, and no entry exceeds the column's L2 norm. Sums inside `apply`

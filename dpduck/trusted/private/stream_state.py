@@ -118,7 +118,7 @@ class StreamState(Hidden):
             raise refused("cannot be read") from None
         if list(identity) != [self._shape.identity] or not _same(str(seal[0]), self._seal("")):
             raise refused("is that of another stream, epoch or store")
-        before, told = self._seal(""), "0 0 0"
+        before, told = self._seal(""), " ".join(["0"] * (2 + self._shape.tables))
         for number, (version, closed, told, seal_now, answers) in enumerate(zip(*found, strict=True), 1):
             if len(answers) % 8:
                 raise refused("is not what was written")
@@ -179,7 +179,8 @@ class StreamState(Hidden):
     def _sums(self) -> str:
         """Tells how many rows were kept, how many counts there are, and all of these in one."""
         kept = f"SELECT CAST(ifnull(sum({KEPT}), 0) AS BIGINT) FROM {{0}}.main.kept"
-        counts = "SELECT count(*), CAST(ifnull(bit_xor(t0), 0) AS BIGINT) FROM {0}.main.counts"
+        tables = [f"CAST(ifnull(bit_xor(t{number}), 0) AS BIGINT)" for number in range(self._shape.tables)]
+        counts = f"SELECT count(*), {', '.join(tables)} FROM {{0}}.main.counts"
         return " ".join(str(int(column[0])) for sql in (kept, counts) for column in self._columns(sql))
 
     def _merge(self) -> None:

@@ -1,26 +1,35 @@
 """Refreshes of a stream: rows of periods that have closed are counted once, and measured by what was paid for.
 
-A stream is one ask for a table: the matrix S of its strategy over the time axis, every value of the other keys beside
-it, and one noise. All of it was charged when the stream was made. A refresh answers the next rows of S and no others,
-each once: how many were answered is in the stream's file, whose newest version the ledger knows (stream_state).
+A stream is one or more asks for tables of one scan. Each is a Kronecker product: the matrix S of the strategy over the
+time axis, one and the same for all, times any factors over the other keys; with a noise of its own. All of it was
+charged when the stream was made. A refresh answers the next rows of S and no others, each once, for every ask: how
+many were answered is in the stream's file, whose newest version the ledger knows (stream_state).
 
 Theorem. Let m be the most rows of a unit in the scan, and two histories of a database differ by rows of one unit, at
-whatever times. Then the exact answers of all refreshes together differ by S D with |D|_1 <= m, D of a period and a
-value of the other keys, whatever the noisy answers before were.
+whatever times. Then the exact tables of an aggregate, over all periods and values of the other keys, differ by D with
+|D|_1 <= Contribution.unit_bound(m, cells), whatever the noisy answers before were: what counting_stage says of one
+scan is true of all refreshes together. So an ask's exact answers differ by K D, K its Kronecker product.
 Proof. A refresh takes rows of the periods that it closes alone (counting_stage.arrivals_sql), each period once: so a
 row taken is in one column. What is taken of a unit is a function of its own rows and of how many were taken of it
-before (taken_sql), so both histories take the same of every other unit, and of the unit itself m in all at most.
-Counts of earlier periods are those that the file holds, not what the tables say by now. A row of S that was answered
-before a later period closed reads 0 for it, which moves it no further than S says.
+before (taken_sql), so both histories take the same of every other unit, and of the unit itself m in all at most, each
+of which adds at most Contribution.bound. Where a unit's rows of a cell are made one, the cell has a period, whose rows
+are all in one refresh: each cell of the horizon is added to once, so by min(m, cells) of them in all. Counts of earlier
+periods are those that the file holds, not what the tables say by now. A row of S that was answered before a later
+period closed reads 0 for it, which moves it no further than S says.
+
+Rows that are units themselves are in one period, each at most as often as its joins make copies of it: nothing is kept
+of them. Histories are those of inserted rows then: a row that was altered is another one.
 
 The noise of a row is independent of all others and of the past. So given the answers before, an answer's law depends on
-the two histories by its own part of S D alone; D may depend on answers before, and is bounded on every path
-(docs/privacy.md, "Streams", for Laplace and Gaussian noise).
+the two histories by its own part of K D alone; D may depend on answers before, and is bounded on every path
+(docs/privacy.md, "Streams", for Laplace and Gaussian noise, and for several asks).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import duckdb
 import numpy as np
@@ -28,14 +37,14 @@ import numpy as np
 from dpduck.trusted.ask import Ask, Table
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy
-from dpduck.trusted.operators import IdentityFactor, KroneckerQuery, MatrixFactor
+from dpduck.trusted.operators import KroneckerQuery, MatrixFactor
 from dpduck.trusted.private.contributions import KEY, UNIT, key_integer
 from dpduck.trusted.private.counting import counts_of_packed, key_slot_sql, packed_cells, packed_rows, read_job
 from dpduck.trusted.private.counting_stage import arrivals_sql, cells_sql, taken_sql
 from dpduck.trusted.private.door import OpenCursor, Steps, Unchanged, require_paid, require_periods
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.private.measure import measure
+from dpduck.trusted.private.measure import measure, require_weights
 from dpduck.trusted.private.stream_state import ARRIVED, HELD_UNITS, POURED, TAKEN, StreamState, Version
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import MOMENTS
@@ -50,23 +59,25 @@ from dpduck.values.privacy import Charge
 StreamAsk = Ask[tuple[IntegerArray, ...]]
 
 
-def require_stream(ask: StreamAsk, axis: int) -> tuple[CountingJob, KroneckerQuery, MatrixFactor, int]:
-    """Refuses what is no stream over this attribute; returns its parts, and the slot of its first period.
+def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, MatrixFactor, int]:
+    """Refuses what is no stream over this attribute; returns its job and matrix, and the slot of its first period.
 
-    Its rows have a unit, its counts no bound by group, and its periods are consecutive bins of one column.
+    Asked before the charge, too: what was paid for can be refreshed.
+    Every ask is of the one scan's rows, by the one matrix over time. Its periods are consecutive bins of one column.
     """
-    job, query = ask.scan.job, ask.query
-    if not isinstance(job, CountingJob) or not isinstance(query, Table) or ask.noise is None or ask.times != 1:
+    job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
+    if not isinstance(job, CountingJob):
         raise InternalError("no ask of a stream")
-    held = job.unit_sql is not None and job.unit_type in HELD_UNITS and job.lookup is None and job.source is not None
-    plain = job.prepared is None and job.elsewhere is None and job.periods is None
-    if not held or not plain or any(aggregate.per_group for aggregate in job.aggregates):
+    if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
+        raise InternalError("asks of several streams")
+    for ask in asks:
+        require_weights(_query(ask))
+    held = job.unit_sql is None or job.unit_type in HELD_UNITS
+    plain = job.prepared is None and job.elsewhere is None and job.periods is None and job.lookup is None
+    by_group = any(aggregate.per_group for aggregate in job.aggregates)
+    if not held or not plain or job.source is None or (job.unit_sql is None and by_group):
         raise InternalError("rows that a stream does not follow")
-    factors, attribute = query.query.factors, job.attributes[axis]
-    matrix = factors[axis]
-    others = [factor for number, factor in enumerate(factors) if number != axis]
-    if not isinstance(matrix, MatrixFactor) or not all(isinstance(factor, IdentityFactor) for factor in others):
-        raise InternalError("a stream of no strategy")
+    attribute = job.attributes[axis]
     (key,) = attribute.sources
     domain = job.keys[key].domain
     if not isinstance(domain, RangeDomain) or domain.with_null or domain.with_edges:
@@ -76,13 +87,22 @@ def require_stream(ask: StreamAsk, axis: int) -> tuple[CountingJob, KroneckerQue
     expected[first : first + matrix.size] = np.arange(matrix.size)
     if attribute.size != matrix.size or not np.array_equal(attribute.codes, expected):
         raise InternalError("periods that do not follow each other")
-    if query.query.attributes != tuple(range(len(job.attributes))):
-        raise InternalError("a stream of some of its keys")
-    return job, query.query, matrix, first
+    return job, matrix, first
+
+
+def _over_time(ask: StreamAsk, axis: int) -> MatrixFactor:
+    """Returns the matrix of an ask over the time axis, which every ask has."""
+    if not isinstance(ask.query, Table) or ask.noise is None or ask.times != 1:
+        raise InternalError("no ask of a stream")
+    factors = dict(zip(ask.query.query.attributes, ask.query.query.factors, strict=True))
+    matrix = factors.get(axis)
+    if not isinstance(matrix, MatrixFactor):
+        raise InternalError("a stream of no strategy")
+    return matrix
 
 
 def refreshed(
-    ask: StreamAsk,
+    asks: Sequence[StreamAsk],
     axis: int,
     closed: int,
     rows: int,
@@ -101,39 +121,72 @@ def refreshed(
     rows: of the strategy, measured by then. entry: of the ledger, which paid. place: a cursor of the stream's file.
     """
     paid = ledger.entry(entry)
-    require_paid([ask], Charge(paid.epsilon, paid.rho, paid.delta))
-    require_periods(ask.scan, None)
-    job, query, matrix, first = require_stream(ask, axis)
-    measured = answered(state, matrix, job, axis)
-    if not state.closed < closed <= matrix.size or not measured <= rows <= matrix.rows or ask.noise is None:
+    require_paid(asks, Charge(paid.epsilon, paid.rho, paid.delta))
+    job, matrix, first = require_stream(asks, axis)
+    require_periods(asks[0].scan, None)
+    measured = answered(state, matrix, asks, axis)
+    if not state.closed < closed <= matrix.size or not measured <= rows <= matrix.rows:
         raise InternalError("periods that were measured, or are not of this stream")
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
         new = _taken(cursor, place, state, job, axis, (first + state.closed, first + closed - 1), ledger, workers)
     steps("stream counted")
-    counts = state.counts(new)
-    answers = np.empty(0, np.int64)
+    answers = np.empty((0, width_of(asks, axis)), np.int64)
     if rows > measured:
-        part = MatrixFactor(matrix.entries[measured:rows])
-        factors = tuple(part if one == axis else of for one, of in enumerate(query.factors))
-        asked = [(KroneckerQuery(query.attributes, factors), ask.noise)]
-        found = [measure(counts, asked, table, ask.scan.l1, entropy)[0] for table in ask.scan.tables]
-        answers = np.stack([np.moveaxis(one, axis, 0).reshape(rows - measured, -1) for one in found])
+        answers = _measured(state.counts(new), asks, axis, MatrixFactor(matrix.entries[measured:rows]), entropy)
     steps("stream measured")
     version = state.add(closed, new, answers)
     steps("stream written")
     return version
 
 
-def answered(state: StreamState, matrix: MatrixFactor, job: CountingJob, axis: int) -> int:
-    """Tells how many rows of the strategy were answered before: each has a number for every cell of the other keys."""
-    others = [attribute.size for number, attribute in enumerate(job.attributes) if number != axis]
-    cells = int(np.prod(others, dtype=np.int64)) * sum(aggregate.tables for aggregate in job.aggregates)
+def _measured(
+    counts: ExactCounts, asks: Sequence[StreamAsk], axis: int, part: MatrixFactor, entropy: Entropy
+) -> IntegerArray:
+    """Returns the noisy answers of these rows of the strategy, a row for each: of every ask, of each of its tables."""
+    found = []
+    for tables, l1 in dict.fromkeys((ask.scan.tables, ask.scan.l1) for ask in asks):
+        alike = [ask for ask in asks if (ask.scan.tables, ask.scan.l1) == (tables, l1)]
+        asked = [(_of_part(ask, axis, part), ask.noise) for ask in alike if ask.noise is not None]
+        by_table = [measure(counts, asked, table, l1, entropy) for table in tables]
+        for number, ask in enumerate(alike):
+            place = _query(ask).attributes.index(axis)
+            noisy = [np.moveaxis(of[number], place, 0).reshape(part.rows, -1) for of in by_table]
+            found.append((asks.index(ask), np.concatenate(noisy, axis=1)))
+    return np.concatenate([answers for _, answers in sorted(found, key=lambda one: one[0])], axis=1)
+
+
+def _query(ask: StreamAsk) -> KroneckerQuery:
+    if not isinstance(ask.query, Table):
+        raise InternalError("no ask of a stream")
+    return ask.query.query
+
+
+def _of_part(ask: StreamAsk, axis: int, part: MatrixFactor) -> KroneckerQuery:
+    """Returns the query with some rows of the strategy in place of all."""
+    query = _query(ask)
+    pairs = zip(query.attributes, query.factors, strict=True)
+    return KroneckerQuery(query.attributes, tuple(part if one == axis else of for one, of in pairs))
+
+
+def width_of(asks: Sequence[StreamAsk], axis: int) -> int:
+    """Tells how many numbers are answered for each row of the strategy."""
+    found = 0
+    for ask in asks:
+        query = _query(ask)
+        others = [of.rows for one, of in zip(query.attributes, query.factors, strict=True) if one != axis]
+        found += prod(others) * len(ask.scan.tables)
+    return found
+
+
+def answered(state: StreamState, matrix: MatrixFactor, asks: Sequence[StreamAsk], axis: int) -> int:
+    """Tells how many rows of the strategy were answered before, by how many numbers there are."""
+    width = width_of(asks, axis)
     told = sum(len(version.answers) for version in state.versions)
-    if told % cells or told // cells > matrix.rows:
+    if told % width or told // width > matrix.rows:
         raise InternalError("answers of another strategy")
-    return told // cells
+    return told // width
 
 
 def _taken(
@@ -148,22 +201,32 @@ def _taken(
 ) -> ExactCounts:
     """Leaves the rows that are taken of each unit in the table TAKEN, and returns their counts."""
     reading = read_job(_narrowed(job, axis, slots))
-    cells = packed_cells(reading)
-    parameters: dict[str, object] = {**reading.parameters, KEY: key_integer(ledger.bounding_key)}
+    cells, units = packed_cells(reading), job.unit_sql is not None
+    parameters: dict[str, object] = dict(reading.parameters)
+    if units:
+        parameters[KEY] = key_integer(ledger.bounding_key)
     (key,) = job.attributes[axis].sources
     period = key_slot_sql(reading, key)
 
     def stage(rows: str) -> str:
+        arrived = arrivals_sql(rows, cells, job.aggregates, period, *slots, units=units)
+        if not units:
+            return cells_sql(arrived, list(cells), job.aggregates)
         held = f"CAST({UNIT} AS {HELD_UNITS[job.unit_type]})"
-        return f"SELECT * REPLACE ({held} AS {UNIT}) FROM ({arrivals_sql(rows, cells, job.aggregates, period, *slots)})"
+        return f"SELECT * REPLACE ({held} AS {UNIT}) FROM ({arrived})"
 
     with counted(cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage) as found:
         sql, second, given = found
+        if not units:
+            reader.run(place, f"CREATE OR REPLACE TEMP TABLE {TAKEN} AS SELECT 0 AS {UNIT} LIMIT 0")
+            return counts_of_packed(reading, reader.columns(second, sql, given))
         batches = reader.record_batches(second, sql, given, BATCH_TEXTS)
         reader.poured(place, f"CREATE OR REPLACE TEMP TABLE {ARRIVED} AS FROM {POURED}", {}, POURED, batches)
     taken = taken_sql(ARRIVED, state.kept, list(cells), job.aggregates, job.max_rows)
     reader.run(place, f"CREATE OR REPLACE TEMP TABLE {TAKEN} AS {taken}")
-    return counts_of_packed(reading, reader.columns(place, cells_sql(f"FROM {TAKEN}", list(cells), job.aggregates), {}))
+    by_group = [UNIT] if any(aggregate.per_group for aggregate in job.aggregates) else []
+    sql = cells_sql(f"FROM {TAKEN}", list(cells), job.aggregates, by_group)
+    return counts_of_packed(reading, reader.columns(place, sql, {}))
 
 
 def _narrowed(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:

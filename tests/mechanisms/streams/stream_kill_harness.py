@@ -1,7 +1,8 @@
 """Kill a process at every step of a stream's refreshes; run by test_stream_kill in a process of its own.
 
 The parent never opens DuckDB. Each child is forked clean, says what the child before it left behind, goes on with the
-stream and is killed at one step. Arguments: an empty directory, the number of children. Prints where they were killed.
+stream and is killed at one step. Arguments: an empty directory, the number of children, and what the stream publishes:
+count, or cube. Prints where they were killed.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ STEPS = (
 )
 """Of a refresh, in order."""
 
-CREATE = (
-    "CREATE PRIVATE STREAM days OPTIONS (epsilon = 1, strategy = 'tree') AS "
-    "SELECT came, count(*) AS n FROM visits GROUP BY came"
-)
+CREATE = {
+    "count": "CREATE PRIVATE STREAM days OPTIONS (epsilon = 1, strategy = 'tree') AS "
+    "SELECT came, count(*) AS n FROM visits GROUP BY came",
+    "cube": "CREATE PRIVATE STREAM days OPTIONS (epsilon = 1, strategy = 'tree') AS "
+    "SELECT came, ward, count(*) AS n, avg(charge) AS mean FROM visits GROUP BY came, CUBE (ward)",
+}
+ROWS_A_DAY = {"count": 1, "cube": 3}
 AT_ONCE = 2
 """Days that each child is asked to publish more."""
 
@@ -41,17 +45,18 @@ class Left:
     versions: list[str] = field(default_factory=list)
 
 
-def make(directory: Path) -> None:
+def make(directory: Path, kind: str) -> None:
     with dpduck.connect(directory / "clinic.duckdb") as con:
         con.execute(
-            "CREATE TABLE visits AS SELECT range % 50 AS person, DATE '2024-01-01' + (range // 5)::INTEGER AS came "
-            "FROM range(200)"
+            "CREATE TABLE visits AS SELECT range % 50 AS person, DATE '2024-01-01' + (range // 5)::INTEGER AS came, "
+            "range % 2 AS ward, range % 7 AS charge FROM range(200)"
         )
         con.execute(
             "FROM dp($$ CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 3, BUDGET (epsilon = 1), "
-            "DOMAIN came RANGE 2024-01-01 TO 2024-02-10 STEP DAY) $$)"
+            "DOMAIN came RANGE 2024-01-01 TO 2024-02-10 STEP DAY, DOMAIN ward IN (0, 1), "
+            "CLAMP charge BETWEEN 0 AND 6) $$)"
         ).fetchall()
-        con.execute("FROM dp(?)", [CREATE]).fetchall()
+        con.execute("FROM dp(?)", [CREATE[kind]]).fetchall()
 
 
 def held(directory: Path) -> list[str]:
@@ -63,16 +68,17 @@ def held(directory: Path) -> list[str]:
     return []
 
 
-def looked(con: duckdb.DuckDBPyConnection) -> list[str]:
+def looked(con: duckdb.DuckDBPyConnection, kind: str) -> list[str]:
     """What is published: each day once, as many as are listed; one charge paid for all."""
     rows = con.execute("FROM private.days").fetchall()
-    assert len({row[0] for row in rows}) == len(rows), "a day was published twice"
+    days = len({row[0] for row in rows})
+    assert days * ROWS_A_DAY[kind] == len(rows), "a day was published twice"
     assert con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall() == [(1,)]
-    assert con.execute("SELECT published FROM dp_streams()").fetchall() == [(len(rows),)], "half a refresh is published"
+    assert con.execute("SELECT published FROM dp_streams()").fetchall() == [(days,)], "half a refresh is published"
     return [repr(row) for row in rows]
 
 
-def child(directory: Path, pipe: int, kill_at: str) -> None:
+def child(directory: Path, pipe: int, kill_at: str, kind: str) -> None:
     """Says what it finds, refreshes, and is killed."""
 
     def say(text: str) -> None:
@@ -86,24 +92,24 @@ def child(directory: Path, pipe: int, kill_at: str) -> None:
     working, versions = False, held(directory)
     with duckdb.connect(str(directory / "clinic.duckdb")) as con:
         dpduck.load(con, steps=step)
-        published = looked(con)
+        published = looked(con, kind)
         say(json.dumps([published, versions]))
-        days, working = len(published) + AT_ONCE, True
+        days, working = len(published) // ROWS_A_DAY[kind] + AT_ONCE, True
         until = f"DATE '2024-01-01' + {days}"
         ((day,),) = con.execute(f"SELECT CAST(CAST({until} AS DATE) AS VARCHAR)").fetchall()
         con.execute("FROM dp(?)", [f"REFRESH PRIVATE STREAM days UNTIL '{day}'"]).fetchall()
-        assert looked(con)[: len(published)] == published, "a published day changed"
+        assert looked(con, kind)[: len(published)] == published, "a published day changed"
 
 
-def run(directory: Path, children: int) -> None:
-    run_child(lambda pipe: make(directory))
+def run(directory: Path, children: int, kind: str) -> None:
+    run_child(lambda pipe: make(directory, kind))
     killed: Counter[str] = Counter()
     left = Left()
     for number in range(children + 1):
         kill_at = "nothing" if number == children else STEPS[number % len(STEPS)]
 
         def work(pipe: int, at: str = kill_at) -> None:
-            child(directory, pipe, at)
+            child(directory, pipe, at, kind)
 
         said, *more = run_child(work)
         published, versions = json.loads(said)
@@ -111,8 +117,8 @@ def run(directory: Path, children: int) -> None:
         assert versions[: len(left.versions)] == left.versions, "measured answers were drawn anew"
         left = Left(published, versions)
         killed.update(line.removeprefix("killed ") for line in more)
-    print_account(killed, "published", len(left.published))
+    print_account(killed, "published", len(left.published) // ROWS_A_DAY[kind])
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]))
+    run(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

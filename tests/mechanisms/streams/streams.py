@@ -15,9 +15,10 @@ import dpduck
 from dpduck.engine.functions import engine_of
 from dpduck.frontend.statements.kinds import CreateStream
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.mechanisms.streams.plan import StreamRequest, ask_of, plan_from_facts
+from dpduck.mechanisms.streams.plan import StreamRequest
+from dpduck.mechanisms.streams.statements import shape_of
 from dpduck.mechanisms.streams.store import Named, opened_state, recorded
-from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape
+from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, plan_from_facts
 from dpduck.trusted.private.streams import StreamAsk
 from tests.support.clinics import one_line
 
@@ -99,19 +100,22 @@ class Visits:
         found: StreamRequest = self.streams._analysed(statement)
         return found
 
-    def exact(self) -> NDArray[np.int64]:
-        """The exact counts of all periods and wards that the stream's file holds."""
-        named, streams, request = self.named, self.streams, self.request().request
-        identity = f"{named.nonce} {named.digest} {named.entry} {named.name}"
-        shape = StreamShape(identity, HELD_UNITS[request.rows.unit_type], len(request.question.keys), 1)
-        table = np.zeros(request.question.sizes, np.int64)
-        last = recorded(streams.ledger, named)
-        with opened_state(streams.files, named, shape, streams.ledger.bounding_key, last) as (cursor, state):
-            rows = cursor.execute(f"SELECT c0, c1, t0 FROM {state._place}.main.counts").fetchall()
-        for period, ward, count in rows:
-            table[period, ward] += count
+    def exact(self, number: int = 0) -> NDArray[np.int64]:
+        """A table of exact integers of all periods and other keys that the stream's file holds."""
+        streams, stream = self.streams, self.request()
+        table = np.zeros(stream.request.question.sizes, np.int64)
+        last, shape = recorded(streams.ledger, self.named), shape_of(stream, self.plan, self.named)
+        with opened_state(streams.files, self.named, shape, streams.ledger.bounding_key, last) as (cursor, state):
+            rows = cursor.execute(f"SELECT * EXCLUDE (version) FROM {state._place}.main.counts").fetchall()
+        for row in rows:
+            table[row[: table.ndim]] += row[table.ndim + number]
         return table
 
-    def ask(self) -> StreamAsk:
-        """The one ask that the stream was charged for."""
-        return ask_of(self.request(), plan_from_facts(self.named.plan))
+    @property
+    def plan(self) -> StreamPlan:
+        """What the stream was made with."""
+        return plan_from_facts(self.named.plan)
+
+    def asks(self) -> list[StreamAsk]:
+        """What the stream was charged for."""
+        return asks_of(self.request(), self.plan)

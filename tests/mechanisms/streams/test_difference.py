@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from dpduck.mechanisms.streams.plan import plan_from_facts
+from dpduck.mechanisms.streams.strategies import plan_from_facts
 from dpduck.planning.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import STREAM, Visits, options
 

@@ -12,15 +12,17 @@ from tests.support.kills import account
 HARNESS = Path(__file__).with_name("stream_kill_harness.py")
 
 
-def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["count", "cube"])
+def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path, kind: str) -> None:
     """Whoever refreshes next publishes what was measured, with the very noise, and goes on; one charge pays for all."""
-    found = account(HARNESS, tmp_path, len(STEPS))
+    found = account(HARNESS, tmp_path, len(STEPS), kind)
     assert set(found) - {"published"} == set(STEPS)
     assert found["published"] > 0
 
 
 @pytest.mark.audit
-def test_hundreds_of_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["count", "cube"])
+def test_hundreds_of_kills(tmp_path: Path, kind: str) -> None:
     """The same until the horizon has ended."""
-    found = account(HARNESS, tmp_path, 126)
+    found = account(HARNESS, tmp_path, 126, kind)
     assert found["published"] == 40

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpduck.planning.time_axis import STRATEGIES, time_axis
+from dpduck.trusted.ask import Table
 from dpduck.trusted.private import streams
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.trusted.private.stream_state import HELD_UNITS, Recorded, StreamShape, StreamState
+from dpduck.trusted.private.streams import StreamAsk
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.workers import Workers
 from tests.mechanisms.streams.streams import MOST, PERIODS, Row, Visits, options
@@ -29,6 +31,15 @@ SOURCES = {
     "worker": "visits WHERE 7 / number >= 1",
     "joined": "visits JOIN wards ON ward = name",
     "left": "visits LEFT JOIN wards ON ward = name",
+}
+ANSWERS = {
+    "sums": "came, ward, count(*) AS n, sum(number) AS s, avg(number) AS a FROM visits GROUP BY came, ward",
+    "spread": "came, ward, stddev(number) AS a, sum(number) FILTER (ward = 'a') AS s FROM visits GROUP BY came, ward",
+    "persons": "came, ward, count(DISTINCT person) AS p FROM visits GROUP BY came, ward",
+    "both": "came, ward, count(DISTINCT person) AS p, count(*) AS n FROM visits GROUP BY came, ward",
+    "some": "came, ward, count(DISTINCT person) FILTER (WHERE number > 0) AS p FROM visits GROUP BY came, ward",
+    "bounded": "came, count(*, contribution_bounds_per_group => (0, 2)) AS n FROM visits GROUP BY came",
+    "cube": "came, ward, number, count(*) AS n, sum(number) AS s FROM visits GROUP BY came, CUBE (ward, number)",
 }
 DAYS = (
     "2024-01-01", "2024-01-31", "2024-02-01", "2024-02-29", "2024-03-15", "2024-04-30", "2024-05-01", "2024-06-30",
@@ -68,19 +79,36 @@ class Histories:
             self.visits.create(options(), source)
             stream = self.visits.request()
             assert stream.axis == 0
-            job = streams.require_stream(self.visits.ask(), 0)[0]
+            job = streams.require_stream(self.visits.asks(), 0)[0]
             self.jobs[name] = job
             self.visits.dp("DROP PRIVATE STREAM by_month")
+        self.asks: dict[str, list[StreamAsk]] = {}
+        self.visits.dp("ALTER PRIVACY POLICY ON visits SET CLAMP number BETWEEN -3 AND 5 STEP 1")
+        self.visits.dp("ALTER PRIVACY POLICY ON visits SET DOMAIN number IN (0, 1, 7) WITH NULL")
+        for name, select in ANSWERS.items():
+            totals = "" if name in ("persons", "some", "bounded") else ", answers = 'totals'"
+            for strategy in STRATEGIES:
+                clause = options(strategy=strategy, more=totals)
+                self.visits.dp(f"CREATE PRIVATE STREAM by_month OPTIONS ({clause}) AS SELECT {select}")
+                self.asks[f"{name} by {strategy}"] = self.visits.asks()
+                self.jobs[f"{name} by {strategy}"] = streams.require_stream(self.visits.asks(), 0)[0]
+                self.visits.dp("DROP PRIVATE STREAM by_month")
         self.workers = Workers()
 
     def played(self, name: str, history: Sequence[Turn], without: str | None = None) -> NDArray[np.int64]:
         """The exact counts of all periods and wards after a history, without one person's rows."""
+        return self.tables(name, history, without)[0]
+
+    def tables(self, name: str, history: Sequence[Turn], without: str | None = None) -> NDArray[np.int64]:
+        """All exact tables after a history, shape (tables, periods, ..)."""
         con, job = self.visits.con, self.jobs[name]
         con.execute("DELETE FROM visits")
-        table, closed = np.zeros([attribute.size for attribute in job.attributes], np.int64), 0
+        tables = sum(aggregate.tables for aggregate in job.aggregates)
+        table, closed = np.zeros((tables, *(attribute.size for attribute in job.attributes)), np.int64), 0
         with duckdb.connect(":memory:") as place:
             place.execute("ATTACH ':memory:' AS held")
-            state = StreamState(place, '"held"', StreamShape("test", HELD_UNITS[job.unit_type], 2, 1), b"key")
+            shape = StreamShape("test", HELD_UNITS[job.unit_type], len(job.attributes), tables)
+            state = StreamState(place, '"held"', shape, b"key")
             state.create()
             state.open(Recorded(0, ""))
             for turn in history:
@@ -100,9 +128,10 @@ class Histories:
             slots = (first, closed - 1)
             counts = streams._taken(cursor, place, state, job, 0, slots, self.visits.streams.ledger, self.workers)
         state.add(closed, counts, np.empty(0, np.int64))
-        table = np.zeros(counts._sizes, np.int64)
-        np.add.at(table, counts._exact_coordinates, counts._exact_counts[0])
-        assert not table[:first].any() and not table[closed:].any(), "rows of other periods are counted"
+        table = np.zeros((len(counts._exact_counts), *counts._sizes), np.int64)
+        for number, of in enumerate(counts._exact_counts):
+            np.add.at(table[number], counts._exact_coordinates, of)
+        assert not table[:, :first].any() and not table[:, closed:].any(), "rows of other periods are counted"
         return table
 
 
@@ -132,6 +161,40 @@ def test_any_history(histories: Histories, name: str, history: list[Turn], perio
             measured, (l1, l2_squared, _) = axis.matrix @ moved, axis.factor.norms
             assert np.abs(measured).sum() <= MOST * l1
             assert (measured * measured).sum() <= MOST**2 * l2_squared
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    name=st.sampled_from(sorted(f"{name} by {strategy}" for name in ANSWERS for strategy in STRATEGIES)),
+    history=HISTORIES.map(increasing),
+)
+def test_any_history_of_other_answers(histories: Histories, name: str, history: list[Turn]) -> None:
+    """One person moves what is measured of sums, averages, persons and cubes by what was charged: each ask by its norms
+    on that person's part, which is at most the bound of its tables, and all of them together by epsilon.
+    """
+    tables, asks = histories.tables(name, history), histories.asks[name]
+    for person in ("eve", "bob"):
+        moved, lost = tables - histories.tables(name, history, person), 0.0
+        for ask in asks:
+            assert isinstance(ask.query, Table) and ask.noise is not None
+            own = moved[list(ask.scan.tables)]
+            assert np.abs(own).sum() <= ask.scan.l1
+            others = tuple(axis for axis in range(own.ndim - 1) if axis not in ask.query.query.attributes)
+            measured = [ask.query.query.apply(table.sum(axis=others)) for table in own]
+            assert sum(np.abs(one).sum() for one in measured) <= ask.scan.l1 * ask.query.query.norms[0]
+            lost += sum(float(np.abs(one).sum()) for one in measured) / float(ask.noise.parameter)
+        assert lost <= 1 + 1e-9, "epsilon = 1 was charged"
+
+
+def test_the_bounds_of_other_answers_are_reached(histories: Histories) -> None:
+    """No bound is larger than it has to be: somebody with MAX ROWS dear rows, or groups, reaches it."""
+    dear = [Turn([("eve", f"2024-{month:02}-01", "a", 7) for month in (1, 2, 3, 4)], "", 6)]
+    for name, bound in (("sums", MOST * 8), ("persons", MOST), ("both", MOST), ("bounded", MOST), ("cube", MOST * 8)):
+        moved = histories.tables(f"{name} by tree", dear) - histories.tables(f"{name} by tree", dear, "eve")
+        asks = histories.asks[f"{name} by tree"]
+        sizes = [int(np.abs(moved[list(ask.scan.tables)]).sum()) for ask in asks]
+        assert max(sizes) == bound, name
+        assert all(size == ask.scan.l1 for size, ask in zip(sizes, asks, strict=True)), name
 
 
 def test_the_bound_is_reached(histories: Histories) -> None:

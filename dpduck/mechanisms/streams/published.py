@@ -1,0 +1,201 @@
+"""What a stream publishes: from all that was measured so far to rows of the periods that closed.
+
+An answer about some periods is one combination of the rows of the strategy over time, alike for every query over the
+other keys; what comes of it is recovered as any cube is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+
+from dpduck.database.sandbox import Sandbox
+from dpduck.frontend.select.request import Aggregate
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier, stderr_column
+from dpduck.mechanisms.cubes.measures import Use
+from dpduck.mechanisms.cubes.plan import CubePlan
+from dpduck.mechanisms.cubes.recover import curved, weighted
+from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.streams.plan import StreamRequest, ends_of, hole, totals
+from dpduck.mechanisms.streams.strategies import StreamPlan, cube_of, others_of, plan_of, wholes, workload_of
+from dpduck.planning.plan import Plan
+from dpduck.planning.recovery.curved import LEVELS
+from dpduck.planning.recovery.recover import recover
+from dpduck.planning.time_axis import TimeQuestion
+from dpduck.trusted.operators import IdentityFactor
+from dpduck.values.arrays import FloatArray, IntegerArray
+
+SHOWN_LEVEL = LEVELS.index(Fraction(95, 100))
+"""Intervals that are published are those of 95 %."""
+
+Tables = list[list[FloatArray]]
+"""Of one measure: for each grouping set, an array of each table, shape (periods, cells)."""
+
+
+def answer_columns(stream: StreamRequest, number: int) -> list[tuple[str, str, TimeQuestion]]:
+    """Returns the columns of an aggregate and of its standard error, each about so many periods."""
+    found = [(answer_column(number), stderr_column(number), TimeQuestion(1))]
+    if not stream.request.question.aggregates[number].operand_by_group:
+        found.append((*totals("total", number), TimeQuestion(0)))
+        found += [(*totals("last", number), TimeQuestion(stream.window))] if stream.window else []
+    return found
+
+
+def column_types(stream: StreamRequest, plan: StreamPlan) -> list[tuple[str, str]]:
+    """Returns the columns of released rows, which the published ones are made of."""
+    found = [(key.name, key.type_name) for key in stream.request.question.keys]
+    for number, (whole, one) in enumerate(zip(wholes(stream, plan), stream.request.question.aggregates, strict=True)):
+        for answer, stderr, _ in answer_columns(stream, number):
+            found += [(answer, "BIGINT" if whole else "DOUBLE"), (stderr, "DOUBLE")]
+            found += [(end, "DOUBLE") for end in ends_of(answer)] if one.curved else []
+    return [*found, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER")]
+
+
+def published_sql(stream: StreamRequest, plan: StreamPlan, rows: str) -> str:
+    """Returns SQL of what is published, over a table of released rows; with none, over a table without rows."""
+    types = [(quote_identifier(name), of) for name, of in column_types(stream, plan)]
+    listed = ", ".join(f"CAST({name if rows else 'NULL'} AS {of}) AS {name}" for name, of in types)
+    inner = f"SELECT {listed} FROM {rows}" if rows else f"SELECT {listed} LIMIT 0"
+    return stream.select.replace(hole(), f"({inner})")
+
+
+def released(stream: StreamRequest, plan: StreamPlan, first: int, closed: int, answers: IntegerArray) -> pa.Table:
+    """Returns the rows of the periods from `first` on, from all that was measured by then."""
+    cube, aggregates = cube_of(stream, plan), stream.request.question.aggregates
+    width = sum(found.width for found in _blocks(cube))
+    measured = answers.reshape(-1, width).astype(np.float64)
+    columns = _keys(stream, first, closed)
+    known: dict[TimeQuestion, _About] = {}
+    for number, (whole, one) in enumerate(zip(wholes(stream, plan), aggregates, strict=True)):
+        for answer, stderr, question in answer_columns(stream, number):
+            if question not in known:
+                known[question] = _about(cube, plan, question, first, closed, measured)
+            found = _answer(cube, one, cube.uses[number], known[question])
+            columns[answer] = pa.array(
+                np.rint(found.estimates).astype(np.int64) if whole else found.estimates, from_pandas=True
+            )
+            columns[stderr] = pa.array(found.stderrs, from_pandas=True)
+            if found.ends is not None:
+                columns |= {name: pa.array(end) for name, end in zip(ends_of(answer), found.ends, strict=True)}
+    return pa.table(columns)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Where the answers of one query stand among the numbers of a row of the strategy: a run for each table."""
+
+    measure: int
+    start: int
+    shape: tuple[int, ...]
+    tables: int
+
+    @property
+    def width(self) -> int:
+        return prod(self.shape) * self.tables
+
+    def of(self, numbers: FloatArray, table: int) -> FloatArray:
+        """Returns one table's answers, shape (periods, cells)."""
+        cells = prod(self.shape)
+        return numbers[:, self.start + table * cells : self.start + (table + 1) * cells]
+
+
+def _blocks(cube: CubePlan) -> Iterator[_Block]:
+    """Yields the blocks in the order of the asks (strategies.asks_of)."""
+    start = 0
+    for number, one in enumerate(cube.measures):
+        for measurement in plan_of(one).measurements:
+            block = _Block(number, start, measurement.query.shape, one.measure.tables)
+            start += block.width
+            yield block
+
+
+@dataclass(frozen=True)
+class _About:
+    """Recovered tables of every measure about some periods each, with the squared lengths of the weights."""
+
+    tables: list[Tables]
+    squares: FloatArray
+
+
+def _about(
+    cube: CubePlan, plan: StreamPlan, question: TimeQuestion, first: int, closed: int, measured: FloatArray
+) -> _About:
+    questions = np.zeros((closed - first, closed))
+    for row, period in enumerate(range(first + 1, closed + 1)):
+        questions[row, :period] = question.about(period)
+    weights = plan.axis.weights(closed, questions)
+    combined, blocks = weights @ measured, list(_blocks(cube))
+    tables = []
+    for number, one in enumerate(cube.measures):
+        own = [block for block in blocks if block.measure == number]
+        by_table = [_recovered(plan_of(one), own, combined, table) for table in range(one.measure.tables)]
+        tables.append([list(of_set) for of_set in zip(*by_table, strict=True)])
+    return _About(tables, (weights**2).sum(axis=1))
+
+
+def _recovered(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, table: int) -> list[FloatArray]:
+    """Returns one table's answers for every grouping set, shape (periods, cells)."""
+    numbers = [block.of(combined, table) for block in blocks]
+    (query, *more) = [measurement.query for measurement in plan.measurements]
+    plain = not more and all(isinstance(factor, IdentityFactor) for factor in query.factors)
+    if plain and plan.workload.marginals == (query.attributes,):
+        return numbers
+    by_period = [
+        recover(plan, [of[period].reshape(block.shape) for of, block in zip(numbers, blocks, strict=True)])
+        for period in range(len(combined))
+    ]
+    return [np.stack([one.ravel() for one in of_set]) for of_set in zip(*by_period, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """An answer of every period, grouping set and cell, in this order. ends: of its interval where that is stored."""
+
+    estimates: FloatArray
+    stderrs: FloatArray
+    ends: tuple[FloatArray, FloatArray] | None = None
+
+
+def _answer(cube: CubePlan, one: Aggregate, use: Use, about: _About) -> _Answer:
+    measured, parts = cube.measures[use.measure], []
+    for tables, variance in zip(about.tables[use.measure], plan_of(measured).variances, strict=True):
+        spread = np.repeat(about.squares[:, None] * variance, tables[0].shape[1], axis=1)
+        if use.weights:
+            size = float(sum(weight * weight for weight in use.weights))
+            parts.append([weighted(use.weights, tables).reshape(spread.shape), np.sqrt(spread * size)])
+            continue
+        found = curved(cube, one, measured, [table.ravel() for table in tables], spread.ravel())
+        listed = (found.estimates, found.stderrs, found.lows[SHOWN_LEVEL], found.highs[SHOWN_LEVEL])
+        parts.append([part.reshape(spread.shape) for part in listed])
+    estimates, stderrs, *ends = [np.concatenate(part, axis=1).ravel() for part in zip(*parts, strict=True)]
+    return _Answer(estimates, stderrs, (ends[0], ends[1]) if ends else None)
+
+
+def _keys(stream: StreamRequest, first: int, closed: int) -> dict[str, pa.Array]:
+    """Returns the key columns of every period, grouping set and cell; rolled-up ones are NULL."""
+    keys, workload, others = stream.request.question.keys, workload_of(stream), others_of(stream)
+    shapes = [tuple(workload.sizes[key] for key in of) for of in workload.marginals]
+    cells = [prod(shape) for shape in shapes]
+    columns: dict[str, pa.Array] = {}
+    with Sandbox() as box, box.cursor() as connection:
+        for number, key in enumerate(keys):
+            labels = label_array(connection, key.labels, key.type_name)
+            if number == stream.axis:
+                columns[key.name] = labels.take(pa.array(np.repeat(np.arange(first, closed), sum(cells))))
+                continue
+            place, codes = others.index(number), []
+            for of, shape in zip(workload.marginals, shapes, strict=True):
+                indices = np.indices(shape).reshape(len(shape), -1) if place in of else None
+                codes.append(np.full(prod(shape), -1) if indices is None else indices[of.index(place)])
+            code = np.tile(np.concatenate(codes), closed - first)
+            columns[key.name] = labels.take(pa.array(code, mask=code < 0))
+    rolled = [sum(1 << others[key] for key in range(len(others)) if key not in of) for of in workload.marginals]
+    periods = closed - first
+    columns[GROUPING_ID] = pa.array(np.tile(np.repeat(np.array(rolled, np.int64), cells), periods))
+    columns[GROUPING_SET] = pa.array(np.tile(np.repeat(np.arange(len(cells), dtype=np.int32), cells), periods))
+    return columns
