@@ -11,6 +11,7 @@ last digit and are refused: such a rho is raised by a billionth and more, until 
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from time import perf_counter, process_time
 
@@ -47,6 +48,7 @@ def run(path, mechanism, rho, kept):
     table = query.contingency_table(keys=keys, algorithm=algorithm).release()
     made = table.synthesize(rows=codes.shape[1])
     told = {"wall": perf_counter() - wall, "busy": process_time() - busy}
+    told["bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     rows = np.array([made[name].fill_null(0).to_numpy() for name in names], np.int64)
     margins = []
     for members in wanted:
