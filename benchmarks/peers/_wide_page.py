@@ -69,10 +69,10 @@ def lines_of(found: list[Compared]) -> Iterator[str]:
     yield "Made by `python -m benchmarks.peers.synthetic_wide --record` and `--write`: " + "; ".join(
         dict.fromkeys(one.where for one in found)
     )
-    yield "Delta 1e-6, every key public, one record a person. Mean total variation over 300 margins of three columns, of"
-    yield "the model / of as many rows drawn from it as there are records; seconds of processor time; MiB at most. Both"
-    yield "sides of a line ran one after the other, on a machine that did other work too. **Bold**: the peer is better."
-    yield "*Stopped*: it needed more than so many seconds."
+    yield "Delta 1e-6, every key public, one record a person. Mean total variation over 300 margins of three columns,"
+    yield "of the model / of as many rows drawn from it as there are records; seconds of processor time; MiB at most."
+    yield "Both sides of a line ran one after the other, on a machine that did other work too. **Bold**: the peer is"
+    yield "better. *Stopped*: it needed more than so many seconds."
     yield ""
     yield "| table (columns, records, universe) | epsilon | independent | ours | s | MiB | OpenDP 0.16 | s | MiB |"
     yield "|---|---|---|---|---|---|---|---|---|"
