@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 238,
-    "lines": 58_839,
+    "modules": 239,
+    "lines": 59_214,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 599,
     "modules of a plain count": 92,
