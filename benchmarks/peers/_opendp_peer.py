@@ -22,7 +22,7 @@ import polars as pl
 
 def main():
     path, mechanism, rho, kept = sys.argv[1:]
-    for more in range(8):
+    for more in range(60):
         try:
             run(path, mechanism, float(rho) * (1 + more * 1.7e-9), kept)
             return
