@@ -2,7 +2,8 @@
 
 usage: python _opendp_peer.py table.npz AIM|MST rho kept.npz
 
-table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, and the model's margins.
+table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, by rounding (which is the default) and by
+sampling, and the model's margins.
 Prints one line of JSON with wall and processor seconds of the mechanism, without those of asking for margins. All keys
 are public, so that the whole rho goes to the mechanism, at its own settings. (MST's parts of some rho exceed it by a
 last digit and are refused: such a rho is raised by a billionth and more, until one is accepted.)
@@ -49,13 +50,16 @@ def run(path, mechanism, rho, kept):
     made = table.synthesize(rows=codes.shape[1])
     told = {"wall": perf_counter() - wall, "busy": process_time() - busy}
     told["bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    rows = np.array([made[name].fill_null(0).to_numpy() for name in names], np.int64)
+    drawn = table.synthesize(rows=codes.shape[1], method="sample")
+    rows, sampled = (
+        np.array([some[name].fill_null(0).to_numpy() for name in names], np.int64) for some in (made, drawn)
+    )
     margins = []
     for members in wanted:
         values = np.asarray(table.project([names[member] for member in members]), float)
         shape = tuple(slice(0, int(sizes[member])) for member in members)  # a null key may follow the others
         margins.append(values[shape].reshape(-1) / values.sum())
-    np.savez(kept, rows=rows, margins=np.concatenate(margins))
+    np.savez(kept, rows=rows, sampled=sampled, margins=np.concatenate(margins))
     print(json.dumps(told))
 
 
