@@ -2,8 +2,8 @@
 
 usage: python _opendp_peer.py table.npz AIM|MST rho kept.npz
 
-table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, by rounding (which is the default) and by
-sampling, and the model's margins.
+table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, by
+rounding, which is the default, and by sampling, and the model's margins.
 Prints one line of JSON with wall and processor seconds of the mechanism, without those of asking for margins. All keys
 are public, so that the whole rho goes to the mechanism, at its own settings. (MST's parts of some rho exceed it by a
 last digit and are refused: such a rho is raised by a billionth and more, until one is accepted.)

@@ -125,7 +125,10 @@ def guessed(table: Wide, epsilon: str) -> float:
 def peer(
     python: str, table: Wide, sets: list[Members], mechanism: str, epsilon: str, most: float
 ) -> list[float] | None:
-    """The same of OpenDP's mechanism, of its rows the better of both methods, and bytes at most; None where it needs more processor seconds than that."""
+    """The same of OpenDP's mechanism, and bytes at most; None where it needs more processor seconds than that.
+
+    Of its rows the better of both methods.
+    """
     with tempfile.TemporaryDirectory() as folder:
         given, kept = Path(folder) / "table.npz", Path(folder) / "kept.npz"
         np.savez(given, codes=table.codes, sizes=np.array(table.sizes), wanted=np.array(sets))
