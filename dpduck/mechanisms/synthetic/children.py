@@ -59,7 +59,7 @@ class Parents:
 def parents_of(releases: ReleaseStore, for_each: ForEach, request: Request) -> Parents:
     """Returns the parents of a statement; what is refused here is said of released rows alone, before a charge."""
     view = releases.view(for_each.parents)
-    if view is None:
+    if view is None or not releases.taken(view.name):
         accepted = meant_or(for_each.parents, releases.views(), "a name of dp_releases()")
         raise Refusal(
             f"there is no private table {for_each.parents[:100]!r}", accepted=accepted, position=for_each.position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -20,8 +21,9 @@ PARENTS = """CREATE PRIVATE TABLE made_customers OPTIONS (epsilon = 2, delta = 1
     ON id = whose WORKLOAD MARGINALS (2)"""
 SELECTED = """SELECT region, age, item, paid FROM customers JOIN orders ON id = customer
     WHERE NOT (age < 30 AND paid >= 30)"""
+EACH = "FOR EACH ROW OF made_customers (customer = id) TIMES n"
 CHILDREN = f"""CREATE PRIVATE TABLE made_orders OPTIONS (epsilon = 2, delta = 1e-6) AS {SELECTED}
-    FOR EACH ROW OF made_customers (customer = id) TIMES n WORKLOAD MARGINALS (2)"""
+    {EACH} WORKLOAD MARGINALS (2)"""
 
 
 def fill(clinic: Clinic) -> None:
@@ -87,6 +89,12 @@ def test_children_name_parents_and_are_as_many(shop: Clinic) -> None:
     shop.dp(f"CREATE PRIVATE TABLE flat OPTIONS (epsilon = 2, delta = 1e-6) AS {SELECTED} WORKLOAD MARGINALS (2)")
     assert shop.charges() == before
     assert "made_orders" in str(shop.rows("SELECT name FROM dp_releases()"))
+    assert len(shop.rows("FROM dp_certificate('made_orders')")) > 5
+    with pytest.raises(duckdb.Error, match="is of several tables"):
+        shop.rows("FROM dp_compare('made_orders')")
+    explained = "SELECT strategy, chosen, rho, note FROM dp_explain(?)"
+    told, flat = (shop.con.execute(explained, [one]).fetchall() for one in (CHILDREN, CHILDREN.replace(EACH, "")))
+    assert told == flat and "memory.main.customers.id, at most 4 rows" in told[0][3]
 
 
 def test_margins_across_the_reference_are_near(shop: Clinic) -> None:
@@ -117,7 +125,7 @@ def test_refusals_are_of_released_rows_and_cost_nothing(shop: Clinic) -> None:
     """What a statement says wrongly of its parents is refused before a charge, one line each."""
     shop.dp(PARENTS.replace("made_customers", "many").replace("key = id", "key = id, rows = 9000"))
     dear = CHILDREN.replace("epsilon = 2", "epsilon = 3").replace("made_orders", "more")
-    part = "FOR EACH ROW OF made_customers (customer = id) TIMES n"
+    part = EACH
     changed = [
         "FOR EACH ROW OF nothing_there (customer = id) TIMES n", part.replace("= id", "= region"),
         part.replace("= id", "= n"), part.replace("TIMES n", "TIMES region"), part.replace("(customer", "(item"),
@@ -154,6 +162,8 @@ def test_other_parents_are_another_table(shop: Clinic) -> None:
     assert "exists" in shop.refused(moved)
     shop.dp(moved.replace("CREATE", "CREATE OR REPLACE"))
     assert shop.value("SELECT max(customer) <= 400 FROM private.of_others") is True
+    shop.con.execute("DROP TABLE private.others")
+    assert "there is no private table 'others'" in shop.refused(moved.replace("epsilon = 2", "epsilon = 3"))
     assert shop.charges() == charged
 
 
