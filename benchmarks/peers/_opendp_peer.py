@@ -14,23 +14,41 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from functools import partial
 from time import perf_counter, process_time
 
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
+from mbi.estimation import mirror_descent
 
 
 def main():
     path, mechanism, rho, kept = sys.argv[1:]
     for more in range(60):
+        raised = float(rho) * (1 + more * 1.7e-9)
         try:
-            run(path, mechanism, float(rho) * (1 + more * 1.7e-9), kept)
+            if mechanism == "MST":
+                tried(raised)
+            run(path, mechanism, raised, kept)
             return
         except dp.OpenDPException as error:
             if "insufficient budget" not in str(error):
                 raise
     raise SystemExit("no such rho is accepted")
+
+
+def tried(rho):
+    """Asks for a table of three bits with a single step of fitting: a rho that is refused would be so here."""
+    dp.enable_features("contrib")
+    names = list("abc")
+    data = pl.DataFrame({name: np.arange(200) % 2 for name in names})
+    context = dp.Context.compositor(
+        data=data.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
+    )
+    step = dp.mbi.MST(estimator=partial(mirror_descent, iters=1))
+    keys = {name: [0, 1] for name in names}
+    context.query(rho=rho).select(*names).contingency_table(keys=keys, algorithm=step).release()
 
 
 def run(path, mechanism, rho, kept):
