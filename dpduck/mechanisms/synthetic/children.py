@@ -30,7 +30,7 @@ from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
 
 MOST_ENTRIES = 1 << 22
-"""Of the tables of a clique, one for each combination of values that parents have, at a time."""
+"""Of the tables of all cliques, one for each combination of values that parents have, at a time."""
 
 RUN = 256
 """Rows with like parents whose uniform numbers are spread evenly, in a random order."""
@@ -147,7 +147,7 @@ def child_codes(
 def _at_once(distribution: Distribution, given: Members) -> int:
     """Returns how many combinations of what is known are worked on at a time."""
     rest = [[one for one in component.members if one not in given] for component in distribution.components]
-    return max(1, MOST_ENTRIES // max(prod(distribution.sizes[one] for one in members) for members in rest))
+    return max(1, MOST_ENTRIES // sum(prod(distribution.sizes[one] for one in members) for members in rest))
 
 
 def _draw(
