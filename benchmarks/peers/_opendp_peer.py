@@ -29,7 +29,7 @@ def main():
         raised = float(rho) * (1 + more * 1.7e-9)
         try:
             if mechanism == "MST":
-                tried(raised)
+                tried(raised, len(np.load(path)["sizes"]))
             run(path, mechanism, raised, kept)
             return
         except dp.OpenDPException as error:
@@ -38,16 +38,18 @@ def main():
     raise SystemExit("no such rho is accepted")
 
 
-def tried(rho):
-    """Asks for a table of three bits with a single step of fitting: a rho that is refused would be so here."""
+def tried(rho, columns):
+    """Asks for a table of as many columns of three values with a single step of fitting: a rho that is refused would be
+    so here.
+    """
     dp.enable_features("contrib")
-    names = list("abc")
-    data = pl.DataFrame({name: np.arange(200) % 2 for name in names})
+    names = [f"b{column:02d}" for column in range(columns)]
+    data = pl.DataFrame({name: (np.arange(200) + place) % 3 for place, name in enumerate(names)})
     context = dp.Context.compositor(
         data=data.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
     )
     step = dp.mbi.MST(estimator=partial(mirror_descent, iters=1))
-    keys = {name: [0, 1] for name in names}
+    keys = {name: [0, 1, 2] for name in names}
     context.query(rho=rho).select(*names).contingency_table(keys=keys, algorithm=step).release()
 
 
