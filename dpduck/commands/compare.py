@@ -7,7 +7,6 @@ the numbers: this page is made by a command of its own, only its owner's account
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import click
 
 from dpduck.commands import DATABASE, STORE, one_line_errors
 from dpduck.database.attached import store_files
+from dpduck.database.check import Distance
 from dpduck.engine.connection import connect
 from dpduck.publish.report import (
     framed,
@@ -41,18 +41,6 @@ WARNING = (
 """What the page says first, and what is printed beside the figures."""
 
 
-@dataclass(frozen=True)
-class Margin:
-    """A row of dp_compare."""
-
-    columns: str
-    ways: int
-    distance: float
-    value: str
-    in_data: float
-    in_rows: float
-
-
 @click.command()
 @DATABASE
 @click.argument("table")
@@ -73,7 +61,7 @@ def compare(database: Path, table: str, store: Path | None, target: Path | None)
             raise Refusal("the store is being served", accepted="the same when dpduck serve has ended")
         with connect(database, store) as connection:
             rows = connection.execute("FROM dp_compare(?)", [table]).fetchall()
-        margins = [Margin(*row) for row in rows]
+        margins = [Distance(*row) for row in rows]
         if target is not None:
             replace_page(target, page_of(table, margins), 0o600)
             click.echo(f"{len(margins)} exact distances in {target}: for your eyes only, never to be published")
@@ -83,7 +71,7 @@ def compare(database: Path, table: str, store: Path | None, target: Path | None)
             click.echo(f"{one.distance:.4f}  {one.columns}: {one.value} {one.in_data:.4f} -> {one.in_rows:.4f}")
 
 
-def page_of(table: str, margins: Sequence[Margin]) -> str:
+def page_of(table: str, margins: Sequence[Distance]) -> str:
     """Returns the page: the warning, the heat map of columns and pairs, and the farthest marginals."""
     title = f"{table} beside the data: for its owner alone"
     columns = ("columns", "at a time", "distance", "value that differs most", "share in the data", "in the rows")
@@ -99,7 +87,7 @@ def page_of(table: str, margins: Sequence[Margin]) -> str:
     return framed(title, MADE, body)
 
 
-def heat_map(margins: Sequence[Margin]) -> dict[str, Any]:
+def heat_map(margins: Sequence[Distance]) -> dict[str, Any]:
     """Returns the distances of columns and of pairs as tiles, in Vega-Lite."""
     names = [one.columns for one in margins if one.ways == 1]
     pairs = {one.columns: one.distance for one in margins if one.ways <= 2}

@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 import dpduck
 from dpduck.commands.command_line import main
-from dpduck.commands.compare import LISTED, WARNING, Margin, heat_map, page_of
+from dpduck.commands.compare import LISTED, WARNING, heat_map, page_of
+from dpduck.database.check import Distance
 from dpduck.publish.report import generator
 
 DOMAINS = "DOMAIN sex IN ('F', 'M') WITH NULL, DOMAIN ward IN ('north', '<b>south</b>'), DOMAIN age RANGE 0 TO 9 STEP 3"
@@ -80,10 +81,10 @@ def test_the_map_has_every_pair_twice_and_columns_once() -> None:
     """Tiles are the distances of pairs, both ways round, and of columns on the diagonal, the farthest column first;
     triples are in the table alone, and of very many marginals so many."""
     found = [
-        Margin("a, b", 2, 0.5, "x, y", 0.1, 0.2), Margin("b", 1, 0.4, "y", 0.1, 0.2),
-        Margin("a", 1, 0.3, "x", 0.1, 0.2),
-        Margin("a, b, c", 3, 0.2, "x, y, z", 0.1, 0.2), Margin("c", 1, 0.1, "z", 0.1, 0.2),
-        Margin("b, c", 2, 0.05, "y, z", 0.1, 0.2),
+        Distance("a, b", 2, 0.5, "x, y", 0.1, 0.2), Distance("b", 1, 0.4, "y", 0.1, 0.2),
+        Distance("a", 1, 0.3, "x", 0.1, 0.2),
+        Distance("a, b, c", 3, 0.2, "x, y, z", 0.1, 0.2), Distance("c", 1, 0.1, "z", 0.1, 0.2),
+        Distance("b, c", 2, 0.05, "y, z", 0.1, 0.2),
     ]  # fmt: skip
     tiles = heat_map(found)["data"]["values"]
     assert {(one["one"], one["two"]): one["distance"] for one in tiles} == {

@@ -13,6 +13,7 @@ import pytest
 
 import dpduck
 from dpduck.frontend.rows.parts import LONGEST_AS_IT_IS, LONGEST_UNIT, instant_sql, shortened_sql
+from tests.support import memory
 
 PEOPLE = "CREATE TABLE people (id BIGINT PRIMARY KEY, note VARCHAR, name {0}, ward VARCHAR)"
 VISITS = "CREATE TABLE visits (patient BIGINT, g INTEGER, note VARCHAR, ward VARCHAR)"
@@ -99,26 +100,16 @@ CASES = {
 
 
 def outcome(case: Case, her: tuple[str, ...]) -> tuple[str, int]:
-    """Whether a statement is answered, and what it is charged."""
-    with dpduck.connect(config={"memory_limit": case.memory, "temp_directory": "", "threads": 2}) as con:
-        for sql in (PEOPLE, VISITS, *OTHERS):
-            con.execute(sql.format(case.type_name))
-        for sql in (*(made.format(copies=case.copies) for made in PUBLIC), *her):
-            con.execute(sql)
-        for policy in (
-            "DECLARE PUBLIC TABLE pub", "DECLARE PUBLIC TABLE labels", "DECLARE PUBLIC TABLE keys",
-            f"CREATE PRIVACY POLICY ON people (PRIVACY UNIT {case.unit} MAX ROWS 10, {BUDGET})",
-            "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient REFERENCES people.id MAX ROWS 10, "
-            "DOMAIN ward FROM labels.k)",
-        ):  # fmt: skip
-            con.execute("FROM dp(?)", [policy])
-        try:
-            con.execute("FROM dp(?)", [case.asked]).fetchall()
-            said = "answered"
-        except duckdb.Error as error:
-            said = str(error)[:200]
-        ((charges,),) = con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall()
-        return said, int(charges)
+    """Returns what comes of a statement, where she stored this."""
+    made = [sql.format(case.type_name) for sql in (PEOPLE, VISITS, *OTHERS)]
+    made += [sql.format(copies=case.copies) for sql in PUBLIC]
+    policies = (
+        "DECLARE PUBLIC TABLE pub", "DECLARE PUBLIC TABLE labels", "DECLARE PUBLIC TABLE keys",
+        f"CREATE PRIVACY POLICY ON people (PRIVACY UNIT {case.unit} MAX ROWS 10, {BUDGET})",
+        "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient REFERENCES people.id MAX ROWS 10, "
+        "DOMAIN ward FROM labels.k)",
+    )  # fmt: skip
+    return memory.outcome((*made, *her), policies, case.asked, case.memory)
 
 
 @pytest.mark.parametrize("name", CASES)

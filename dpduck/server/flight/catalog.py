@@ -1,6 +1,8 @@
 """What Arrow Flight SQL clients may ask about the server and its catalog, as Arrow tables; nothing here charges.
 
-Shapes of the tables: arrow/format/FlightSql.proto. Tables are the served private views, in one catalog and schema.
+Shapes of the tables: arrow/format/FlightSql.proto. Tables are the served private views, in one catalog and schema, and
+the private tables that the caller may ask about, in no catalog: a plain SELECT over main.visits is answered from what
+is known.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ _VIEWS = (
     "SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory' AND schema_name = 'main' AND NOT internal "
     "ORDER BY table_name"
 )
+
+PrivateTables = Callable[[], Mapping[str, Mapping[str, str]]]
+"""The tables that a caller may ask about, and the types of their columns."""
 
 
 def _strings(*names: str, required: tuple[str, ...] = ()) -> pa.Schema:
@@ -121,25 +126,39 @@ def _schemas(command: Message) -> pa.Table:
     return SCHEMAS.empty_table() if not here else pa.table([[CATALOG], [SCHEMA]], schema=SCHEMAS)
 
 
-def _tables(command: Message, public: PublicDatabase) -> pa.Table:
+def _tables(command: Message, public: PublicDatabase, private: PrivateTables) -> pa.Table:
     shape = TABLES_WITH_SCHEMA if command.flag(5) else TABLES
-    kinds = command.texts(4)
+    kinds, catalog = command.texts(4), command.text(1)
     fits, named = _pattern(command.text(2)), _pattern(command.text(3))
-    if command.text(1) not in (None, CATALOG) or not fits(SCHEMA) or (kinds and TABLE not in kinds):
+    if not fits(SCHEMA) or (kinds and TABLE not in kinds):
         return shape.empty_table()
     rows = []
+
+    def add(place: str | None, name: str, schema: pa.Schema) -> None:
+        row = {"catalog_name": place, "db_schema_name": SCHEMA, "table_name": name, "table_type": TABLE}
+        rows.append(row | ({"table_schema": bytes(schema.serialize())} if command.flag(5) else {}))
+
     with public.cursor() as cursor:
-        for (name,) in cursor.execute(_VIEWS).fetchall():
-            if named(name):
-                row = {"catalog_name": CATALOG, "db_schema_name": SCHEMA, "table_name": name, "table_type": TABLE}
-                rows.append(row | ({"table_schema": _table_schema(cursor, name)} if command.flag(5) else {}))
+        views = [name for (name,) in cursor.execute(_VIEWS).fetchall()]
+        if catalog in (None, CATALOG):
+            for name in filter(named, views):
+                add(CATALOG, name, _columns(cursor, f"memory.main.{quote_identifier(name)}"))
+        if catalog in (None, ""):
+            for name, columns in private().items():
+                if named(name) and name not in views:
+                    add(None, name, _columns(cursor, _empty_sql(columns)))
     return pa.Table.from_pylist(rows, schema=shape)
 
 
-def _table_schema(cursor: duckdb.DuckDBPyConnection, name: str) -> bytes:
-    """Returns the Arrow schema of a private view, in the form of an IPC message."""
-    schema = cursor.sql(f"FROM memory.main.{quote_identifier(name)} LIMIT 0").to_arrow_table().schema
-    return bytes(as_texts(schema).serialize())
+def _columns(cursor: duckdb.DuckDBPyConnection, relation: str) -> pa.Schema:
+    """Returns the Arrow schema of rows, as clients will see it."""
+    return as_texts(cursor.sql(f"FROM {relation} LIMIT 0").to_arrow_table().schema)
+
+
+def _empty_sql(columns: Mapping[str, str]) -> str:
+    """Returns a subquery with these columns; types are read as types and written anew, whatever their texts are."""
+    listed = (f"CAST(NULL AS {duckdb.sqltype(kind)}) AS {quote_identifier(name)}" for name, kind in columns.items())
+    return f"(SELECT {', '.join(listed)})"
 
 
 _EMPTY: Mapping[str, pa.Schema] = {
@@ -149,17 +168,18 @@ _EMPTY: Mapping[str, pa.Schema] = {
     "CommandGetImportedKeys": FOREIGN_KEYS,
     "CommandGetCrossReference": FOREIGN_KEYS,
 }
-_FULL: Mapping[str, Callable[[Message, PublicDatabase], pa.Table]] = {
-    "CommandGetSqlInfo": lambda command, _: _info_table(command.numbers(1)),
-    "CommandGetCatalogs": lambda _, __: pa.table([[CATALOG]], schema=CATALOGS),
-    "CommandGetDbSchemas": lambda command, _: _schemas(command),
-    "CommandGetTables": _tables,
-    "CommandGetTableTypes": lambda _, __: pa.table([[TABLE]], schema=TABLE_TYPES),
+_FULL: Mapping[str, Callable[[Message], pa.Table]] = {
+    "CommandGetSqlInfo": lambda command: _info_table(command.numbers(1)),
+    "CommandGetCatalogs": lambda _: pa.table([[CATALOG]], schema=CATALOGS),
+    "CommandGetDbSchemas": _schemas,
+    "CommandGetTableTypes": lambda _: pa.table([[TABLE]], schema=TABLE_TYPES),
 }
 
 
-def catalog_table(command: Message, public: PublicDatabase) -> pa.Table | None:
+def catalog_table(command: Message, public: PublicDatabase, private: PrivateTables) -> pa.Table | None:
     """Returns the answer to a question about the catalog; None where the command is something else."""
+    if command.name == "CommandGetTables":
+        return _tables(command, public, private)
     if command.name in _EMPTY:
         return _EMPTY[command.name].empty_table()
-    return _FULL[command.name](command, public) if command.name in _FULL else None
+    return _FULL[command.name](command) if command.name in _FULL else None

@@ -155,7 +155,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             handle, schema = self._statements.run(_principal(context), text, context.is_cancelled)
             ticket = write_any("TicketStatementQuery", {1: handle})
         else:
-            schema, ticket = self._catalog(command).schema, bytes(descriptor.command)
+            schema, ticket = self._catalog(_principal(context), command).schema, bytes(descriptor.command)
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
     @_flight_errors
@@ -163,7 +163,9 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         command = _command(descriptor)
         text = self._statements.text_of(command)
         principal = _principal(context)
-        schema = self._catalog(command).schema if text is None else self._statements.columns(principal, text)
+        if text is None:
+            return flight.SchemaResult(self._catalog(principal, command).schema)
+        schema = self._statements.columns(principal, text)
         return flight.SchemaResult(schema)
 
     @_flight_errors
@@ -177,7 +179,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             handle, _ = self._statements.run(_principal(context), text, context.is_cancelled)
             schema, batches = self._statements.stream(_principal(context), handle)
             return flight.GeneratorStream(schema, _careful(batches))
-        return flight.RecordBatchStream(self._catalog(command))
+        return flight.RecordBatchStream(self._catalog(_principal(context), command))
 
     @_flight_errors
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -210,8 +212,9 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         raise PermissionRefusal("DoExchange is refused", accepted="GetFlightInfo and DoGet")
 
-    def _catalog(self, command: Message) -> pa.Table:
-        table = catalog_table(command, self._service.public)
+    def _catalog(self, principal: Principal, command: Message) -> pa.Table:
+        private = functools.partial(self._statements.private_tables, principal)
+        table = catalog_table(command, self._service.public, private)
         if table is None:
             raise Refusal(f"the command {command.name[:80]!r} is not known", accepted="queries and catalog commands")
         return table

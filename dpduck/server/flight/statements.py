@@ -7,6 +7,7 @@ large is refused, and unknown fields are skipped, as protobuf demands.
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from collections import Counter, OrderedDict
@@ -24,6 +25,7 @@ from dpduck.values.errors import Refusal
 PREFIX = "type.googleapis.com/arrow.flight.protocol.sql."
 MOST_FIELDS = 10_000
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_PLAIN = re.compile("[a-z_][a-z0-9_]*", re.IGNORECASE | re.ASCII)
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 
 Value = int | bytes
@@ -201,6 +203,16 @@ class Statements:
     def columns(self, principal: Principal, text: str) -> pa.Schema:
         """Returns the columns that a statement would have; it is not run and charges nothing."""
         return self._schema(self._service.gate.probe(principal, text))
+
+    def private_tables(self, principal: Principal) -> dict[str, dict[str, str]]:
+        """Returns the tables that a principal may ask about by a plain name, with the types of their columns."""
+        handle, _ = self.run(principal, "SELECT table_name, column_name, data_type FROM dp_columns()")
+        found: dict[str, dict[str, str]] = {}
+        for batch in self.stream(principal, handle)[1]:
+            for table, column, kind in zip(*(part.to_pylist() for part in batch.columns), strict=True):
+                if _PLAIN.fullmatch(table) and column is not None and kind is not None:
+                    found.setdefault(table, {})[column] = kind
+        return found
 
     def run(self, principal: Principal, text: str, given_up: GivenUp = never) -> tuple[bytes, pa.Schema]:
         """Passes the gate, which may charge. Returns a handle for reading, and the columns."""

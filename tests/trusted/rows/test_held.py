@@ -16,6 +16,7 @@ import dpduck
 from dpduck.frontend.rows.parts import LONGEST_JOINED
 from dpduck.trusted.rows.held import SHORTEST_READ, held_by, is_short, longest_joined
 from dpduck.values.errors import Refusal
+from tests.support import memory
 
 BUDGET = "BUDGET (epsilon = 10, delta = 1e-6, delta_keys = 5e-7)"
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1e-3{0}) {1}"
@@ -164,19 +165,8 @@ CASES: dict[str, tuple[World, Sequence[str], str]] = {
 
 
 def outcome(world: World, her: Sequence[str], asked: str, then: Sequence[str] = ()) -> tuple[str, int]:
-    """Whether a statement is answered, and how often it is charged. then: what the owner says after the policies."""
-    with dpduck.connect(config={"memory_limit": "300MB", "temp_directory": "", "threads": 2}) as con:
-        for sql in (*world.made, *her):
-            con.execute(sql)
-        for sql in (*world.policies, *then):
-            con.execute("FROM dp(?)", [sql])
-        try:
-            con.execute("FROM dp(?)", [asked]).fetchall()
-            said = "answered"
-        except duckdb.Error as error:
-            said = str(error)[:200]
-        ((charges,),) = con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall()
-        return said, int(charges)
+    """Returns what comes of a statement. then: what the owner says after the policies."""
+    return memory.outcome((*world.made, *her), (*world.policies, *then), asked)
 
 
 @pytest.mark.parametrize("name", CASES)
