@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 239,
-    "lines": 59_214,
+    "lines": 59_237,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 599,
     "modules of a plain count": 92,
