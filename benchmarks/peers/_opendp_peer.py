@@ -1,12 +1,12 @@
 """AIM and MST of OpenDP 0.16 (`opendp[mbi]`), run by the python of an environment of its own.
 
-usage: python _opendp_peer.py table.npz AIM|MST rho kept.npz
+usage: python _opendp_peer.py table.npz AIM|MST rho kept.npz seconds
 
-table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, by
-rounding, which is the default, and by sampling, and the model's margins.
-Prints one line of JSON with wall and processor seconds of the mechanism, without those of asking for margins. All keys
-are public, so that the whole rho goes to the mechanism, at its own settings. (MST's parts of some rho exceed it by a
-last digit and are refused: such a rho is raised by a billionth and more, until one is accepted.)
+table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, by rounding, which is the
+default, and by sampling, and the model's margins. seconds: of processor time, from the accepted price on, after which
+it is stopped. Prints one line of JSON with wall and processor seconds of the mechanism, without those of asking for
+margins. All keys are public, so that the whole rho goes to the mechanism, at its own settings. (MST's parts of some rho
+exceed it by a last digit and are refused: such a rho is raised by a billionth and more, until one is accepted.)
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from mbi.estimation import mirror_descent
 
 
 def main():
-    path, mechanism, rho, kept = sys.argv[1:]
+    path, mechanism, rho, kept, most = sys.argv[1:]
     for more in range(60):
         raised = float(rho) * (1 + more * 1.7e-9)
         try:
             if mechanism == "MST":
                 tried(raised, len(np.load(path)["sizes"]))
+            used = int(process_time())
+            resource.setrlimit(resource.RLIMIT_CPU, (used + int(most), resource.RLIM_INFINITY))
             run(path, mechanism, raised, kept)
             return
         except dp.OpenDPException as error:

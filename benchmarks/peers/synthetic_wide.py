@@ -134,7 +134,7 @@ def peer(
         np.savez(given, codes=table.codes, sizes=np.array(table.sizes), wanted=np.array(sets))
         script = str(Path(__file__).parent / "_opendp_peer.py")
         command = [python, "-W", "ignore", script, str(given), mechanism, str(float(price_of(epsilon))), str(kept)]
-        command = ["prlimit", f"--cpu={most:.0f}", *command]
+        command.append(f"{most:.0f}")
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
             return None
