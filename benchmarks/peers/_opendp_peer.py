@@ -37,6 +37,7 @@ def main():
         except dp.OpenDPException as error:
             if "insufficient budget" not in str(error):
                 raise
+            resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     raise SystemExit("no such rho is accepted")
 
 
