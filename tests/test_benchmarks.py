@@ -202,4 +202,4 @@ def test_a_page_tells_where_a_peer_is_better(tmp_path: Path) -> None:
     assert (
         "MST *stopped* after 300" in text and "* model: OpenDP is better in 1 of 1 that ended: t at epsilon 1" in text
     )
-    assert "a tenth of its time, or less, in 1 of 2, not: t at epsilon 1 (MST)." in text
+    assert "Ours takes a tenth of its time, or less, in 1 of 2, not: t at epsilon 1 (MST)." in text

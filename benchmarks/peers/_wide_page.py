@@ -56,6 +56,12 @@ def kept(record: Path) -> list[Compared]:
     return list(found.values())
 
 
+def part_of(page: Path) -> str:
+    """Returns the part of a page, nothing where it has none."""
+    text = page.read_text() if page.is_file() else ""
+    return text[text.index(HEADING) :] if HEADING in text else ""
+
+
 def put(page: Path, found: list[Compared]) -> None:
     """Writes the part of the page, in place of what was there from its heading on."""
     before = page.read_text().split(HEADING)[0].rstrip()
@@ -66,9 +72,9 @@ def lines_of(found: list[Compared]) -> Iterator[str]:
     """Yields the part: every comparison, in bold what is better there, and how many are."""
     yield HEADING
     yield ""
-    yield "Made by `python -m benchmarks.peers.synthetic_wide --record` and `--write`: " + "; ".join(
-        dict.fromkeys(one.where for one in found)
-    )
+    yield "Made by `python -m benchmarks.peers.synthetic_wide --record FILE`, then with `--write docs/peers.md`:"
+    yield from (f"{where};" for where in dict.fromkeys(one.where for one in found))
+    yield ""
     yield "Delta 1e-6, every key public, one record a person. Mean total variation over 300 margins of three columns,"
     yield "of the model / of as many rows drawn from it as there are records; seconds of processor time; MiB at most."
     yield "Both sides of a line ran one after the other, on a machine that did other work too. **Bold**: the peer is"
@@ -81,7 +87,7 @@ def lines_of(found: list[Compared]) -> Iterator[str]:
     for one in found:
         of_table = f"{one.table} ({one.columns}, {one.records:,}, 10^{one.cells:.1f})"
         own = f"{one.own[0]:.4f} / {one.own[1]:.4f} | {one.own[2]:.1f} | {one.own[3] / 2**20:.0f}"
-        theirs = f"{one.peer} | *stopped* after {one.most:.0f} | "
+        theirs = f"{one.peer} *stopped* after {one.most:.0f} s | | "
         if one.theirs is not None:
             shown = [f"{one.theirs[0]:.4f}", f"{one.theirs[1]:.4f}", f"{one.theirs[2]:.1f}"]
             shown.append(f"{one.theirs[3] / 2**20:.0f}")
@@ -95,7 +101,7 @@ def lines_of(found: list[Compared]) -> Iterator[str]:
         yield f"* {name}: OpenDP is better in {len(worse)} of {len(ended)} that ended" + _listed(worse)
     fast = [one for one in found if (one.theirs or (0, 0, one.most))[2] >= 10 * one.own[2]]
     slow = [f"{one.table} at epsilon {one.epsilon} ({one.peer})" for one in found if one not in fast]
-    yield f"* A tenth of its time, or less, in {len(fast)} of {len(found)}" + (
+    yield f"* Ours takes a tenth of its time, or less, in {len(fast)} of {len(found)}" + (
         _listed(slow, ", not: ") if slow else "."
     )
 
