@@ -29,7 +29,7 @@ SECTIONS = {
         "sql", "aggregates", "strategies", "left_out", "known", "summaries", "sparse_queries", "synthetic_data",
         "monthly", "reference",
     ),
-    "From where": ("python", "shell", "flight_sql", "postgresql", "superset", "report", "engines"),
+    "From where": ("python", "shell", "flight_sql", "postgresql", "superset", "report", "web", "engines"),
     "Keep": ("prepared", "stores", "certificates", "security"),
     "Why it holds": ("privacy", "audit", "peers", "papers", "architecture", "decisions", "contributing", "changelog"),
 }  # fmt: skip

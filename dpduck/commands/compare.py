@@ -82,7 +82,7 @@ def page_of(table: str, margins: Sequence[Distance]) -> str:
         "columns in total variation: half the sum of absolute differences of shares, 0 where they agree, 1 where they "
         "have nothing in common. On the diagonal, columns by themselves; the farthest come first.</figcaption></figure>"
         f"</section><section><h2>The farthest {len(listed)} of {len(margins)} marginals</h2>"
-        f"{table_html(columns, listed)}</section>"
+        f"{table_html(columns, listed, 'Marginals')}</section>"
     )
     return framed(title, MADE, body)
 

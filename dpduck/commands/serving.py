@@ -1,4 +1,4 @@
-"""dpduck serve: private answers for others, over Quack and Arrow Flight SQL."""
+"""dpduck serve: private answers for others, over Quack, Arrow Flight SQL, and as a page for browsers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from dpduck.server.principals import Audit, AuditFile
 from dpduck.server.quack import QuackListener
 from dpduck.server.vault import SECONDS
 from dpduck.server.vault_client import Keeping
+from dpduck.server.web.listener import WebListener
 from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 
@@ -40,12 +41,17 @@ LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
 
 @dataclass(frozen=True)
 class Listening:
-    """Where to listen. quack, flight: addresses, None for not at all. in_the_clear: beyond this machine without TLS."""
+    """Where to listen. quack, flight, web: addresses, None for not at all. in_the_clear: without TLS beyond here.
+
+    origin: under which browsers see the page, where a proxy is before it.
+    """
 
     quack: str | None
     flight: str | None
+    web: str | None
     tls: Tls | None
     in_the_clear: bool
+    origin: str | None
 
 
 @click.command()
@@ -60,7 +66,11 @@ class Listening:
     flag_value="localhost:32010",
     help="Arrow Flight SQL too, at localhost:32010 or ADDRESS.",
 )
-@click.option("--tls-certificate", type=FILE, help="For Flight SQL: the certificate with its chain, in PEM.")
+@click.option("--web", is_flag=False, flag_value="127.0.0.1:8080", help="A page too, at 127.0.0.1:8080 or ADDRESS.")
+@click.option("--web-origin", help="How browsers see it behind a proxy that speaks TLS: https://NAME.")
+@click.option(
+    "--tls-certificate", type=FILE, help="Of Flight SQL and the page: the certificate with its chain, in PEM."
+)
 @click.option("--tls-key", type=FILE, help="Its private key, in PEM.")
 @click.option("--in-the-clear", is_flag=True, help="Quack beyond this machine: tokens travel without TLS.")
 @click.option("--audit", type=click.Path(dir_okay=False, path_type=Path), help="The audit log, if not beside STORE.")
@@ -81,6 +91,8 @@ def serve(
     store: Path | None,
     listen: str,
     flight_sql: str | None,
+    web: str | None,
+    web_origin: str | None,
     tls_certificate: Path | None,
     tls_key: Path | None,
     in_the_clear: bool,
@@ -104,7 +116,8 @@ def serve(
     sys.setswitchinterval(SWITCH_SECONDS)
     with one_line_errors():
         tls = _tls(tls_certificate, tls_key)
-        listening = Listening(None if listen == "none" else listen, flight_sql, tls, in_the_clear)
+        quack = None if listen == "none" else listen
+        listening = Listening(quack, flight_sql, web, tls, in_the_clear, web_origin)
         limits = Limits(
             seconds=seconds, rows=rows, characters=characters, running_each=at_once, views_each=views,
             memory=parse_size(memory),
@@ -130,8 +143,8 @@ def _serve(
     again: threading.Event,
 ) -> None:
     quack = None if listening.quack is None else QuackListener(listening.quack, log, limits, listening.in_the_clear)
-    if quack is None and listening.flight is None:
-        raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, or --flight-sql")
+    if quack is None and listening.flight is None and listening.web is None:
+        raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
     try:
         prepare = None if quack is None else quack.prepare
         service = open_service(database, store, log, limits, prepare=prepare, keeping=keeping)
@@ -150,6 +163,10 @@ def _serve(
             flight = FlightListener(listening.flight, service, limits, listening.tls)
             click.echo(flight.address)
             closing.append(flight.close)
+        if listening.web is not None and not ended.is_set():
+            page = WebListener(listening.web, service, limits, listening.tls, listening.origin)
+            click.echo(page.address)
+            closing.append(page.close)
         _say_what_is_served(service, path)
         while not ended.wait(1.0):
             if again.is_set():

@@ -240,6 +240,10 @@ _POSTGRES = """
 SELECT c.relkind::text, c.relrowsecurity, pg_catalog.current_setting('server_encoding'),
     EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND t.typcategory IN ('A', 'C')) AS nested,
+    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND t.typtype <> 'e'
+            AND t.typname NOT IN ('bool', 'int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'text', 'varchar',
+            'bpchar', 'bytea', 'date', 'time', 'timetz', 'timestamp', 'timestamptz', 'interval', 'uuid')) AS as_text,
     EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a
             WHERE a.attrelid = c.oid AND pg_catalog.to_jsonb(a) ->> 'attgenerated' = 'v') AS computed,
     EXISTS (WITH RECURSIVE part AS (
@@ -267,9 +271,9 @@ def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
         found = cursor.execute(f"SELECT * FROM postgres_query({quote_text(database)}, {quote_text(asked)})").fetchall()
     except duckdb.Error:
         raise Refusal(f"PostgreSQL does not say what {table} is", accepted=_ACCEPTED) from None
-    if len(found) != 1 or found[0][0] not in ("r", "p") or found[0][5]:
+    if len(found) != 1 or found[0][0] not in ("r", "p") or found[0][6]:
         raise Refusal(f"{table} is a view, or no plain table, in PostgreSQL", accepted=_ACCEPTED)
-    _, secured, encoding, nested, computed, _ = found[0]
+    _, secured, encoding, nested, as_text, computed, _ = found[0]
     if secured:
         raise Refusal(f"{table} has row-level security: its rows depend on who reads", accepted=_ACCEPTED)
     if nested or computed or encoding == "SQL_ASCII":
@@ -278,3 +282,16 @@ def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
             "reading fail",
             accepted="a PostgreSQL table without them",
         )
+    if as_text:
+        _keep_comparisons_here(cursor, table)
+
+
+def _keep_comparisons_here(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
+    """Has this cursor compare by itself: PostgreSQL fails where what is a text here is no text there, as a json."""
+    try:
+        cursor.execute("SET pg_experimental_filter_pushdown = false")
+    except duckdb.Error:
+        raise Refusal(
+            f"{table} has columns of json, inet or the like, and DuckDB's configuration is locked",
+            accepted="SET GLOBAL pg_experimental_filter_pushdown = false before it is locked",
+        ) from None

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dpduck.database.cursors import OpenCursor, characters_of, interrupted_after
 from dpduck.frontend.statements.kinds import PROJECTION
 from dpduck.frontend.text.names import quote_identifier, quote_text, written_values
+from dpduck.planning.choose import spelled_out
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ledger.secrets import Steps, no_step
 from dpduck.trusted.ledger.table import Note
@@ -336,7 +337,8 @@ class ReleaseStore:
     ) -> None:
         """Writes down a release whose table is there, with its comments."""
         scope = f"; {release.scope}" if release.scope else ""
-        comment = f"{release.guarantee}{scope}; strategy {release.strategy}; ledger entry {release.ledger_id}"
+        how = spelled_out(release.strategy) or release.strategy
+        comment = f"{release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")
         named = f"DESCRIBE {self.table_sql(release.name)}"  # an answer is read through dp(), under other names
         for row in [] if release.kind == "answer" else cursor.execute(named).fetchall():

@@ -118,12 +118,13 @@ def shape_of(view: PublishedView) -> Shape:
     numbers = [
         column.name
         for column in view.columns
-        if column.name not in keys and not column.name.endswith("_stderr") and _is_number(column.type_name)
+        if column.name not in keys and not column.name.endswith("_stderr") and is_number(column.type_name)
     ]
     return Shape(keys, tuple((name, f"{name}_stderr" if f"{name}_stderr" in names else None) for name in numbers))
 
 
-def _is_number(type_name: str) -> bool:
+def is_number(type_name: str) -> bool:
+    """Tells whether a column of this DuckDB type can be drawn."""
     return type_name.endswith("INT") or type_name in ("INTEGER", "DOUBLE", "FLOAT") or type_name.startswith("DECIMAL(")
 
 
@@ -143,7 +144,8 @@ def _view_html(connection: duckdb.DuckDBPyConnection, view: PublishedView, relea
     more = f"<p>The first {MOST_ROWS:,} of {len(rows):,} rows.</p>" if len(rows) > MOST_ROWS else ""
     return (
         f'<section><h2 id="{escape(view.name)}">{escape(view.name)}</h2><p>{about}.</p>{pictures}'
-        f"<details open><summary>The numbers</summary>{more}{table_html(columns, rows[:MOST_ROWS])}</details>"
+        f"<details open><summary>The numbers</summary>{more}"
+        f"{table_html(columns, rows[:MOST_ROWS], f'Rows of {view.name}')}</details>"
         f"<details><summary>The statement, released {_moment(released['released_at'])}</summary>"
         f"<pre>{escape(str(released['statement']))}</pre></details></section>"
     )
@@ -153,11 +155,15 @@ def _moment(value: object) -> str:
     return value.strftime("%Y-%m-%d %H:%M") if isinstance(value, datetime) else escape(str(value))
 
 
-def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Returns rows as a table that scrolls by itself."""
+def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str) -> str:
+    """Returns rows as a table that scrolls by itself. about: its name, for who cannot see it."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     body = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows)
-    return f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f"{_scrolling(about)}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _scrolling(about: str) -> str:
+    return f'<div class="wide" tabindex="0" role="group" aria-label="{escape(about)}">'
 
 
 def _cell(value: Any) -> str:
@@ -266,6 +272,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
+html { background: Canvas; color: CanvasText; } a { color: LinkText; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; }
 figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; } figcaption { font-size: .9rem; }
 table { border-collapse: collapse; font-size: .9rem; } th, td { padding: .2rem .6rem; text-align: left; }
@@ -307,13 +314,14 @@ def _promises(policies: Rows) -> str:
     rows = [(row["table_name"], row["guarantee"], row["max_rows"]) for row in policies]
     return (
         "<section><h2>What is protected</h2><p>Of each who is protected so many rows are counted at most; what they "
-        f"did beyond that is in no number.</p>{table_html(columns, rows)}</section>"
+        f"did beyond that is in no number.</p>"
+        f"{table_html(columns, rows, 'Policies')}</section>"
     )
 
 
 def _budgets(budgets: Rows) -> str:
     bars = "".join(_budget(row) for row in budgets if row["budget"] is not None)
-    shown = f'<div class="wide" tabindex="0"><table><tbody>{bars}</tbody></table></div>'
+    shown = f"{_scrolling('Budgets')}<table><tbody>{bars}</tbody></table></div>"
     return f"<section><h2>Budgets</h2>{shown}</section>"
 
 
@@ -331,5 +339,5 @@ def _ledger(ledger: Rows, with_ledger: bool) -> str:
     rows = [[_moment(row[name]) if name == "charged_at" else row[name] for name in shown] for row in ledger]
     return (
         "<section><h2>The ledger</h2><p>Every charge, in order; the store keeps it as a chain that "
-        f"<code>dpduck verify</code> checks.</p>{table_html(shown, rows)}</section>"
+        f"<code>dpduck verify</code> checks.</p>{table_html(shown, rows, 'Charges')}</section>"
     )

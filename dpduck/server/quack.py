@@ -11,9 +11,6 @@ import http.client
 import re
 import secrets
 import threading
-import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
 from contextlib import closing, suppress
 from queue import SimpleQueue
 
@@ -26,9 +23,10 @@ from dpduck.frontend.text.names import quote_text
 from dpduck.publish.postgres import load_extension
 from dpduck.server.gate import UNEXPECTED, Gate
 from dpduck.server.limits import Limits
-from dpduck.server.principals import Audit, Principal, PrincipalBook
+from dpduck.server.principals import Audit, PrincipalBook
 from dpduck.server.public_database import PublicDatabase
-from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal, StoreError
+from dpduck.server.sessions import Sessions
+from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 AUTHENTICATE, AUTHORIZE = "dpduck_authenticate", "dpduck_authorize"
 EXTENSIONS = ("httpfs", "quack")
@@ -38,78 +36,13 @@ INSTALL = (
 )
 PORT = 9494
 LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
-_MINUTE = 60.0
+_PATIENCE = 60.0
 _BINARY = "application/octet-stream"
 _ADDRESS = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
 
 
 _HEAD, _TAIL = b"\x01\x00\x0b\x02\x00\x20", b"\x03\x00" + b"\xff" * 9 + b"\x01" + b"\xff" * 4
 """Around a connection's name in Quack's message that ends it, as clients of DuckDB 1.5.5 send it on DETACH."""
-
-
-class QuackSessions:
-    """Whose connection is whose; of too many a principal's own go first, the longest unused before others.
-
-    Quack keeps a connection until its client ends it, which one that is killed never does: so those that are forgotten
-    here are ended, and each principal may open so many in a minute.
-    """
-
-    def __init__(
-        self,
-        book: PrincipalBook,
-        limits: Limits,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        forgotten: Callable[[str], None] = lambda session: None,
-    ) -> None:
-        """forgotten: told of every connection that is not known any longer."""
-        self._book, self._limits, self._clock, self._forgotten = book, limits, clock, forgotten
-        self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
-        self._own: dict[str, OrderedDict[str, None]] = {}
-        self._opened: dict[str, deque[float]] = {}
-
-    def begin(self, session: str, token: str) -> Principal | None:
-        """Notes a connection if the token is somebody's; Refusal where that principal opens too many."""
-        principal = self._book.authenticate(token)
-        if principal is None:
-            return None
-        with self._lock:
-            self._require_few(principal.name)
-            own = self._own.setdefault(principal.name, OrderedDict())
-            self._known[session] = (principal.name, principal.token_hash)
-            own[session] = None
-            while len(own) > self._limits.sessions_each:
-                oldest, _ = own.popitem(last=False)
-                self._known.pop(oldest, None)
-                self._forgotten(oldest)
-            while len(self._known) > self._limits.sessions:
-                oldest, (name, _) = self._known.popitem(last=False)
-                self._own[name].pop(oldest, None)
-                self._forgotten(oldest)
-        return principal
-
-    def _require_few(self, name: str) -> None:
-        now, opened = self._clock(), self._opened.setdefault(name, deque())
-        while opened and now - opened[0] >= _MINUTE:
-            opened.popleft()
-        if len(opened) >= self._limits.connections:
-            raise Refusal(f"{name} opens too many connections", accepted=f"{self._limits.connections} in a minute")
-        opened.append(now)
-
-    def principal(self, session: str) -> Principal:
-        """Finds the principal of a connection, as long as its token is in force."""
-        with self._lock:
-            known = self._known.get(session)
-            if known is not None:
-                self._known.move_to_end(session)
-                self._own[known[0]].move_to_end(session)
-        if known is None:
-            raise PermissionRefusal("this connection is not known any longer", accepted="ATTACH again")
-        principal = self._book.named(known[0])
-        if principal.token_hash != known[1]:
-            raise PermissionRefusal("this token was revoked", accepted="a token that is in force")
-        return principal
 
 
 class QuackListener:
@@ -130,7 +63,7 @@ class QuackListener:
             )
         self._audit = audit
         self._limits = limits
-        self._sessions: QuackSessions | None = None
+        self._sessions: Sessions | None = None
         self._forgotten: SimpleQueue[str | None] = SimpleQueue()
         self._gate: Gate | None = None
         self._public: PublicDatabase | None = None
@@ -152,7 +85,7 @@ class QuackListener:
 
     def open(self, public: PublicDatabase, gate: Gate, book: PrincipalBook) -> str:
         """Listens; returns the address. The server's own token is drawn and forgotten: nobody may use it."""
-        self._sessions = QuackSessions(book, self._limits, forgotten=self._forgotten.put)
+        self._sessions = Sessions(book, self._limits, forgotten=self._forgotten.put)
         self._gate, self._public = gate, public
         options = "" if self._local else ", allow_other_hostname := true, disable_ssl := true"
         with public.cursor() as cursor:
@@ -177,7 +110,7 @@ class QuackListener:
         """Ends connections by the message of their clients: Quack has no function for it."""
         while (session := self._forgotten.get()) is not None:
             with suppress(OSError, http.client.HTTPException, ValueError):
-                server = http.client.HTTPConnection(*self._at, timeout=_MINUTE)
+                server = http.client.HTTPConnection(*self._at, timeout=_PATIENCE)
                 with closing(server):
                     server.request("POST", "/quack", _HEAD + session.encode("ascii") + _TAIL, {"Content-Type": _BINARY})
                     server.getresponse().read()

@@ -60,6 +60,15 @@ def in_selects(text: str) -> str:
     return text
 
 
+def is_ours(text: str) -> bool:
+    """Tells whether a statement is one of dp(), which the gate takes inside of it.
+
+    >>> is_ours("SELECT WITH DIFFERENTIAL_PRIVACY .."), is_ours("SELECT 1")
+    (True, False)
+    """
+    return _OURS.match(text) is not None
+
+
 class Syntax:
     """An empty DuckDB that only parses; safe to use from many threads."""
 

@@ -82,6 +82,22 @@ def test_tables_and_partitioned_tables_are_answered(lent: tuple[Clinic, Sql]) ->
 
 
 @needs_postgres
+def test_what_is_a_text_here_alone_is_compared_here(lent: tuple[Clinic, Sql]) -> None:
+    """PostgreSQL refuses to compare a json or an inet with a text; where DuckDB cannot be told to compare by itself,
+    such a table is refused before the charge.
+    """
+    clinic, run = lent
+    run("CREATE TABLE odd (id integer, j json, i inet); INSERT INTO odd SELECT id, '{}', '1.2.3.4' FROM base")
+    clinic.dp(POLICY.format("odd"))
+    for condition in ("j > 'a'", "i = 'zz'", "i <> '1.2.3.4'"):
+        assert len(clinic.dp(COUNT.format("odd").replace("epsilon = 5", "epsilon = 1") + f" WHERE {condition}")) == 1
+    assert clinic.charges() == 3
+    clinic.con.execute("SET lock_configuration = true")
+    said = clinic.refused(COUNT.format("odd") + " WHERE j > 'b'")
+    assert "configuration is locked; accepted: SET GLOBAL pg_experimental_filter_pushdown = false" in said
+
+
+@needs_postgres
 def test_a_table_that_has_become_a_view_is_refused(lent: tuple[Clinic, Sql]) -> None:
     """The kind is asked again for each statement."""
     clinic, run = lent

@@ -90,7 +90,7 @@ def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, 
         scope = r"privacy unit all rows of one value of its column, at most 4 counted; by ward \(.*\), sex \(.*\)"
         error = r"standard error of n \S+( to \S+)?"
         price = r"differentially private, epsilon = 0\.5 \(pure\)"
-        assert re.fullmatch(rf"{price}; {scope}; {error}; strategy \w+", tables[0][1])
+        assert re.fullmatch(rf"{price}; {scope}; {error}; strategy \w+: [\w ,]+", tables[0][1])
         facts = published.execute("SELECT name, epsilon, delta, rho, rows FROM dpduck_releases").fetchall()
         assert facts == [("cube", 0.5, 0.0, pytest.approx(0.1075534546561081), 21)]
         assert published.execute("SELECT count(*) FROM dp_margin('cube', ['ward'], ['sex'])").fetchall() == [(6,)]

@@ -12,8 +12,11 @@ from click.testing import CliRunner
 
 import dpduck
 from dpduck.commands.command_line import main
+from dpduck.commands.compare import page_of
+from dpduck.database.check import Distance
 from dpduck.publish.postgres import PublishedColumn, PublishedView
 from dpduck.publish.report import chart, shape_of
+from tests.support.browser import SIZES, chromium, needs_chromium, violations
 
 pytest.importorskip("vl_convert", reason="vl-convert is not installed")
 CANARY = "canary<script>"
@@ -141,3 +144,28 @@ def test_a_picture_is_drawn_only_where_it_helps() -> None:
     )
     shape = shape_of(PublishedView("v", "", columns))
     assert (shape.keys, shape.answers) == (("year",), (("n", "n_stderr"),))
+
+
+@needs_chromium
+def test_the_pages_keep_the_rules_of_accessibility(clinic: Path) -> None:
+    """axe-core finds nothing on the pages of report and compare, light and dark, on a phone and a desk; no request."""
+    reported(clinic, "--with-ledger")
+    margins = [Distance("sex", 1, 0.1, "F", 0.5, 0.4), Distance("ward", 1, 0.2, "north", 0.5, 0.3)]
+    margins.append(Distance("sex, ward", 2, 0.3, "F, north", 0.3, 0.1))
+    (clinic / "compared.html").write_text(page_of("made", margins), encoding="utf-8")
+    asked: list[str] = []
+    with chromium() as browser:
+        for scheme in ("light", "dark"):
+            for size in ("phone", "desktop"):
+                width, height = SIZES[size]
+                context = browser.new_context(
+                    viewport={"width": width, "height": height}, color_scheme="dark" if scheme == "dark" else "light"
+                )
+                page = context.new_page()
+                page.on("request", lambda request: asked.append(request.url))
+                for name in ("page.html", "compared.html"):
+                    page.goto(f"file://{clinic / name}")
+                    assert violations(page) == [], (name, size, scheme)
+                    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (name, size)
+                context.close()
+    assert {one.rpartition("/")[2] for one in asked} == {"page.html", "compared.html"}

@@ -146,6 +146,18 @@ def serving_flight(database: Path, *words: str) -> Iterator[str]:
             process.kill()
 
 
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of this machine's name and address, and its key."""
+    found, private = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:127.0.0.2",
+         "-keyout", str(private), "-out", str(found)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return found, private
+
+
 def table_of(served: Served, sql: str) -> pa.Table:
     with served.service.public.cursor() as cursor:
         return cursor.sql(sql).to_arrow_table()

@@ -13,7 +13,7 @@ import pytest
 from dpduck.server import principals
 from dpduck.server.limits import Limits
 from dpduck.server.principals import MOST_BYTES, MOST_NOTES, MOST_REFUSED, MOST_TURNED_AWAY, AuditFile, PrincipalBook
-from dpduck.server.quack import QuackSessions
+from dpduck.server.sessions import Sessions
 from dpduck.trusted.ledger.secrets import SecretsInMemory
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from tests.server.served import Served, count, open_served
@@ -122,7 +122,7 @@ def test_sessions_of_one_do_not_end_others() -> None:
     """A principal's own oldest connection is forgotten first; so many are opened in a minute, and no more."""
     book, now = PrincipalBook(SecretsInMemory()), [0.0]
     alice, bob = book.add("alice"), book.add("bob")
-    sessions = QuackSessions(book, Limits(sessions=20, sessions_each=5, connections=8), clock=lambda: now[0])
+    sessions = Sessions(book, Limits(sessions=20, sessions_each=5, connections=8), clock=lambda: now[0])
     sessions.begin("of bob", bob)
     for number in range(8):
         sessions.begin(f"of alice {number}", alice)

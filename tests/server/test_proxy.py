@@ -1,4 +1,4 @@
-"""docs/nginx.conf, run by a real nginx before a real server: TLS for both protocols, and limits for strangers."""
+"""docs/nginx.conf, run by a real nginx before a real server: TLS for all three gates, and limits for strangers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from dpduck.publish.postgres import load_extension
-from tests.server.served import add_principals, count, make_clinic
+from tests.server.served import add_principals, certificate, count, make_clinic
 from tests.server.shell import EXTENSIONS, eventually, needs_quack, serving
 from tests.support.ports import free_port
 
@@ -29,25 +29,14 @@ pytestmark = [
 ]
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of this machine's name and address, and its key."""
-    found, private = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:127.0.0.2",
-         "-keyout", str(private), "-out", str(found)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return found, private
-
-
 @contextmanager
-def proxied(folder: Path, quack: int, flight: int) -> Iterator[tuple[int, int]]:
+def proxied(folder: Path, quack: int, flight: int, page: int, secure_page: int) -> Iterator[tuple[int, int]]:
     """The ports of the proxy; the file of the docs, but for its ports, its patience and its certificate's place."""
     public, private = certificate(folder)
     ports = free_port(), free_port()
     text = CONFIGURATION.read_text(encoding="utf-8")
     for old, new in (
+        ("8443 ssl", f"{secure_page} ssl"), ("127.0.0.1:8080", f"127.0.0.1:{page}"),
         ("9443 ssl", f"{ports[0]} ssl"), ("32443 ssl", f"{ports[1]} ssl"), ("127.0.0.1:9494", f"127.0.0.1:{quack}"),
         ("127.0.0.1:32010", f"127.0.0.1:{flight}"), ("/etc/dpduck/certificate.pem", str(public)),
         ("/etc/dpduck/key.pem", str(private)), ("client_body_timeout     10s", "client_body_timeout     1s"),
@@ -83,13 +72,20 @@ def sent(port: int, public: Path, data: bytes) -> bytes:
 
 
 def test_the_proxy_of_the_docs(tmp_path: Path, state_directory: Path) -> None:
-    """Both protocols over TLS; a body that is too large or too slow goes no further than the proxy."""
+    """Both protocols and the page over TLS; a body that is too large or too slow goes no further than the proxy."""
     database = make_clinic(tmp_path)
-    tokens, flight = add_principals(database), free_port()
-    with serving(database, "--flight-sql", f"localhost:{flight}") as server:
+    tokens, flight, page, secure_page = add_principals(database), free_port(), free_port(), free_port()
+    origin = f"https://localhost:{secure_page}"
+    words = "--flight-sql", f"localhost:{flight}", "--web", f"127.0.0.1:{page}", "--web-origin", origin
+    with serving(database, *words) as server:
         quack = int(server.address.rpartition(":")[2])
-        with proxied(tmp_path, quack, flight) as (secure_quack, secure_flight):
+        with proxied(tmp_path, quack, flight, page, secure_page) as (secure_quack, secure_flight):
             public = tmp_path / "certificate.pem"
+            form = f"token={tokens['bob']}"
+            head = f"POST /login HTTP/1.1\r\nHost: localhost:{secure_page}\r\nOrigin: {origin}\r\nConnection: close\r\n"
+            kind = f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(form)}\r\n\r\n"
+            entered = sent(secure_page, public, f"{head}{kind}{form}".encode())
+            assert b" 303 " in entered and b"; Secure" in entered and b"__Host-dpduck" in entered
             with duckdb.connect() as client:
                 for name in EXTENSIONS:
                     load_extension(client, name, "")
@@ -113,9 +109,9 @@ def test_the_proxy_of_the_docs(tmp_path: Path, state_directory: Path) -> None:
             with flight_sql.connect(address, db_kwargs=given, autocommit=True) as connection, connection.cursor() as c:
                 c.execute(count("ward", "0.01"))
                 assert sorted(c.fetchall()) == sorted(asked)
-            head = b"POST /quack HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
-            assert b" 413 " in sent(secure_quack, public, head + b"300000000\r\n\r\n")
+            start_of = b"POST /quack HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+            assert b" 413 " in sent(secure_quack, public, start_of + b"300000000\r\n\r\n")
             start = time.monotonic()
-            assert sent(secure_quack, public, head + b"1000\r\n\r\nx")[9:12] in (b"", b"408")
+            assert sent(secure_quack, public, start_of + b"1000\r\n\r\nx")[9:12] in (b"", b"408")
             assert time.monotonic() - start < 30, "a slow body is not waited for"
         assert server.stop() == 0

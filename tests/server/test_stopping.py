@@ -71,7 +71,7 @@ def test_the_audit_log_is_rotated_while_the_server_runs(tmp_path: Path, state_di
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--listen", "none"], "there is nothing to listen on; accepted: --listen quack:localhost:9494, or --flight"),
+        (["--listen", "none"], "there is nothing to listen on; accepted: --listen quack:localhost:9494, --flight"),
         (["--memory", "lots"], "'lots' is no amount of memory; accepted: 4GB or 512MiB"),
         (["--listen", "quack:0.0.0.0:9494"], "tokens would travel in the clear: Quack listens without TLS; accepted: "),
     ],

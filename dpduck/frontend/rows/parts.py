@@ -17,12 +17,16 @@ _MOMENTS = {
     "TIME": ("00:00:00", "24:00:00"), "TIME_NS": ("00:00:00", "24:00:00"),
 }  # fmt: skip
 
+FLOATS = ("FLOAT", "DOUBLE")
+
 
 def text_sql(value: str, type_name: str) -> str:
     """Returns SQL of a stored value's text, total for every value of its type: NULL for moments that have no text.
 
     DuckDB raises, or becomes invalid, where it writes a moment that no calendar has; a comparison never does.
     """
+    if type_name in FLOATS:
+        return f"CAST({without_sign(value, type_name)} AS VARCHAR)"
     if type_name.startswith("DECIMAL("):
         return f"CASE WHEN {digits_fit(value, type_name)} THEN CAST({value} AS VARCHAR) END"
     if type_name not in _MOMENTS:
@@ -31,6 +35,16 @@ def text_sql(value: str, type_name: str) -> str:
     ends = "" if "TIME_" in type_name or type_name == "TIME" else ("infinity", "-infinity")
     endless = "".join(f" OR {value} = CAST('{end}' AS {type_name})" for end in ends)
     return f"CASE WHEN {value} BETWEEN {low} AND {high}{endless} THEN CAST({value} AS VARCHAR) END"
+
+
+def without_sign(value: str, type_name: str) -> str:
+    """Returns a stored FLOAT or DOUBLE in which zero has no sign, and NaN none.
+
+    DuckDB stores -0.0 as 0.0 where rows around it hold 0.0, since RLE and constant segments compare values: a sign
+    would be what other people's rows make of it.
+    """
+    zero, nan = (f"CAST('{text}' AS {type_name})" for text in ("0", "nan"))
+    return f"CASE WHEN {value} = 0 THEN {zero} WHEN isnan({value}) THEN {nan} ELSE {value} END"
 
 
 def digits_fit(value: str, type_name: str) -> str:

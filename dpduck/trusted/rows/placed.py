@@ -28,7 +28,7 @@ from dpduck.frontend.rows.parts import (
 )
 from dpduck.trusted.private.contributions import order_sql
 from dpduck.trusted.rows.answered import ROW
-from dpduck.trusted.rows.held import Held, held_by, is_short, nothing_held
+from dpduck.trusted.rows.held import Held, hashed_sql, held_by, is_short, nothing_held
 from dpduck.trusted.rows.plain import columns_of, is_plain, without_try
 from dpduck.values.errors import Refusal
 
@@ -324,7 +324,8 @@ def _cut_sql(alias: str, join: Join, types: Types) -> tuple[list[str], str]:
         [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
     )
     apart = [_apart(own, types[column]) for own, column in zip(content, join.content, strict=True)]
-    order = [order_sql(content), *apart] if content else []
+    hashed = [hashed_sql(own, types[column]) for own, column in zip(content, join.content, strict=True)]
+    order = [order_sql(hashed), *apart] if content else []
     names = [f"dpduck_cut_{number}" for number in range(len(order))]
     added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]
     ordered = f" ORDER BY {', '.join(names)}" if content else ""

@@ -13,7 +13,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from dpduck.frontend.rows.parts import text_sql
+from dpduck.frontend.rows.parts import FLOATS, text_sql, without_sign
 from dpduck.trusted.rows.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.trusted.rows.functions import require_row_local, texts_made
 from dpduck.trusted.rows.held import REPEATED, SHORTEST_READ
@@ -238,6 +238,9 @@ def of_fixed_size(type_name: str) -> bool:
 
 
 def _restored(x: str, type_name: str) -> str:
+    """Returns a column as the worker's expressions see it."""
+    if type_name in FLOATS:
+        return f"{without_sign(x, type_name)} AS {x}"
     return x if travels(type_name) else f"TRY_CAST({x} AS {type_name}) AS {x}"
 
 

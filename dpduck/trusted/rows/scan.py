@@ -27,6 +27,7 @@ from dpduck.trusted.private.contributions import KEY, OF_UNIT, OPEN, ORDER, UNIT
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
+from dpduck.trusted.rows.held import hashed_sql
 from dpduck.trusted.rows.periods import inside_sql, unit_sql
 from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
@@ -150,7 +151,8 @@ def scan_of(job: CountingJob, texts: Sequence[str] = ()) -> Scan:
         )  # fmt: skip
         rows = found.from_sql
     where = (*found.where, *_periods(job, types))
-    order = found.order[0] if len(found.order) == 1 else order_sql(found.order or job.content_sql)
+    content = job.content_sql if types is None else [hashed_sql(name, types.get(name, "")) for name in job.content_sql]
+    order = found.order[0] if len(found.order) == 1 else order_sql(found.order or content)
     return Scan(
         rows, where, found.moved, found.stages, job.unit_sql, job.unit_type, order, lookup, types,
         job.prepared, job.source is not None and bool(job.source.joins),

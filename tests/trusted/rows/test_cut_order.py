@@ -61,9 +61,12 @@ def test_where_rows_lie_does_not_decide(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", EQUAL)
 def test_rows_that_are_joined_are_as_they_are_stored(kind: str) -> None:
-    """Where DuckDB sorts by 0 and -0 it may put the one for the other: a joined row holds what its table does."""
+    """Where DuckDB sorts by two equal values it may put the one for the other: a joined row holds what its table does.
+
+    Zeros and NaN of either sign are one value to expressions (parts.without_sign).
+    """
     assert counted(kind, "TRUE") == [ROWS * CUT, 0]
-    assert counted(kind, "FALSE") == [0, ROWS * CUT]
+    assert counted(kind, "FALSE") == ([0, ROWS * CUT] if kind == "a month" else [ROWS * CUT, 0])
 
 
 def test_all_columns_are_in_the_order() -> None:

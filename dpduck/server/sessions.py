@@ -1,0 +1,108 @@
+"""Connections of clients that are known by a name of their own: whose each is, how many, and for how long."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpduck.server.limits import Limits
+from dpduck.server.principals import Principal, PrincipalBook
+from dpduck.values.errors import PermissionRefusal, Refusal
+
+_MINUTE = 60.0
+
+
+@dataclass
+class _Session:
+    """Whose it is, when it began and when it was used last."""
+
+    name: str
+    token_hash: str
+    began: float
+    used: float
+
+
+class Sessions:
+    """Whose connection is whose; of too many a principal's own go first, the longest unused before others.
+
+    Quack keeps a connection until its client ends it, which one that is killed never does: so those that are forgotten
+    here are ended, and each principal may open so many in a minute. Over the web they end by themselves, too.
+    """
+
+    def __init__(
+        self,
+        book: PrincipalBook,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        forgotten: Callable[[str], None] = lambda session: None,
+        life: float = math.inf,
+        idle: float = math.inf,
+    ) -> None:
+        """forgotten: told of each connection that is not known any longer. life, idle: seconds until one ends."""
+        self._book, self._limits, self._clock, self._forgotten = book, limits, clock, forgotten
+        self._life, self._idle = life, idle
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, _Session] = OrderedDict()
+        self._own: dict[str, OrderedDict[str, None]] = {}
+        self._opened: dict[str, deque[float]] = {}
+
+    def begin(self, session: str, token: str) -> Principal | None:
+        """Notes a connection if the token is somebody's; Refusal where that principal opens too many."""
+        principal = self._book.authenticate(token)
+        if principal is None:
+            return None
+        with self._lock:
+            self._require_few(principal.name)
+            own = self._own.setdefault(principal.name, OrderedDict())
+            now = self._clock()
+            self._known[session] = _Session(principal.name, principal.token_hash, now, now)
+            own[session] = None
+            while len(own) > self._limits.sessions_each:
+                oldest, _ = own.popitem(last=False)
+                self._known.pop(oldest, None)
+                self._forgotten(oldest)
+            while len(self._known) > self._limits.sessions:
+                self._forget(next(iter(self._known)))
+        return principal
+
+    def _require_few(self, name: str) -> None:
+        now, opened = self._clock(), self._opened.setdefault(name, deque())
+        while opened and now - opened[0] >= _MINUTE:
+            opened.popleft()
+        if len(opened) >= self._limits.connections:
+            raise Refusal(f"{name} opens too many connections", accepted=f"{self._limits.connections} in a minute")
+        opened.append(now)
+
+    def principal(self, session: str) -> Principal:
+        """Finds the principal of a connection, as long as its token is in force."""
+        with self._lock:
+            known, now = self._known.get(session), self._clock()
+            if known is not None and (now - known.began >= self._life or now - known.used >= self._idle):
+                self._forget(session)
+                known = None
+            if known is not None:
+                known.used = now
+                self._known.move_to_end(session)
+                self._own[known.name].move_to_end(session)
+        if known is None:
+            raise PermissionRefusal("this connection is not known any longer", accepted="ATTACH again")
+        principal = self._book.named(known.name)
+        if principal.token_hash != known.token_hash:
+            raise PermissionRefusal("this token was revoked", accepted="a token that is in force")
+        return principal
+
+    def end(self, session: str) -> None:
+        """Forgets a connection, whoever it belongs to."""
+        with self._lock:
+            if session in self._known:
+                self._forget(session)
+
+    def _forget(self, session: str) -> None:
+        known = self._known.pop(session)
+        self._own[known.name].pop(session, None)
+        self._forgotten(session)

@@ -1,0 +1,117 @@
+"""Pictures, drawn in a process of its own that holds nothing else: Vega-Lite is a large program, and may be ended.
+
+One picture a line each way. The process has a limit of memory and a clock; without vl-convert there are no pictures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+
+from dpduck.server.limits import Places
+from dpduck.trusted.rows.workers import limit_memory
+from dpduck.values.errors import Refusal
+
+SECONDS = 10.0
+"""Of one picture; the first one waits for the process to start, too."""
+
+WAITING = 20.0
+MEMORY = 2 << 30
+"""Beside what the process begins with: V8 reserves much of it."""
+
+REMEMBERED, REMEMBERED_LENGTH = 64, 2**20
+"""Pictures, and characters of each: a browser that comes back asks for the same."""
+
+_CHILD = """
+import json, sys
+import vl_convert
+for line in sys.stdin:
+    try:
+        drawn = vl_convert.vegalite_to_svg(json.loads(line))
+    except Exception:
+        drawn = None
+    print(json.dumps(drawn), flush=True)
+"""
+
+
+class Artist:
+    """Draws, one picture at a time, whoever drew least lately first; safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._able = find_spec("vl_convert") is not None
+        self._places = Places(1, 1)
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._process: subprocess.Popen[str] | None = None
+
+    def picture(self, name: str, spec: Mapping[str, Any]) -> str | None:
+        """Returns an SVG; None where it takes too long, or where nothing can draw. name: the principal's."""
+        if not self._able:
+            return None
+        line = json.dumps(spec)
+        with self._lock:
+            known = self._known.get((name, line))
+        if known is not None:
+            return known
+        try:
+            with self._places.place(name, WAITING):
+                drawn = self._drawn(line)
+        except Refusal:
+            return None
+        if drawn is not None and len(drawn) <= REMEMBERED_LENGTH:
+            with self._lock:
+                self._known[name, line] = drawn
+                while len(self._known) > REMEMBERED:
+                    self._known.popitem(last=False)
+        return drawn
+
+    def close(self) -> None:
+        """Ends the process, and sends away whoever waits for it."""
+        self._places.close()
+        if self._process is not None:
+            self._end(self._process)
+
+    def _drawn(self, line: str) -> str | None:
+        if self._process is None or self._process.poll() is not None:
+            if self._process is not None:
+                self._end(self._process)
+            self._process = _started()
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101
+        clock = threading.Timer(SECONDS, process.kill)
+        clock.start()
+        try:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            found = json.loads(process.stdout.readline())
+        except (OSError, ValueError):  # it ended: of its clock or of memory
+            self._end(process)
+            return None
+        finally:
+            clock.cancel()
+        return None if found is None else str(found)
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # what was still to be sent
+                    pipe.close()
+
+
+def _started() -> subprocess.Popen[str]:
+    process = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-I", "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        cwd="/", env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, encoding="utf-8",
+    )  # fmt: skip
+    limit_memory(MEMORY, process.pid)
+    return process

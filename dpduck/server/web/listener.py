@@ -1,0 +1,240 @@
+"""The listener of the page: one request a connection, so many connections, and none that waits for a slow stranger.
+
+Where all places are taken, the connection that has kept its server waiting longest goes: whoever opens many and sends
+nothing, or sends and reads drop by drop, makes room for whoever asks. Those at work are never sent away.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import socket
+import ssl
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import StreamRequestHandler
+from typing import Any
+
+from dpduck.server.flight.listener import Tls
+from dpduck.server.gate import Service
+from dpduck.server.limits import Limits
+from dpduck.server.web.pages import Pages
+from dpduck.server.web.requests import (
+    HEAD_BYTES,
+    LOGIN_BYTES,
+    LOOPBACK,
+    REFUSED,
+    Patient,
+    Request,
+    Response,
+    form_bytes,
+    form_of,
+    headers_of,
+    is_gone,
+    length_of,
+    place_of,
+    request_of,
+)
+from dpduck.values.errors import Refusal, StoreError
+
+PORT = 8080
+MOST_CONNECTIONS = 128
+READ_SECONDS, WRITE_SECONDS = 15.0, 30.0
+"""In which a whole request has to come, and an answer has to be taken."""
+
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
+_EVERYWHERE = ("0.0.0.0", "[::]")  # noqa: S104 - to refuse it
+
+
+class Connections:
+    """Those that are open, the one that waits longest first; safe to use from many threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[socket.socket, None] = OrderedDict()
+        self._working: set[socket.socket] = set()
+
+    def enter(self, connection: socket.socket) -> bool:
+        """Takes a place, if need be that of whoever waits longest; False where everybody is at work."""
+        with self._lock:
+            if len(self._waiting) + len(self._working) >= self._most:
+                if not self._waiting:
+                    return False
+                _hang_up(self._waiting.popitem(last=False)[0])
+            self._waiting[connection] = None
+        return True
+
+    def works(self, connection: socket.socket) -> None:
+        """Notes that a whole request is here: nobody is sent away for slowness while the server is at work."""
+        with self._lock:
+            if connection in self._waiting:
+                del self._waiting[connection]
+                self._working.add(connection)
+
+    def waits(self, connection: socket.socket) -> None:
+        """Notes that it is the browser's turn again."""
+        with self._lock:
+            if connection in self._working:
+                self._working.discard(connection)
+                self._waiting[connection] = None
+
+    def leave(self, connection: socket.socket) -> None:
+        """Gives the place back."""
+        with self._lock:
+            self._waiting.pop(connection, None)
+            self._working.discard(connection)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # also of TLS: its own would look at what another reads
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Reads one request, and answers it."""
+
+    protocol_version, timeout = "HTTP/1.1", READ_SECONDS
+    server: _Server
+
+    def setup(self) -> None:
+        StreamRequestHandler.setup(self)
+        if isinstance(self.connection, ssl.SSLSocket):
+            self.connection.do_handshake()
+        self._patient = Patient(self.connection, READ_SECONDS, HEAD_BYTES)
+        self.rfile = io.BufferedReader(self._patient)
+
+    def handle(self) -> None:
+        self.close_connection = True
+        self.raw_requestline = self.rfile.readline(HEAD_BYTES)
+        response = self._answer() if self.raw_requestline else None
+        if response is None:
+            return
+        self.server.connections.waits(self.connection)
+        self.connection.settimeout(WRITE_SECONDS)
+        self.request_version = self.protocol_version  # whatever was asked: of an older one nobody is sent headers
+        self.send_response_only(response.status)
+        for name, value in headers_of(response):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(response.body)
+
+    def _answer(self) -> Response:
+        if not self.parse_request() or self.request_version not in ("HTTP/1.1", "HTTP/1.0"):
+            return REFUSED
+        pages, gone = self.server.pages, is_gone(self.connection)
+        asked = request_of(self.command, self.path, self.headers, pages.place, pages.cookie, gone)
+        if asked is None or "Transfer-Encoding" in self.headers:
+            return REFUSED
+        form: dict[str, str] | None = {}
+        if asked.method == "POST":
+            known = pages.knows(asked)
+            length = length_of(self.headers, form_bytes(self.server.characters) if known else LOGIN_BYTES)
+            if length is None:
+                return REFUSED
+            self._patient.allow(length)
+            form = form_of(self.rfile.read(length))
+        if form is None:
+            return REFUSED
+        self.server.connections.works(self.connection)
+        return pages.answer(
+            Request(asked.method, asked.path, asked.host, asked.session, form, gone),
+            lambda: self.server.connections.waits(self.connection),
+        )
+
+    def handle_expect_100(self) -> bool:
+        return False
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Says nothing: the one answer follows."""
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Writes nothing: the audit log says who did what."""
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread for each connection, of which there are so many."""
+
+    daemon_threads, block_on_close, request_queue_size = True, False, 128
+
+    def __init__(self, host: str, port: int, pages: Pages, characters: int, tls: ssl.SSLContext | None) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.pages, self.characters, self._tls = pages, characters, tls
+        self.connections = Connections(MOST_CONNECTIONS)
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        """Binds, without asking the network for this machine's name, as the base would."""
+        socket.socket.setsockopt(self.socket, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        found, address = self.socket.accept()
+        if self._tls is None:
+            return found, address
+        try:
+            return self._tls.wrap_socket(found, server_side=True, do_handshake_on_connect=False), address
+        except OSError:  # it hung up meanwhile
+            found.close()
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self.connections.enter(request):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.connections.leave(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing: whatever went wrong with a connection is its client's."""
+
+
+class WebListener:
+    """Serves the page, in threads of its own."""
+
+    def __init__(
+        self, address: str, service: Service, limits: Limits, tls: Tls | None = None, origin: str | None = None
+    ) -> None:
+        """origin: under which browsers see the page, where a proxy that speaks TLS is before it."""
+        parts = _ADDRESS.fullmatch(address)
+        if parts is None or not int(parts["port"] or PORT) < 65536:
+            raise Refusal(f"{address[:200]!r} is no address", accepted="127.0.0.1:8080")
+        host, port = parts["host"].lower(), int(parts["port"] or PORT)
+        if host not in LOOPBACK and tls is None and not (origin or "").startswith("https://"):
+            raise Refusal(
+                "tokens would travel in the clear",
+                accepted="127.0.0.1, --tls-certificate with --tls-key, or behind a proxy --web-origin https://NAME",
+            )
+        if host in _EVERYWHERE and origin is None:
+            raise Refusal(f"{host} is no name of a page", accepted="--web-origin https://NAME beside it")
+        pages = Pages(service, limits, place_of(host, port, tls is not None, origin), f"dpduck_{port}")
+        try:
+            self._server = _Server(host.strip("[]"), port, pages, limits.characters, _context(tls))
+        except OSError:
+            raise StoreError(
+                f"{address} cannot be listened on; accepted: a free port, and files in PEM for TLS"
+            ) from None
+        self._pages = pages
+        self.address = origin or f"{'http' if tls is None else 'https'}://{host}:{port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True).start()
+
+    def close(self) -> None:
+        """Listens no longer; what is at work is finished, or ends with the process."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._pages.close()
+
+
+def _context(tls: Tls | None) -> ssl.SSLContext | None:
+    if tls is None:
+        return None
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.load_cert_chain(tls.certificate, tls.key)
+    return made

@@ -1,0 +1,217 @@
+"""HTML of the page: whatever is put into an element is text, and escaped, unless it was made here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from dpduck.publish.report import ERRORS_SHOWN, MOST_ROWS, Shape, chart, table_html
+from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
+from dpduck.server.web.drawing import Artist
+
+_WIDTH, _LETTERS, _BAR = 340, 13, 26
+"""Of a picture: its letters stay legible where it shrinks to a phone's width."""
+
+
+class Made(str):
+    """Text that is HTML already, since it was made here or by the page of reports."""
+
+
+def element(tag: str, *inside: object, **attributes: object) -> Made:
+    """Returns an element; what is inside is escaped unless an element, and attributes always are.
+
+    >>> element("p", "<b>", element("br"), class_="x", aria_label='"')
+    '<p class="x" aria-label="&quot;">&lt;b&gt;<br></p>'
+    """
+    named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
+    given = "".join(
+        f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+        for name, value in named.items()
+        if value is not None and value is not False
+    )
+    if tag in ("input", "meta", "link", "br"):
+        return Made(f"<{tag}{given}>")
+    return Made(f"<{tag}{given}>{joined(inside)}</{tag}>")
+
+
+def joined(parts: Sequence[object]) -> Made:
+    """Returns parts one after the other; None is nothing, a list is its parts."""
+    return Made("".join(_text(part) for part in parts))
+
+
+def _text(part: object) -> str:
+    if part is None:
+        return ""
+    if isinstance(part, (list, tuple)):
+        return joined(part)
+    return part if isinstance(part, Made) else escape(str(part))
+
+
+def page(title: str, nonce: str, header: object, *body: object) -> bytes:
+    """Returns a page with its styles and its script, which no other may stand beside."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", f"{title} - dpduck"),
+        element("link", rel="icon", href="/icon.svg", type="image/svg+xml"),
+        element("link", rel="stylesheet", href="/page.css", nonce=nonce),
+        element("script", src="/page.js", nonce=nonce, defer=True),
+    )
+    skip = element("a", "To the content", href="#content", class_="skip")
+    whole = element(
+        "html", head, element("body", skip, header, element("main", *body, id="content", tabindex="-1")), lang="en"
+    )
+    return f"<!doctype html>\n{whole}\n".encode("utf-8", "replace")
+
+
+def header(principal: str, here: str, form_token: str) -> Made:
+    """Returns what every page begins with, for somebody who is known."""
+    links = [
+        element("a", said, href=path, aria_current="page" if path == here else None)
+        for path, said in (("/", "Views"), ("/ask", "Ask"))
+    ]
+    leave = element(
+        "form", hidden("form_token", form_token), element("button", "Log out"), method="post", action="/logout"
+    )
+    return element(
+        "header",
+        element("span", "dpduck", class_="brand"),
+        element("nav", links, aria_label="Pages"),
+        element("div", element("span", principal), leave, class_="who"),
+    )
+
+
+def hidden(name: str, value: str) -> Made:
+    """Returns what a form brings along."""
+    return element("input", type="hidden", name=name, value=value)
+
+
+def refusal(said: str) -> Made:
+    """Returns a refusal's line, the remedy on a line of its own."""
+    what, _, accepted = said.partition("; accepted: ")
+    remedy = element("p", element("strong", "Accepted: "), accepted) if accepted else None
+    return element("div", element("p", what[:1].upper() + what[1:], "."), remedy, class_="refusal", role="alert")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str) -> Made:
+    """Returns rows as a table that scrolls by itself. about: its name, for who cannot see it."""
+    return Made(table_html(columns, [[_short(value) for value in row] for row in rows], about))
+
+
+def _short(value: Any) -> Any:
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)[:MOST_LETTERS]
+
+
+def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
+    """Returns an answer as pictures and as a table. name: the principal's, who waits for the pictures."""
+    ordered = answer if answer.more else _sorted(answer, shape.keys)
+    found = [_picture(shape.keys, one, ordered, artist, name) for one in shape.answers]
+    said = []
+    if answer.more or len(answer.rows) > MOST_ROWS:
+        total = f"more than {len(answer.rows):,}" if answer.more else f"{len(answer.rows):,}"
+        said.append(element("p", f"The first {min(MOST_ROWS, len(answer.rows)):,} of {total} rows."))
+    if answer.left_out:
+        said.append(element("p", f"{answer.left_out:,} more columns are not shown."))
+    if not answer.rows:
+        said.append(element("p", "No rows."))
+    rows = table(answer.columns, ordered.rows[:MOST_ROWS], f"Rows of {about}")
+    return [*(one for one in found if one is not None), *said, rows]
+
+
+def _sorted(answer: Answer, keys: Sequence[str]) -> Answer:
+    """Returns the rows in the order of their keys, rolled-up ones last."""
+    places = [answer.columns.index(key) for key in keys if key in answer.columns]
+
+    def place_of(row: tuple[Any, ...]) -> list[tuple[bool, Any]]:
+        return [(row[place] is None, 0 if row[place] is None else row[place]) for place in places]
+
+    try:
+        rows = sorted(answer.rows, key=place_of)
+    except TypeError:  # values that cannot be compared stay as they came
+        return answer
+    return Answer(answer.columns, answer.types, tuple(rows), answer.more, answer.left_out)
+
+
+def _picture(
+    keys: Sequence[str], one: tuple[str, str | None], answer: Answer, artist: Artist, name: str
+) -> Made | None:
+    try:
+        drawn = None if answer.more else chart(keys, one, answer.dicts())
+    except (KeyError, TypeError, ValueError, OverflowError):  # what a view's columns mean decides no page's fate
+        return None
+    if drawn is None:
+        return None
+    spec, said = drawn
+    said = said.partition(";")[0]
+    svg = artist.picture(name, _for_phones(spec))
+    if svg is None:
+        return None
+    return element(
+        "figure", element("div", Made(svg), role="img", aria_label=said, class_="picture"), element("figcaption", said)
+    )
+
+
+def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the same picture, narrower and with larger letters."""
+    axis = {**spec["config"]["axis"], "labelFontSize": _LETTERS, "titleFontSize": _LETTERS, "labelLimit": 150}
+    bars = any(layer["mark"] == {"type": "bar"} or layer["mark"] == "rect" for layer in spec["layer"])
+    height = {"height": {"step": _BAR}} if bars else {}
+    return {**spec, "width": _WIDTH, **height, "config": {**spec["config"], "axis": axis}}
+
+
+def priced(one: Priced) -> list[Made]:
+    """Returns what a statement would cost and miss, in words and as a table."""
+    made = []
+    for row in one.plan:
+        if row.get("number") is None and "number" in row:
+            continue
+        made.append(element("p", element("strong", price(row)), _remains(row), class_="price"))
+        worst = row.get("worst_stderr")
+        if worst is not None:
+            two = ERRORS_SHOWN * float(worst)
+            made.append(element("p", f"About 19 of 20 answers will be within {two:,.4g} of the truth, or nearer."))
+    if one.errors is not None and one.errors.rows:
+        heads = ("aggregate", "cells", "rows of a cell, as expected", "typical standard error", "worst")
+        made.append(table(heads, one.errors.rows, "Errors of each aggregate"))
+    if one.note:
+        made.append(element("p", one.note[:1].upper() + one.note[1:], ".", class_="note"))
+    return made
+
+
+def price(row: Mapping[str, Any]) -> str:
+    """Returns a price in a few words.
+
+    >>> price({"epsilon": 0.5, "delta": 1e-6}), price({"epsilon": 0.0, "note": "answered already: free"})
+    ('epsilon = 0.5, delta = 1e-06', 'free: it is paid for already')
+    """
+    if str(row.get("note") or "").startswith("answered already"):
+        return "free: it is paid for already"
+    parts = [f"{name} = {float(row[name]):.4g}" for name in ("epsilon", "delta") if row.get(name)]
+    if not row.get("epsilon") and row.get("rho"):
+        parts.insert(0, f"rho = {float(row['rho']):.4g}")
+    return ", ".join(parts) or "free"
+
+
+def _remains(row: Mapping[str, Any]) -> str:
+    if row.get("fits") is False:
+        return f" is more than is left to you of the budget of {row['table_name']}."
+    if row.get("remaining") is None:
+        return "."
+    return f", and {row['measure']} = {float(row['remaining']):.4g} is left to you after it."
+
+
+def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
+    """Returns what is left of each budget, as a bar and in words."""
+    listed = []
+    for row in rows:
+        if row["budget"] is None or row["spent"] is None:
+            continue
+        budget, spent = float(row["budget"]), float(row["spent"])
+        name = str(row["table_name"]) + (f", {row['period']}" if row.get("period") else "")
+        share = f", your share of {float(row['share']):.0%}" if row.get("share") is not None else ""
+        said = f"{row['measure']}: {spent:.4g} of {budget:.4g} spent{share}"
+        bar = element("meter", min="0", max=budget, value=spent, aria_label=f"spent of {name}")
+        listed.append(element("li", element("strong", name), " ", bar, " ", element("span", said)))
+    return element("ul", listed, class_="budgets") if listed else element("p", "No table has a budget for you.")

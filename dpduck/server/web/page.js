@@ -1,0 +1,97 @@
+// Suggests names while a statement is typed, and keeps a button from being pressed twice. It sends nothing anywhere:
+// names are on the page already, and without this script the page does all it does.
+"use strict";
+
+const MOST = 8;
+const WORDS = [
+  "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1)", "CREATE PRIVATE VIEW", "DROP PRIVATE VIEW", "GROUP BY",
+  "GROUP BY CUBE", "WHERE", "FROM", "count(*) AS n", "count(DISTINCT", "sum(", "avg(", "dp_stderr(",
+];
+
+function suggested(names, word) {
+  const start = word.toLowerCase();
+  const plain = (name) => name.toLowerCase().replace(/^"/, "");
+  return names.filter((one) => plain(one.name).startsWith(start) && plain(one.name) !== start).slice(0, MOST);
+}
+
+function begin(area) {
+  const names = [...document.querySelectorAll("#names option")].map((o) => ({ name: o.value, kind: o.textContent }));
+  names.push(...WORDS.map((name) => ({ name, kind: "" })));
+  const list = document.createElement("ul");
+  const said = document.createElement("div");
+  let chosen = -1;
+  let word = "";
+  Object.assign(list, { id: "suggestions", className: "suggestions", hidden: true, role: "listbox" });
+  list.setAttribute("aria-label", "Names");
+  Object.assign(said, { className: "unseen" });
+  said.setAttribute("aria-live", "polite");
+  area.setAttribute("aria-autocomplete", "list");
+  area.setAttribute("aria-controls", list.id);
+  area.after(list, said);
+
+  function close() {
+    list.hidden = true;
+    chosen = -1;
+    area.removeAttribute("aria-activedescendant");
+    said.textContent = "";
+  }
+  function take(place) {
+    const name = list.children[place].dataset.name;
+    const end = area.selectionEnd;
+    area.setRangeText(name, end - word.length, end, "end");
+    close();
+    area.focus();
+  }
+  function choose(place) {
+    chosen = (place + list.children.length) % list.children.length;
+    [...list.children].forEach((item, at) => item.setAttribute("aria-selected", String(at === chosen)));
+    area.setAttribute("aria-activedescendant", list.children[chosen].id);
+    list.children[chosen].scrollIntoView({ block: "nearest" });
+  }
+  function open() {
+    const before = area.value.slice(0, area.selectionEnd);
+    word = (before.match(/[\p{L}_][\p{L}\p{N}_]*$/u) || [""])[0];
+    const found = word ? suggested(names, word) : [];
+    list.replaceChildren(...found.map((one, at) => {
+      const item = document.createElement("li");
+      const kind = document.createElement("span");
+      item.textContent = one.name;
+      kind.textContent = one.kind;
+      item.append(kind);
+      item.dataset.name = one.name;
+      Object.assign(item, { id: `suggestion${at}`, role: "option" });
+      item.setAttribute("aria-selected", "false");
+      item.addEventListener("mousedown", (event) => { event.preventDefault(); take(at); });
+      return item;
+    }));
+    if (!found.length) return close();
+    list.hidden = false;
+    chosen = -1;
+    area.removeAttribute("aria-activedescendant");
+    said.textContent = found.length === 1 ? "1 name" : `${found.length} names`;
+  }
+  area.addEventListener("input", open);
+  area.addEventListener("blur", close);
+  area.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return area.form.requestSubmit();
+    if (list.hidden) return undefined;
+    if (event.key === "ArrowDown") { event.preventDefault(); choose(chosen + 1); }
+    else if (event.key === "ArrowUp") { event.preventDefault(); choose(chosen < 0 ? -1 : chosen - 1); }
+    else if (event.key === "Enter" && chosen >= 0) { event.preventDefault(); take(chosen); }
+    else if (event.key === "Escape") { event.preventDefault(); close(); }
+    return undefined;
+  });
+}
+
+const area = document.getElementById("statement");
+if (area) begin(area);
+for (const form of document.forms) {
+  form.addEventListener("submit", () => {
+    const button = form.querySelector("button");
+    button.disabled = true;
+    if (button.classList.contains("pay")) button.textContent = "Asked: the answer comes in a moment";
+  });
+}
+window.addEventListener("pageshow", () => {
+  for (const button of document.querySelectorAll("button:disabled")) button.disabled = false;
+});

@@ -1,0 +1,362 @@
+"""The pages: who is known sees private views, asks, and sees the price and the errors before anything is paid.
+
+A page that charges is reached by a form alone, of the session that was shown the price of that very statement.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import quote
+
+import duckdb
+
+from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.server.flight.statements import Statements
+from dpduck.server.gate import UNEXPECTED, Service
+from dpduck.server.limits import Limits
+from dpduck.server.principals import Principal, hashed
+from dpduck.server.sessions import Sessions
+from dpduck.server.web.asking import Answer, Asked, Desk, answer_shape, seal, sealed, view_shape
+from dpduck.server.web.drawing import Artist
+from dpduck.server.web.markup import (
+    Made,
+    budgets,
+    element,
+    header,
+    hidden,
+    page,
+    price,
+    priced,
+    refusal,
+    shown,
+    table,
+)
+from dpduck.server.web.requests import REFUSED, Place, Request, Response, new_nonce, set_cookie
+from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
+
+LIFE, IDLE = 4 * 3600.0, 20 * 60.0
+"""Seconds after which a session ends: in all, and unused."""
+
+SESSIONS, SESSIONS_EACH = 2_000, 20
+WRONG_TOKEN_SECONDS = 1.0
+AT_WORK_EACH = 8
+"""Requests of one principal that are at work at the same time."""
+
+MOST_NAMES = 5_000
+_KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_VIEWS = "SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name"
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """One request of somebody who is known."""
+
+    request: Request
+    principal: Principal
+    desk: Desk
+    form_token: str
+
+
+class Pages:
+    """Answers requests; safe to use from many threads."""
+
+    def __init__(
+        self,
+        service: Service,
+        limits: Limits,
+        place: Place,
+        cookie: str,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """place: under which names it is seen. cookie: what the session is called."""
+        self._sleep = sleep
+        self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
+        self._service, self._limits = service, limits
+        few = replace(limits, sessions=SESSIONS, sessions_each=SESSIONS_EACH)
+        self._sessions = Sessions(service.book, few, life=LIFE, idle=IDLE)
+        self._statements, self._artist = Statements(service, limits), Artist()
+        self._lock, self._at_work = threading.Lock(), Counter[str]()
+        with duckdb.connect() as parser:  # an empty one, which knows the words
+            words = parser.execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'")
+            self._reserved = {word for (word,) in words.fetchall()}
+        self._key = secrets.token_bytes(32)
+        folder = Path(__file__).parent
+        self._files = {
+            f"/{name}": Response(HTTPStatus.OK, (folder / name).read_bytes(), _KINDS[name.rpartition(".")[2]])
+            for name in ("page.css", "page.js", "icon.svg")
+        }
+
+    def close(self) -> None:
+        """Ends the process that draws."""
+        self._artist.close()
+
+    def knows(self, request: Request) -> bool:
+        """Tells whether a request is of somebody who is known: before that, a form is read up to a token's length."""
+        return self._principal(request) is not None
+
+    def answer(self, request: Request, waits: Callable[[], None]) -> Response:
+        """Returns the page that was asked for. waits: called before who gave a wrong token is made to wait."""
+        try:
+            if request.method == "GET" and request.path in self._files:
+                return self._files[request.path]
+            if (request.method, request.path) == ("POST", "/login"):
+                return self._login(request, waits)
+            found = self._route(request)
+            if found is None:
+                return REFUSED
+            principal = self._principal(request)
+            if principal is None:
+                return _login_page("") if request.method == "GET" else _to("/")
+            with self._turn(principal.name):
+                return found(self._visit(request, principal))
+        except DpduckError as error:
+            return _message(str(error))
+        except Exception:  # whatever it says could quote what is not the caller's
+            return _message(UNEXPECTED)
+
+    @contextmanager
+    def _turn(self, name: str) -> Iterator[None]:
+        """Lends a place among the requests of a principal that are at work."""
+        with self._lock:
+            if self._at_work[name] >= AT_WORK_EACH:
+                raise Refusal("too many pages at once", accepted=f"{AT_WORK_EACH} at a time")
+            self._at_work[name] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work[name] -= 1
+
+    def _route(self, request: Request) -> Callable[[_Visit], Response] | None:
+        pages = {
+            ("GET", "/"): self._home, ("GET", "/ask"): self._ask, ("POST", "/ask"): self._ask,
+            ("POST", "/run"): self._run, ("POST", "/logout"): self._logout,
+        }  # fmt: skip
+        if request.method == "GET" and request.path.startswith("/view/") and len(request.path) > len("/view/"):
+            return self._view
+        return pages.get((request.method, request.path))
+
+    def _principal(self, request: Request) -> Principal | None:
+        try:
+            return self._sessions.principal(hashed(request.session)) if request.session else None
+        except PermissionRefusal:
+            return None
+
+    def _visit(self, request: Request, principal: Principal) -> _Visit:
+        form_token = seal(self._key, request.session, "form")
+        given = request.form.get("form_token", "")
+        if request.method == "POST" and not sealed(self._key, request.session, "form", given):
+            raise PermissionRefusal("this form is of another session", accepted="the page again, and the form on it")
+        return _Visit(request, principal, Desk(self._service, self._statements, principal, request.gone), form_token)
+
+    def _login(self, request: Request, waits: Callable[[], None]) -> Response:
+        session, token = secrets.token_urlsafe(32), request.form.get("token", "").strip()
+        try:
+            principal = self._sessions.begin(hashed(session), token) if token else None
+        except Refusal as error:
+            self._service.audit.note(None, "turned away", why=str(error))
+            return _login_page(str(error))
+        if principal is None:
+            self._service.audit.note(None, "turned away", why="no such token")
+            waits()  # for whoever comes meanwhile, this connection may go
+            self._sleep(WRONG_TOKEN_SECONDS)
+            return _login_page("no such token; accepted: one that dpduck principal add printed, and that is in force")
+        self._service.audit.note(principal.name, "connected")
+        if request.session:
+            self._sessions.end(hashed(request.session))
+        return _to("/", set_cookie(self.cookie, session, self.place))
+
+    def _logout(self, visit: _Visit) -> Response:
+        self._sessions.end(hashed(visit.request.session))
+        return _to("/", set_cookie(self.cookie, "", self.place))
+
+    def _home(self, visit: _Visit) -> Response:
+        views = visit.desk.ask(_VIEWS).rows
+        listed = [
+            element("li", element("a", name, href=f"/view/{quote(name, safe='')}"), element("p", _sentence(comment)))
+            for name, comment in views
+        ]
+        found = element("ul", listed, class_="views") if views else element("p", "Nobody has made one yet.")
+        body = [
+            element("h1", "Private views"),
+            element("p", "Noise was added to every number here, so that nobody can tell whether any one of those who "
+                         "are protected is in the data. Reading costs nothing."),
+            found,
+            element("section", element("h2", "Your budgets"), self._budgets(visit)),
+            element("section", element("h2", "What is protected"), _policies(visit.desk)),
+            element("section", element("h2", "What you paid"), _paid(visit.desk)),
+        ]  # fmt: skip
+        return self._page("Private views", visit, "/", body)
+
+    def _view(self, visit: _Visit) -> Response:
+        name = visit.request.path.removeprefix("/view/")
+        quoted, desk = quote_text(name), visit.desk
+        if not desk.ask(f"SELECT 1 FROM duckdb_tables() WHERE table_name = {quoted}").rows:
+            return REFUSED
+        columns = desk.ask(
+            f"SELECT column_name, data_type, comment FROM duckdb_columns() WHERE table_name = {quoted} "
+            "ORDER BY column_index"
+        ).dicts()
+        comments = desk.ask(f"SELECT comment FROM duckdb_tables() WHERE table_name = {quoted}").rows
+        released = desk.read(f"SELECT epsilon, delta, rho FROM dp_releases() WHERE name = {quoted}")
+        answer = desk.ask(f"FROM {quote_identifier(name)}")
+        paid = [element("p", "It cost ", element("strong", price(row)), ".") for row in _dicts(released)[:1]]
+        about = [(c["column_name"], c["data_type"], c["comment"]) for c in columns]
+        told = desk.read(f"FROM dp_certificate({quoted})")
+        body = [
+            element("h1", name), *[element("p", _sentence(comment)) for (comment,) in comments], *paid,
+            *shown(answer, view_shape(columns), name, self._artist, visit.principal.name),
+            _more("The columns", table(("column", "type", "what it is"), about, "Columns")),
+            None if told is None else _more("What was promised", table(told.columns, told.rows, "Certificate")),
+        ]  # fmt: skip
+        return self._page(name, visit, "", body)
+
+    def _ask(self, visit: _Visit) -> Response:
+        text = visit.request.form.get("statement", "")
+        if not text.strip():
+            return self._asked(visit, text, "Ask", [])
+        try:
+            asked = visit.desk.asked(text)
+            if not asked.charging:
+                return self._asked(visit, text, "Answer", self._answered(visit, asked))
+            return self._asked(visit, text, "Price", self._offered(visit, asked, text))
+        except DpduckError as error:
+            return self._asked(visit, text, "Refused", [refusal(str(error))])
+
+    def _run(self, visit: _Visit) -> Response:
+        """Pays and answers, if this session was shown the price; shows it otherwise."""
+        form = visit.request.form
+        text = form.get("statement", "")
+        if not sealed(self._key, visit.request.session, f"price {text}", form.get("seal", "")):
+            return self._ask(visit)
+        try:
+            return self._asked(visit, text, "Answer", self._answered(visit, visit.desk.asked(text)))
+        except DpduckError as error:
+            return self._asked(visit, text, "Refused", [refusal(str(error))])
+
+    def _answered(self, visit: _Visit, asked: Asked) -> list[Made]:
+        answer = visit.desk.ask(asked.text)
+        shape = answer_shape(answer)
+        bare = [name for name, errors in shape.answers if errors is None] if asked.charging and shape.keys else []
+        how = f"Write dp_stderr({bare[0]}) beside it in the SELECT for its error bars: no further cost." if bare else ""
+        return [
+            element("h2", "The answer"),
+            *shown(answer, shape, "the answer", self._artist, visit.principal.name),
+            element("p", how, class_="help"),
+            element("h2", "Your budgets"), self._budgets(visit),
+        ]  # fmt: skip
+
+    def _offered(self, visit: _Visit, asked: Asked, text: str) -> list[Made]:
+        """Returns the price, the errors, and the button that pays, where there is room in the budget."""
+        found = visit.desk.priced(asked)
+        fits = all(row.get("fits") is not False for one in found for row in one.plan)
+        prices = [price(row) for one in found for row in one.plan if row.get("number", 1) is not None]
+        paying = [one for one in prices if not one.startswith("free")]
+        said = f"Pay {' and '.join(paying)}, and run" if paying else "Run: nothing is charged"
+        if any(action != "run" for action, _ in asked.charging):
+            said = "Ask the session: it may use up one of the answers that were paid for"
+        form = element(
+            "form", hidden("form_token", visit.form_token), hidden("statement", text),
+            hidden("seal", seal(self._key, visit.request.session, f"price {text}")),
+            element("button", said, class_="pay"), method="post", action="/run#result",
+        )  # fmt: skip
+        nothing = element("p", "Nothing is charged before you press the button.")
+        offer = [nothing, form] if fits else [element("p", "It cannot be asked at this price.")]
+        return [element("h2", "What it costs, and what it misses"), *[priced(one) for one in found], *offer]  # type: ignore[list-item]
+
+    def _asked(self, visit: _Visit, text: str, title: str, result: Sequence[Made]) -> Response:
+        names = [element("option", kind, value=self._written(name)) for name, kind in visit.desk.names()[:MOST_NAMES]]
+        form = element(
+            "form", hidden("form_token", visit.form_token),
+            element("label", "Your statement", for_="statement"),
+            element("p", "SELECT WITH DIFFERENTIAL_PRIVACY .., CREATE PRIVATE VIEW .., or a SELECT over private views. "
+                         "As you type, names are suggested: arrow keys choose one, Enter takes it, Escape closes "
+                         "the list.", id="help", class_="help"),
+            element("div", element("textarea", "\n" + text, id="statement", name="statement", rows="6", required=True,
+                                   maxlength=self._limits.characters, spellcheck="false", autocapitalize="off",
+                                   autocomplete="off", aria_describedby="help"), class_="statement"),
+            element("datalist", names, id="names"),
+            element("button", "Show price and errors"), " ",
+            element("span", "It costs nothing; what is free is answered at once.", class_="help"),
+            method="post", action="/ask#result",
+        )  # fmt: skip
+        found = element("section", list(result), id="result", tabindex="-1") if result else None
+        about = [] if result else [element("h2", "Your budgets"), self._budgets(visit)]
+        return self._page(title, visit, "/ask", [element("h1", "Ask"), form, found, *about])
+
+    def _written(self, name: str) -> str:
+        """Returns a name as a statement has it."""
+        return name if _PLAIN.fullmatch(name) and name.lower() not in self._reserved else quote_identifier(name)
+
+    def _budgets(self, visit: _Visit) -> Made:
+        return budgets(_dicts(visit.desk.read("FROM dp_budget()")))
+
+    def _page(self, title: str, visit: _Visit, here: str, body: Sequence[object]) -> Response:
+        nonce = new_nonce()
+        top = header(visit.principal.name, here, visit.form_token)
+        return Response(HTTPStatus.OK, page(title, nonce, top, *body), nonce=nonce)
+
+
+def _dicts(answer: Answer | None) -> list[dict[str, object]]:
+    return [] if answer is None else answer.dicts()
+
+
+def _policies(desk: Desk) -> Made:
+    found = desk.read("SELECT table_name, guarantee, max_rows FROM dp_policies()")
+    heads = ("table", "what is promised", "rows counted at most")
+    return table(heads, found.rows, "What is protected") if found else element("p", "No table has a policy.")
+
+
+def _paid(desk: Desk) -> Made:
+    found = desk.read(
+        "SELECT strftime(charged_at, '%Y-%m-%d %H:%M'), table_name, epsilon, rho, delta, statement FROM dp_ledger() "
+        "ORDER BY id DESC"
+    )
+    if not found or not found.rows:
+        return element("p", "Nothing yet.")
+    return table(("when", "table", "epsilon", "rho", "delta", "statement"), found.rows, "What you paid")
+
+
+def _sentence(comment: object) -> str:
+    said = str(comment or "")
+    return f"{said[:1].upper()}{said[1:]}." if said else ""
+
+
+def _more(summary: str, inside: Made) -> Made:
+    return element("details", element("summary", summary), inside)
+
+
+def _to(path: str, *headers: tuple[str, str]) -> Response:
+    return Response(HTTPStatus.SEE_OTHER, b"", headers=(("Location", path), *headers))
+
+
+def _message(said: str) -> Response:
+    nonce = new_nonce()
+    back = element("p", element("a", "To the private views", href="/"))
+    body = page("Refused", nonce, None, element("h1", "Refused"), refusal(said), back)
+    return Response(HTTPStatus.BAD_REQUEST, body, nonce=nonce)
+
+
+def _login_page(said: str) -> Response:
+    status = HTTPStatus.FORBIDDEN if said else HTTPStatus.OK
+    nonce = new_nonce()
+    form = element(
+        "form", element("label", "Your token", for_="token"),
+        element("input", id="token", name="token", type="password", required=True, autocomplete="current-password",
+                maxlength="200", spellcheck="false", autofocus=True, aria_describedby="help"),
+        element("p", "The owner of the data gave it to you: dpduck principal add prints it once.", id="help",
+                class_="help"),
+        element("button", "Log in"), method="post", action="/login", class_="login",
+    )  # fmt: skip
+    body = [element("h1", "Log in"), refusal(said) if said else None, form]
+    return Response(status, page("Log in", nonce, None, *body), nonce=nonce)

@@ -1,0 +1,219 @@
+"""One request of a browser, read within bounds, and the answer to it with every header that keeps it safe.
+
+A request that is not exactly what the page itself sends has one fixed answer, whatever is wrong with it: an unknown
+path or method, another host's name, a form that came from elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from dpduck.server.limits import GivenUp
+from dpduck.values.errors import Refusal
+
+HEAD_BYTES = 16_384
+"""Of a request's first line and headers."""
+
+LOGIN_BYTES = 2_048
+"""Of the form of somebody who is nobody yet."""
+
+FIELDS = 8
+_BYTES_OF_A_CHARACTER = 12  # four bytes of UTF-8, each written %XX
+_LENGTH = re.compile(r"[0-9]{1,9}")
+_PATH = re.compile(r"/[A-Za-z0-9._~%/!$&'()*+,;=:@-]*")
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Under which names browsers may see the page. secure: whether it reaches them over TLS."""
+
+    hosts: frozenset[str]
+    secure: bool
+
+    def origin(self, host: str) -> str:
+        """Returns the origin of a page that was asked for under this name."""
+        return f"{'https' if self.secure else 'http'}://{host}"
+
+
+def place_of(host: str, port: int, tls: bool, origin: str | None) -> Place:
+    """Returns the names for an address that is listened on. origin: how a proxy before it is called.
+
+    >>> sorted(place_of("localhost", 8080, False, None).hosts)
+    ['127.0.0.1:8080', '[::1]:8080', 'localhost:8080']
+    """
+    if origin is not None:
+        parts = urlsplit(origin)
+        secure = parts.scheme == "https"
+        if (
+            not parts.netloc
+            or parts.path.strip("/")
+            or not (secure or parts.hostname in ("localhost", "127.0.0.1", "::1"))
+        ):
+            raise Refusal(f"{origin[:200]!r} is no origin", accepted="https://clinic.example.org")
+        return Place(frozenset((parts.netloc.lower().removesuffix(":443" if secure else ":80"),)), secure)
+    usual = 443 if tls else 80
+    names = LOOPBACK if host in LOOPBACK else (host,)
+    written = [f"{name}:{port}" for name in names] + ([*names] if port == usual else [])
+    return Place(frozenset(written), tls)
+
+
+class Patient(io.RawIOBase):
+    """Reads from a socket until a moment, and at most so many bytes: drop by drop takes no longer, either."""
+
+    def __init__(self, connection: socket.socket, seconds: float, most: int) -> None:
+        self._connection, self._most = connection, most
+        self._end = time.monotonic() + seconds
+
+    def allow(self, more: int) -> None:
+        """Lets so many bytes more in."""
+        self._most += more
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        left = self._end - time.monotonic()
+        if left <= 0 or self._most <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        count = self._connection.recv_into(memoryview(buffer)[: self._most])
+        self._most -= count
+        return count
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a browser asks. host: under which name. session: the value of its cookie. gone: whether it waits no more."""
+
+    method: str
+    path: str
+    host: str
+    session: str
+    form: Mapping[str, str] = field(default_factory=dict)
+    gone: GivenUp = lambda: False
+
+
+@dataclass(frozen=True)
+class Response:
+    """What goes back. nonce: of the styles and the script that its page may load."""
+
+    status: HTTPStatus
+    body: bytes
+    kind: str = "text/html; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+    nonce: str = ""
+
+
+REFUSED = Response(HTTPStatus.NOT_FOUND, b"There is nothing here.\n", "text/plain; charset=utf-8")
+"""The one answer to whatever is not understood."""
+
+
+def new_nonce() -> str:
+    """Draws a word that nobody can guess, for one page."""
+    return secrets.token_urlsafe(18)
+
+
+def headers_of(response: Response) -> list[tuple[str, str]]:
+    """Lists every header of a response: nothing is kept, framed, sniffed, or loaded from anywhere else."""
+    loaded = f"'nonce-{response.nonce}'" if response.nonce else "'none'"
+    policy = (
+        f"default-src 'none'; script-src {loaded}; style-src {loaded}; img-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    )
+    return [
+        ("Content-Type", response.kind),
+        ("Content-Length", str(len(response.body))),
+        ("Content-Security-Policy", policy),
+        ("X-Frame-Options", "DENY"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "same-origin"),  # with no-referrer forms would come without their origin
+        ("Cross-Origin-Opener-Policy", "same-origin"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+        ("Cache-Control", "no-store"),
+        ("Connection", "close"),
+        *response.headers,
+    ]
+
+
+def request_of(method: str, target: str, headers: Message, place: Place, cookie: str, gone: GivenUp) -> Request | None:
+    """Returns a request without its form; None where it is not one that the page makes under its own name."""
+    hosts = headers.get_all("Host") or []
+    host = hosts[0].lower() if len(hosts) == 1 else ""
+    if host not in place.hosts or method not in ("GET", "POST") or not _PATH.fullmatch(target):
+        return None
+    if method == "POST" and not _from_here(headers, place.origin(host)):
+        return None
+    return Request(method, unquote(target, errors="replace"), host, _cookie(headers, cookie), gone=gone)
+
+
+def _from_here(headers: Message, origin: str) -> bool:
+    """Tells whether a form was sent by a page of this origin: browsers say so, and no page can make them lie."""
+    origins, sites = headers.get_all("Origin") or [], headers.get_all("Sec-Fetch-Site") or []
+    return [one.lower() for one in origins] == [origin] and sites in ([], ["same-origin"])
+
+
+def _cookie(headers: Message, name: str) -> str:
+    try:
+        found = SimpleCookie("; ".join(headers.get_all("Cookie") or ()))
+    except CookieError:
+        return ""
+    return found[name].value if name in found else ""
+
+
+def length_of(headers: Message, most: int) -> int | None:
+    """Returns how many bytes of a form follow; None where that is not said once, or is too much."""
+    said = headers.get_all("Content-Length") or []
+    kind = (headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+    if len(said) != 1 or not _LENGTH.fullmatch(said[0]) or kind != "application/x-www-form-urlencoded":
+        return None
+    return int(said[0]) if int(said[0]) <= most else None
+
+
+def form_bytes(characters: int) -> int:
+    """Returns how large a form may be that brings a statement."""
+    return LOGIN_BYTES + _BYTES_OF_A_CHARACTER * characters
+
+
+def form_of(body: bytes) -> dict[str, str] | None:
+    """Reads a form; None where it is none, or one with a name twice."""
+    try:
+        given = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS)
+    except ValueError:
+        return None
+    return dict(given) if len(dict(given)) == len(given) else None
+
+
+def set_cookie(name: str, value: str, place: Place) -> tuple[str, str]:
+    """Returns the header that gives a session to a browser, or with an empty value takes it away.
+
+    Without a date it ends with the browser at the latest; the server ends it sooner.
+    """
+    ended = "" if value else "; Max-Age=0"
+    secure = "; Secure" if place.secure else ""
+    return "Set-Cookie", f"{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{ended}"
+
+
+def is_gone(connection: socket.socket) -> Callable[[], bool]:
+    """Returns a look whether the browser has hung up; safe while nobody reads."""
+
+    def gone() -> bool:
+        connection.settimeout(0)
+        try:
+            return not socket.socket.recv(connection, 1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except (OSError, ValueError):
+            return True
+
+    return gone

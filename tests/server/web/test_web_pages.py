@@ -1,0 +1,230 @@
+"""What the page shows: views with pictures, prices before they are paid, shares; and the command that serves it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from dpduck.server.limits import Limits
+from dpduck.server.web import drawing
+from dpduck.server.web.asking import Answer, answer_shape
+from dpduck.server.web.drawing import Artist
+from dpduck.server.web.listener import WebListener
+from tests.server.served import Served, add_principals, certificate, make_clinic, serving_flight
+from tests.server.web.client import Browser
+from tests.support.clinics import by
+from tests.support.ports import free_port
+
+
+def test_private_views_are_browsed(alice: Browser) -> None:
+    """The list says what each is; a view has its price, its rows, its columns, its promise, and its picture."""
+    home = alice.get("/")
+    assert 'href="/view/ages"' in home.body and "standard error of n" in home.words
+    assert "all rows of one patient: epsilon = 10" in home.words and "your share of 50%" in home.words
+    view = alice.get("/view/ages")
+    for words in ("It cost  epsilon = 1", "a key, whose values are public", "n_stderr", "neighbours"):
+        assert words in view.words
+    pytest.importorskip("vl_convert", reason="vl-convert is not installed")
+    assert 'role="img" aria-label="n by age, and 2 standard errors to each side"' in view.body
+
+
+def test_every_statement_passes_the_gate_and_is_noted(served: Served, alice: Browser) -> None:
+    """What a page reads is asked as its principal, by the gate, as any client's statement: the audit log has it all."""
+    before = len(served.audited())
+    alice.get("/view/ages")
+    noted = [line for line in served.audited()[before:] if line["event"] == "answered"]
+    assert {line["principal"] for line in noted} == {"alice"}
+    assert 'FROM "ages"' in [line["statement"] for line in noted]
+    priced = alice.ask(by("age", "0.013"))
+    alice.pay(priced)
+    assert [line["principal"] for line in served.audited() if line["event"] == "charged"][-1] == "alice"
+
+
+def test_the_price_names_errors_and_what_is_left(served: Served, alice: Browser) -> None:
+    """Of a SELECT, a view, a statement that was paid before, one without room, and one that drops a view."""
+    spent = served.spent()
+    first = alice.ask(f"{by('ward', '0.25')};")
+    assert "epsilon = 0.25 , and epsilon = " in first.words and "is left to you after it" in first.words
+    assert "typical standard error" in first.words and "Pay epsilon = 0.25, and run" in first.words
+    assert "within 45.25 of the truth" in first.words, "two standard errors of Laplace noise at 4 rows a patient"
+    made = alice.ask(
+        "CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.3) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+    )
+    assert "Pay epsilon = 0.3, and run" in made.words and served.spent() == spent
+    link = 'href="/view/mine"'
+    assert link not in alice.get("/").body
+    assert "The answer" in alice.pay(made).words and link in alice.get("/").body
+    again = alice.ask(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.3) sex, count(*) AS n FROM visits GROUP BY sex"
+    )
+    assert "free: it is paid for already" in again.words and "Run: nothing is charged" in again.words
+    dear = alice.ask(by("ward", "4.99"))
+    assert "more than is left to you" in dear.words and 'class="pay"' not in dear.body
+    gone = alice.ask("DROP PRIVATE VIEW mine")
+    assert "The answer" in alice.pay(gone).words and link not in alice.get("/").body
+
+
+def test_what_is_free_is_answered_at_once(served: Served, alice: Browser) -> None:
+    """Views, budgets, what is known, DESCRIBE: no button; a dp() inside a SELECT is priced as it is by itself."""
+    spent = served.spent()
+    for text, words in (
+        ("SELECT ward, n FROM ward_cube WHERE sex = 0", "w0"), ("FROM dp_budget()", "visits"),
+        ("SELECT age, count(*) AS n FROM visits GROUP BY age", "known_from"), ("DESCRIBE visits", "column_name"),
+    ):  # fmt: skip
+        answer = alice.ask(text)
+        assert "The answer" in answer.words and words in answer.words and 'class="pay"' not in answer.body
+    inside = alice.ask(f"SELECT max(n) FROM dp($$ {by('sex', '0.017')} $$)")
+    assert "Pay epsilon = 0.017, and run" in inside.words and served.spent() == spent
+
+
+def test_principals_see_what_is_theirs(served: Served, port: int) -> None:
+    """Carol may ask about another table: no budget, no policy and no column of visits is on her pages."""
+    carol = Browser(port)
+    carol.login(served.tokens["carol"])
+    page, ask = carol.get("/"), carol.get("/ask")
+    assert "of 5 spent" not in page.words and "Nothing yet." in page.words
+    assert 'value="patient"' not in ask.body and 'value="region"' in ask.body
+    refused, same = carol.ask(by("sex")).words, served.refused("carol", f"FROM dp($$ {by('sex')} $$)")
+    assert same.partition("; accepted")[0][1:] in refused
+
+
+def test_large_answers_are_cut(alice: Browser) -> None:
+    """So many rows, columns and letters on a page, and it says so."""
+    letters = "x" * 5_000
+    columns = ", ".join(f"{one} AS c{one}" for one in range(100))
+    wide = alice.ask(f"SELECT {columns}, n FROM ages")
+    assert "41 more columns are not shown" in wide.words
+    assert 'scope="col">c59<' in wide.body and 'scope="col">c60<' not in wide.body
+    long = alice.ask(f"SELECT '{letters}' AS z FROM ages")
+    assert f"<td>{letters[:1_000]}</td>" in long.body
+    assert "The first 300 of 3,000 rows" in alice.ask("FROM range(3000)").words
+    many = alice.ask("SELECT a.n FROM ages a, ages b, ages c, ages d")
+    assert "The first 300 of more than 5,000 rows" in many.words and len(many.body) < 100_000
+
+
+def test_names_are_written_as_a_statement_has_them(served: Served, port: int, alice: Browser) -> None:
+    """Plain names as they are; others in quotes."""
+    assert '<option value="patient">BIGINT of visits</option>' in alice.get("/ask").body
+    listener = WebListener(f"127.0.0.1:{free_port()}", served.service, Limits())
+    written = [listener._pages._written(name) for name in ("n", "select", "two words", 'a"b')]
+    listener.close()
+    assert written == ["n", '"select"', '"two words"', '"a""b"']
+
+
+@pytest.mark.parametrize(
+    ("columns", "types", "shape"),
+    [
+        (("sex", "n"), ("string", "int64"), (("sex",), (("n", None),))),
+        (("age", "n", "n_stderr"), ("int64", "int64", "double"), (("age",), (("n", "n_stderr"),))),
+        (("age", "n", "dp_stderr(n)"), ("int64", "int64", "double"), (("age",), (("n", "dp_stderr(n)"),))),
+        (("sex", "n", "stderr", "interval_low", "known_from"), ("string", "double", "double", "double", "string"),
+         (("sex",), (("n", "stderr"),))),
+        (("sex",), ("string",), ((), ())), ((), (), ((), ())),
+    ],
+)  # fmt: skip
+def test_answers_are_told_from_keys(columns: tuple[str, ...], types: tuple[str, ...], shape: tuple[Any, Any]) -> None:
+    """By the names that views, dp_stderr and dp_known give to errors, whatever the types of keys."""
+    found = answer_shape(Answer(columns, types, ()))
+    assert (found.keys, found.answers) == shape
+
+
+# Pictures come from a process that may be ended.
+
+
+def test_pictures_have_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture that takes too long is none, its process ends, and the next one is drawn."""
+    pytest.importorskip("vl_convert", reason="vl-convert is not installed")
+    artist = Artist()
+    point: Mapping[str, Any] = {"mark": "point", "data": {"values": [{"a": 1}]}, "encoding": {"x": {"field": "a"}}}
+    assert "<svg" in (artist.picture("alice", point) or "")
+    assert artist.picture("alice", {"mark": "nonsense"}) is None
+    monkeypatch.setattr(drawing, "_CHILD", "import time; time.sleep(100)")
+    monkeypatch.setattr(drawing, "SECONDS", 0.2)
+    assert artist._process is not None
+    artist._process.kill()
+    assert artist.picture("bob", point) is None and "<svg" in (artist.picture("alice", point) or ""), "what is known"
+    monkeypatch.undo()
+    assert "<svg" in (artist.picture("bob", point) or "")
+    artist.close()
+    assert artist.picture("carol", point) is None
+
+
+def test_a_browser_that_is_gone_ends_its_statement(served: Served, port: int, alice: Browser) -> None:
+    """As over the other protocols: what runs over released tables ends, its place is free again."""
+    text = "SELECT count(*) FROM ages a, ages b, ages c, ages d, ages e, ages f, ages g, ages h, ages i, ages j"
+    form = alice.form(alice.get("/ask"), statement=text)
+    worker = threading.Thread(target=lambda: _abandoned(alice, form), daemon=True)
+    worker.start()
+    worker.join(20)
+    start = time.monotonic()
+    while "the client gave the statement up" not in served.log.read_text(encoding="utf-8"):
+        assert time.monotonic() - start < 20
+        time.sleep(0.1)
+
+
+def _abandoned(browser: Browser, form: Mapping[str, str]) -> None:
+    """Sends a form, and hangs up before it is answered."""
+    host = f"127.0.0.1:{browser.port}"
+    client = http.client.HTTPConnection(host, timeout=60)
+    kind = "application/x-www-form-urlencoded"
+    headers = {"Origin": f"http://{host}", "Cookie": browser.cookie, "Content-Type": kind}
+    client.request("POST", "/ask", urlencode(form), headers)
+    time.sleep(1.0)
+    client.close()
+
+
+# The command.
+
+
+def test_the_command_serves_the_page_over_tls(tmp_path: Path, state_directory: Path) -> None:
+    """dpduck serve --web says where; over TLS the cookie is Secure; it ends when it is told to, page and all."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    database, port = make_clinic(tmp_path), free_port()
+    token = add_principals(database)["alice"]
+    public, private = certificate(tmp_path)
+    words = ("--web", f"localhost:{port}", "--tls-certificate", str(public), "--tls-key", str(private))
+    with serving_flight(database, *words) as address:
+        assert address == f"https://localhost:{port}"
+        context = ssl.create_default_context(cafile=str(public))
+        client = http.client.HTTPSConnection(f"localhost:{port}", timeout=60, context=context)
+        form = {"Origin": address, "Content-Type": "application/x-www-form-urlencoded"}
+        client.request("POST", "/login", urlencode({"token": token}), form)
+        kept = client.getresponse().headers["Set-Cookie"]
+        assert kept.startswith(f"__Host-dpduck_{port}=") and "; Secure" in kept
+        client.request("GET", "/", headers={"Cookie": kept.partition(";")[0]})
+        page = client.getresponse().read().decode()
+        client.close()
+        assert "Private views" in page and token not in page
+    log = tmp_path / "clinic_private_audit.jsonl"
+    assert json.loads(log.read_text(encoding="utf-8").splitlines()[0])["event"] == "connected"
+
+
+def test_the_command_refuses_to_be_heard_elsewhere(tmp_path: Path, state_directory: Path) -> None:
+    """In one line, with what to type instead."""
+    command = [
+        sys.executable,
+        "-m",
+        "dpduck.commands.command_line",
+        "serve",
+        str(make_clinic(tmp_path)),
+        "--listen",
+        "none",
+    ]
+    done = subprocess.run([*command, "--web", "0.0.0.0:8080"], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 1 and done.stderr == (
+        "Error: tokens would travel in the clear; accepted: 127.0.0.1, --tls-certificate with --tls-key, or behind a "
+        "proxy --web-origin https://NAME\n"
+    )
