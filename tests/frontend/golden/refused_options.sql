@@ -161,7 +161,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilonn = 1) count(*) FROM visits
 
 -- title: a misspelt option of a private table
 CREATE PRIVATE TABLE t OPTIONS (epsilon = 1, round = 4) AS SELECT sex FROM visits WORKLOAD MARGINALS (1)
--- refused: line 1, column 46: the option 'round' is unknown for a private table; accepted: rounds (did you mean that?), of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, refresh, planning_seconds, mechanism, rows, weights, bins, inside, rounds, ask, update, replays, keep, first, first_share, choice_share, adaptive
+-- refused: line 1, column 46: the option 'round' is unknown for a private table; accepted: rounds (did you mean that?), of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, refresh, planning_seconds, mechanism, rows, weights, bins, inside, key, rounds, ask, update, replays, keep, first, first_share, choice_share, adaptive
 
 -- title: a misspelt option of a session
 CREATE PRIVATE SESSION s OPTIONS (epsilon = 1, query = 4) ON visits (ward)

@@ -1,0 +1,116 @@
+"""Comparisons of synthetic data beside OpenDP's: a record of them, and the part of docs/peers.md that shows them."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+HEADING = "## Synthetic data of wide tables"
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("model", "rows", "seconds", "bytes")
+MARGIN = 1.02
+"""Errors within 2 % of each other are alike."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One comparison, both sides in one run. cells: of the universe, its decimal logarithm. alone: the error of
+    independent 1-way margins at the whole price. own, theirs: model, rows, processor seconds, bytes at most; theirs is
+    None where it was stopped after `most` seconds.
+    """
+
+    table: str
+    columns: int
+    records: int
+    cells: float
+    epsilon: str
+    alone: float
+    peer: str
+    own: tuple[float, ...]
+    theirs: tuple[float, ...] | None
+    most: float
+    where: str = ""
+
+
+def keep(record: Path, one: Compared) -> None:
+    """Adds a comparison to a record."""
+    machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    git = ["git", "log", "-1", "--format=%h"]
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    where = f"commit {commit}, {machine}, {datetime.now(UTC):%Y-%m-%d}"
+    with record.open("a") as file:
+        file.write(json.dumps({**asdict(one), "where": where}) + "\n")
+
+
+def kept(record: Path) -> list[Compared]:
+    """Returns the comparisons of a record; of several of one kind the last."""
+    found: dict[tuple[str, str, str], Compared] = {}
+    for line in record.read_text().splitlines():
+        one = Compared(**json.loads(line))
+        found[one.table, one.epsilon, one.peer] = one
+    return list(found.values())
+
+
+def part_of(page: Path) -> str:
+    """Returns the part of a page, nothing where it has none."""
+    text = page.read_text() if page.is_file() else ""
+    return text[text.index(HEADING) :] if HEADING in text else ""
+
+
+def put(page: Path, found: list[Compared]) -> None:
+    """Writes the part of the page, in place of what was there from its heading on."""
+    before = page.read_text().split(HEADING)[0].rstrip()
+    page.write_text(before + "\n\n" + "\n".join(lines_of(found)) + "\n")
+
+
+def lines_of(found: list[Compared]) -> Iterator[str]:
+    """Yields the part: every comparison, in bold what is better there, and how many are."""
+    yield HEADING
+    yield ""
+    yield "Made by `python -m benchmarks.peers.synthetic_wide --record FILE`, then with `--write docs/peers.md`:"
+    yield from (f"{where};" for where in dict.fromkeys(one.where for one in found))
+    yield ""
+    yield "Delta 1e-6, every key public, one record a person. Mean total variation over 300 margins of three columns,"
+    yield "of the model / of as many rows drawn from it as there are records; seconds of processor time; MiB at most."
+    yield "Both sides of a line ran one after the other, on a machine that did other work too. **Bold**: the peer is"
+    yield "better. *Stopped*: it needed more than so many seconds. Of OpenDP's rows the better of `method = 'round'`,"
+    yield "its default, and `'sample'` is shown: mbi 1.1.0 rounds so that columns which are independent given a third"
+    yield "rise together."
+    yield ""
+    yield "| table (columns, records, universe) | epsilon | independent | ours | s | MiB | OpenDP 0.16 | s | MiB |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for one in found:
+        of_table = f"{one.table} ({one.columns}, {one.records:,}, 10^{one.cells:.1f})"
+        own = f"{one.own[0]:.4f} / {one.own[1]:.4f} | {one.own[2]:.1f} | {one.own[3] / 2**20:.0f}"
+        theirs = f"{one.peer} *stopped* after {one.most:.0f} s | | "
+        if one.theirs is not None:
+            shown = [f"{one.theirs[0]:.4f}", f"{one.theirs[1]:.4f}", f"{one.theirs[2]:.1f}"]
+            shown.append(f"{one.theirs[3] / 2**20:.0f}")
+            shown = [f"**{text}**" if better else text for text, better in zip(shown, better_of(one), strict=True)]
+            theirs = f"{one.peer} {shown[0]} / {shown[1]} | {shown[2]} | {shown[3]}"
+        yield f"| {of_table} | {one.epsilon} | {one.alone:.4f} | {own} | {theirs} |"
+    yield ""
+    ended = [one for one in found if one.theirs is not None]
+    for number, name in enumerate(NAMES[:3]):
+        worse = [f"{one.table} at epsilon {one.epsilon} ({one.peer})" for one in ended if better_of(one)[number]]
+        yield f"* {name}: OpenDP is better in {len(worse)} of {len(ended)} that ended" + _listed(worse)
+    fast = [one for one in found if (one.theirs or (0, 0, one.most))[2] >= 10 * one.own[2]]
+    slow = [f"{one.table} at epsilon {one.epsilon} ({one.peer})" for one in found if one not in fast]
+    yield f"* Ours takes a tenth of its time, or less, in {len(fast)} of {len(found)}" + (
+        _listed(slow, ", not: ") if slow else "."
+    )
+
+
+def better_of(one: Compared) -> list[bool]:
+    """Tells of which figures the peer's is better."""
+    pairs = zip(one.own, one.theirs or one.own, strict=True)
+    return [other < own / (MARGIN if place < 2 else 1) for place, (own, other) in enumerate(pairs)]
+
+
+def _listed(names: list[str], begins: str = ": ") -> str:
+    return (begins + "; ".join(names) if names else "") + "."

@@ -1,0 +1,255 @@
+"""Rows of a child for each row of released parents: post-processing, free of charge.
+
+The distribution is of child rows beside columns of their parents, on a junction tree. Of each parent these columns are
+known. One pass over the tree to its roots gives the probability of what is known beneath each clique, and one back
+draws what is not (Lauritzen and Spiegelhalter 1988). Children of a parent are independent given what is known of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpduck.database.releases import ReleaseStore
+from dpduck.database.sandbox import sandbox
+from dpduck.frontend.select.request import Key, Request
+from dpduck.frontend.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEach
+from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.positions import meant_or
+from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.synthetic.distribution import Distribution, Words, conditional
+from dpduck.mechanisms.synthetic.junction import Members, spread
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.domain import RangeDomain
+from dpduck.values.errors import Refusal
+
+MOST_ENTRIES = 1 << 22
+"""Of the tables of all cliques, one for each combination of values that parents have, at a time."""
+
+RUN = 256
+"""Rows with like parents whose uniform numbers are spread evenly, in a random order."""
+
+BELOW_ONE = 1 - 2.0**-20
+
+
+@dataclass(frozen=True, eq=False)
+class Parents:
+    """Released rows with children. keys: of each. times: how many it has. given: their codes of the question's keys.
+
+    identity: another one where any of that differs.
+    """
+
+    keys: pa.Array
+    times: IntegerArray
+    given: Mapping[int, IntegerArray]
+    identity: str
+
+    @property
+    def children(self) -> int:
+        """Counts the children of all."""
+        return int(self.times.sum())
+
+
+def parents_of(releases: ReleaseStore, for_each: ForEach, request: Request) -> Parents:
+    """Returns the parents of a statement; what is refused here is said of released rows alone, before a charge."""
+    view = releases.view(for_each.parents)
+    if view is None or not releases.taken(view.name):
+        accepted = meant_or(for_each.parents, releases.views(), "a name of dp_releases()")
+        raise Refusal(
+            f"there is no private table {for_each.parents[:100]!r}", accepted=accepted, position=for_each.position
+        )
+    rows = releases.rows(view.name)
+    names = {fold(name): name for name in rows.column_names}
+    keys, numbers = (_whole(rows, names, one, for_each) for one in (for_each.key, for_each.times))
+    times = numbers.to_numpy()
+    if pc.count_distinct(keys).as_py() < len(keys):
+        raise _refused(for_each, f"{for_each.key[:100]!r} is not different in every row", "the option key of parents")
+    if len(times) and (times.min() < 0 or int(times.max()) * len(times) > 1 << 62 or times.sum() > LARGEST_SAMPLE):
+        raise _refused(for_each, f"{for_each.times[:100]!r} is below 0, or too large", f"{LARGEST_SAMPLE} rows in all")
+    given = {}
+    for place, key in enumerate(request.question.keys):
+        if fold(key.name) in names:
+            given[place] = _codes(rows[names[fold(key.name)]].combine_chunks(), key, request, for_each)
+    if not given:
+        raise _refused(for_each, "no column of the SELECT is one of the parents", "columns of both, by the same names")
+    hashed = hashlib.sha256(repr((view.name, for_each.column, sorted(given))).encode())
+    for values in (keys.to_numpy(), times, *(given[place] for place in sorted(given))):
+        hashed.update(np.ascontiguousarray(values).tobytes())
+    return Parents(keys, times, given, hashed.hexdigest())
+
+
+def _refused(for_each: ForEach, what: str, accepted: str) -> Refusal:
+    return Refusal(f"{for_each.parents[:100]}: {what}", accepted=accepted, position=for_each.position)
+
+
+def _whole(rows: pa.Table, names: Mapping[str, str], wanted: str, for_each: ForEach) -> pa.Array:
+    """Returns a column of whole numbers."""
+    name = names.get(fold(wanted))
+    if name is None:
+        raise _refused(for_each, f"there is no column {wanted[:100]!r}", FOR_EACH)
+    values = rows[name].combine_chunks()
+    kind = values.type
+    if not pa.types.is_integer(kind) or pa.types.is_uint64(kind) or values.null_count:
+        raise _refused(for_each, f"{wanted[:100]!r} is no column of whole numbers", FOR_EACH)
+    return values.cast(pa.int64())
+
+
+def _codes(values: pa.Array, key: Key, request: Request, for_each: ForEach) -> IntegerArray:
+    """Returns the number of each value's label; of a value inside a bin, that of its bin."""
+    with sandbox() as connection:
+        labels = label_array(connection, key.labels, key.type_name)
+        if values.type != labels.type:
+            raise _refused(for_each, f"{key.name[:100]!r} has another type than here", "the same column of the parents")
+        connection.register("parents", pa.table({"place": np.arange(len(values)), "value": values}))
+        connection.register("labels", pa.table({"code": np.arange(len(labels)), "label": labels}))
+        bins = isinstance(request.question.sources[key.sources[0]].domain, RangeDomain)
+        exact = "LEFT JOIN labels ON value IS NOT DISTINCT FROM label"
+        join = "ASOF LEFT JOIN (FROM labels WHERE label IS NOT NULL) ON value >= label" if bins else exact
+        null = "(SELECT code FROM labels WHERE label IS NULL)"
+        sql = f"SELECT CASE WHEN value IS NULL THEN {null} ELSE code END FROM parents {join} ORDER BY place"
+        found = connection.sql(sql).to_arrow_table().column(0).combine_chunks()
+    if found.null_count or len(found) != len(values):
+        raise _refused(for_each, f"{key.name[:100]!r} has values outside the domain here", "the same column, and bins")
+    return np.asarray(found.to_numpy(), np.int64)
+
+
+def child_codes(
+    distribution: Distribution, times: IntegerArray, given: Mapping[int, IntegerArray], words: Words
+) -> list[IntegerArray]:
+    """Returns the code of every child for each attribute, those of the first parent first.
+
+    Where the distribution has no such parents, a child is drawn as if nothing were known of its own.
+    """
+    parents = np.flatnonzero(times)
+    known = np.stack([given[place] for place in given])[:, parents] if given else np.zeros((0, len(parents)), np.int64)
+    combinations, owners = np.unique(known, axis=1, return_inverse=True)
+    rows = np.repeat(np.arange(len(parents)), times[parents])
+    turns = np.arange(len(rows)) - np.repeat(np.cumsum(times[parents]) - times[parents], times[parents])
+    of_row = owners.reshape(-1)[rows]
+    codes = [np.zeros(len(rows), np.int64) for _ in distribution.sizes]
+    for place, values in zip(given, combinations, strict=True):
+        codes[place] = values[of_row]
+    order, step = np.argsort(of_row, kind="stable"), _at_once(distribution, tuple(given))
+    ends = np.searchsorted(of_row[order], np.arange(0, combinations.shape[1] + step, step))
+    for number, begin in enumerate(range(0, combinations.shape[1], step)):
+        some = order[ends[number] : ends[number + 1]]
+        part = dict(zip(given, combinations[:, begin : begin + step], strict=True))
+        _draw(distribution, part, some, of_row[some] - begin, turns[some], codes, words)
+    return codes
+
+
+def _at_once(distribution: Distribution, given: Members) -> int:
+    """Returns how many combinations of what is known are worked on at a time."""
+    rest = [[one for one in component.members if one not in given] for component in distribution.components]
+    return max(1, MOST_ENTRIES // sum(prod(distribution.sizes[one] for one in members) for members in rest))
+
+
+def _draw(
+    distribution: Distribution, given: Mapping[int, IntegerArray], rows: IntegerArray, of_row: IntegerArray,
+    turns: IntegerArray, codes: Sequence[IntegerArray], words: Words,
+) -> None:  # fmt: skip
+    """Fills in the codes of some rows. of_row: the combination of each. turns: which child of its parent it is."""
+    tables, impossible = _beneath(distribution, given)
+    tree = distribution.tree
+    for place in tree.order:
+        members = _unknown(distribution.components[place].members, given)
+        shared = _unknown(tree.separators[place], given)
+        new = tuple(member for member in members if member not in shared)
+        if not new:
+            continue
+        axes = [1 + members.index(member) for member in (*shared, *new)]
+        table = tables[place].transpose(0, *axes)
+        shape, cells = table.shape[1 + len(shared) :], prod(table.shape[1 + len(shared) :])
+        before = np.zeros(len(rows), np.int64)
+        for member in shared:
+            before = before * distribution.sizes[member] + codes[member][rows]
+        both = before * len(tables[place]) + of_row
+        groups, inverse = np.unique(both, return_inverse=True)
+        flat = table.reshape(table.shape[0], -1, cells)
+        step = max(1, MOST_ENTRIES // cells)
+        drawn, uniform = np.zeros(len(rows), np.int64), _spread_evenly(turns, inverse, words)
+        order = np.argsort(inverse, kind="stable")
+        ends = np.searchsorted(inverse[order], np.arange(0, len(groups) + step, step))
+        for number, begin in enumerate(range(0, len(groups), step)):
+            some, part = order[ends[number] : ends[number + 1]], groups[begin : begin + step]
+            weights = flat[part % len(flat), part // len(flat)]
+            drawn[some] = _picked(weights, inverse[some] - begin, uniform[some])
+        for member, values in zip(new, np.unravel_index(drawn, shape), strict=True):
+            codes[member][rows] = values
+    again = impossible[of_row]
+    if given and again.any():
+        nothing = np.zeros(int(again.sum()), np.int64)
+        free = [np.zeros(len(one), np.int64) for one in codes]
+        _draw(distribution, {}, rows[again], nothing, turns[again], free, words)
+        for member in set(range(len(codes))) - set(given):
+            codes[member][rows[again]] = free[member][rows[again]]
+
+
+def _beneath(distribution: Distribution, given: Mapping[int, IntegerArray]) -> tuple[list[FloatArray], np.ndarray]:
+    """Returns for each clique, and each combination of what is known, the weights of what is unknown in it: the share
+    of its values, given what it shares with the clique before, times the probability of what is known beneath it.
+
+    Beside them, which combinations have no probability at all.
+    """
+    tree, combinations = distribution.tree, len(next(iter(given.values()))) if given else 1
+    tables: list[FloatArray] = []
+    for component, separator in zip(distribution.components, tree.separators, strict=True):
+        part = conditional(component, separator) if separator else component.table
+        held = [axis for axis, member in enumerate(component.members) if member in given]
+        rest = [axis for axis in range(part.ndim) if axis not in held]
+        index = tuple(given[component.members[axis]] for axis in held)
+        moved = part.transpose([*held, *rest])
+        tables.append(np.array(moved[index]) if held else np.repeat(moved[None], combinations, axis=0))
+    impossible = np.zeros(combinations, np.bool_)
+    for place in reversed(tree.order):
+        members = _unknown(distribution.components[place].members, given)
+        shared = _unknown(tree.separators[place], given)
+        absent = tuple(1 + axis for axis, member in enumerate(members) if member not in shared)
+        message, parent = tables[place].sum(axis=absent), tree.parents[place]
+        if parent < 0:
+            impossible |= ~(message > 0)
+            continue
+        of_parent = _unknown(distribution.components[parent].members, given)
+        shape = tables[parent].shape[1:]
+        tables[parent] *= message.reshape(combinations, *spread(of_parent, shared, shape))
+    return tables, impossible
+
+
+def _unknown(members: Members, given: Mapping[int, IntegerArray]) -> Members:
+    return tuple(member for member in members if member not in given)
+
+
+def _spread_evenly(turns: IntegerArray, groups: IntegerArray, words: Words) -> FloatArray:
+    """Returns a number of each row, uniform from 0 to 1: in each run of rows of one turn with like groups one from each
+    part of equal length, in a random order. Those of different turns are independent, and so are children of a parent.
+    """
+    count = len(turns)
+    order = np.lexsort((words(count), groups, turns))
+    of_turn = turns[order]
+    begins = np.searchsorted(of_turn, of_turn)
+    run = np.cumsum(np.diff(of_turn, prepend=-1).astype(np.bool_) | ((np.arange(count) - begins) % RUN == 0))
+    ranked = np.lexsort((words(count), run))
+    starts = np.searchsorted(run, run)
+    sizes = np.searchsorted(run, run, side="right") - starts
+    rank = np.empty(count, np.int64)
+    rank[ranked] = np.arange(count)
+    within = (words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    found = np.empty(count)
+    found[order] = (rank - starts + within) / sizes
+    return np.minimum(found, BELOW_ONE)
+
+
+def _picked(weights: FloatArray, groups: IntegerArray, uniform: FloatArray) -> IntegerArray:
+    """For each row a cell of the row of weights that its group names: where the cumulated share exceeds its number."""
+    cumulated = np.cumsum(weights, axis=1)
+    total = cumulated[:, -1:]
+    shares = np.divide(cumulated, total, out=np.ones_like(cumulated), where=total > 0)
+    flat = (shares + np.arange(len(shares))[:, None]).reshape(-1)
+    found = np.searchsorted(flat, groups + uniform, side="right") - groups * weights.shape[1]
+    return np.asarray(np.minimum(found, weights.shape[1] - 1), np.int64)
