@@ -224,7 +224,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELEC
 
 -- title: GROUP BY inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) n, count(*) FROM (SELECT sex, count(*) AS n FROM visits GROUP BY sex) GROUP BY n
--- refused: line 1, column 121: GROUP BY over private rows inside a subquery is refused; accepted: GROUP BY the privacy unit's column alone, with it and counts selected
+-- refused: line 1, column 121: GROUP BY over private rows inside a subquery is refused; accepted: GROUP BY the privacy unit's column alone, with it and count, min, max, sum, first, bool_or selected
 
 -- title: an aggregate inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) n, count(*) FROM (SELECT count(*) AS n FROM visits) GROUP BY n
