@@ -16,10 +16,10 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 238,
-    "lines": 58_839,
+    "modules": 241,
+    "lines": 59_571,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 599,
+    "functions of a plain count": 600,
     "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,

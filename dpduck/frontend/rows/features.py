@@ -151,7 +151,7 @@ class FeatureReader:
                 raise refusal(place, f"a condition is {kind}", "a condition such as sex = 'F', which is true or false")
             return kind
         if form != "sum":
-            return _kept_type(kind)
+            return kind
         if not ADDED.fullmatch(kind):
             raise refusal(
                 place,
@@ -179,7 +179,7 @@ class FeatureReader:
         by = f" ORDER BY {', '.join(map(_place_sql, places))}" if places else ""
         sql = f"first({_operand_sql(operand, self._types)}{by})" + (f" FILTER (WHERE {condition})" if condition else "")
         feature = Feature("first", "", operand, condition, places)
-        made = Made(sql, _kept_type(operand.type_name), feature, written=(value, *written, *kept))
+        made = Made(sql, operand.type_name, feature, written=(value, *written, *kept))
         return self._with_domain(made, value)
 
     def _beside(self, node: exp.Expr, places: tuple[Place, ...], over: str, written: tuple[exp.Expr, ...]) -> Made:
@@ -192,7 +192,7 @@ class FeatureReader:
         more = f", {most}" if form in ("lag", "lead") else ""
         sql = f"{_WRITTEN.get(form, form)}({_operand_sql(operand, self._types)}{more}){over}"
         feature = Feature(form, "", operand, order=places, distance=most)
-        return self._with_domain(Made(sql, _kept_type(operand.type_name), feature, written=(value, *written)), value)
+        return self._with_domain(Made(sql, operand.type_name, feature, written=(value, *written)), value)
 
     def _with_domain(self, made: Made, value: exp.Expr) -> Made:
         """Returns what is one of the values of a column with what is public about these."""
@@ -274,10 +274,6 @@ def _is_there(value: exp.Expr) -> exp.Expr:
 
 def _is_number(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal) and node.is_int
-
-
-def _kept_type(kind: str) -> str:
-    return "VARCHAR" if kind.startswith("ENUM(") else kind
 
 
 def _operand_sql(operand: Operand, types: Mapping[str, str]) -> str:

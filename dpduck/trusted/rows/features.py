@@ -31,7 +31,7 @@ _BESIDE = ("lag", "lead")
 
 
 def comparable_sql(operand: Operand, value: str) -> str:
-    """Returns a value so that what compares as equal is the same; an ENUM as its text."""
+    """Returns a value so that what compares as equal is the same."""
     kind = operand.type_name
     if not COMPARED.fullmatch(kind):
         raise InternalError("a value that cannot be compared")
@@ -40,7 +40,7 @@ def comparable_sql(operand: Operand, value: str) -> str:
             f"CASE WHEN isnan({value}) THEN CAST('nan' AS {kind}) WHEN {value} = 0 THEN CAST(0 AS {kind}) "
             f"ELSE {value} END"
         )
-    return f"CAST({value} AS VARCHAR)" if kind.startswith("ENUM(") else value
+    return value
 
 
 def feature_sql(
@@ -60,8 +60,7 @@ def feature_sql(
         filtered = f" FILTER (WHERE {condition})" if condition else ""
         return f"struct_extract({chosen}{filtered}, 'v')"
     if feature.form == "distinct" and operand is not None:
-        kind = "VARCHAR" if operand.type_name.startswith("ENUM(") else operand.type_name
-        return f"count(DISTINCT {_where(condition, shortened_sql(values[operand], kind))})"
+        return f"count(DISTINCT {_where(condition, shortened_sql(values[operand], operand.type_name))})"
     return _of_values(feature, values, condition)
 
 

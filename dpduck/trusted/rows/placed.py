@@ -197,7 +197,10 @@ class _Scope:
 
     def value(self, operand: Operand) -> str:
         """Returns a value that a unit's features are made of: as stored, or the worker's answer as a column."""
-        if operand.sql in self.types:
+        stored = self.types.get(operand.sql)
+        if stored is not None and stored != operand.type_name:
+            raise InternalError("a value of another type")
+        if stored is not None:
             return operand.sql
         text, kind = operand.sql, operand.type_name
         if kind == "BOOLEAN":  # a flag says TRUE or nothing
