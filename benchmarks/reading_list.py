@@ -53,7 +53,7 @@ ROWS = {
     "rows that are written once": ("trusted/rows/twin_writer trusted/rows/prepared"),
     "what the database evaluates, and what a worker": (
         "trusted/rows/placed trusted/rows/held trusted/rows/program trusted/rows/plain "
-        "trusted/rows/plain_numbers trusted/rows/labels trusted/rows/whole_numbers trusted/rows/features"
+        "trusted/rows/plain_numbers trusted/rows/labels trusted/rows/whole_numbers trusted/private/features"
     ),
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (

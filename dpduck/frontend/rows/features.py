@@ -1,6 +1,6 @@
 """What a statement asks of the rows of one privacy unit: aggregates and windows, as frozen features.
 
-Trusted code writes the SQL that runs (trusted/rows/features.py). The SQL here says the same for DuckDB's binder and
+Trusted code writes the SQL that runs (trusted/private/features.py). The SQL here says the same for DuckDB's binder and
 for digests.
 """
 

@@ -222,7 +222,7 @@ class Place:
 class Feature:
     """A column that is made of the rows of one privacy unit, and of no others. name: as written in SQL.
 
-    form: a name of trusted/rows/features.py. condition: of the rows that take part, "" for all. order: of them; rows
+    form: a name of trusted/private/features.py. condition: of the rows that take part, "" for all. order: of them; rows
     that are tied are in keyed order. distance: of lag and lead, in rows.
     """
 

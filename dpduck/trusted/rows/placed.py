@@ -27,8 +27,8 @@ from dpduck.frontend.rows.parts import (
     repeats,
 )
 from dpduck.trusted.private.contributions import order_sql
+from dpduck.trusted.private.features import comparable_sql, feature_sql
 from dpduck.trusted.rows.answered import ROW
-from dpduck.trusted.rows.features import comparable_sql, feature_sql
 from dpduck.trusted.rows.held import Held, apart_sql, cut_sql, held_by, nothing_held
 from dpduck.trusted.rows.plain import columns_of, is_plain, without_try
 from dpduck.values.errors import InternalError, Refusal
