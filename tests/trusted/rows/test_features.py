@@ -11,12 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpduck
+from dpduck.frontend.rows.parts import Feature, Operand, Source, Stored, Units
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.trusted.private.contributions import KEY, Contribution
+from dpduck.trusted.private.features import comparable_sql, feature_sql
 from dpduck.trusted.rows.answered import Asking, answered
 from dpduck.trusted.rows.program import staged
 from dpduck.trusted.rows.scan import Scan, scan_of
 from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import InternalError
 from tests.frontend.facts import request_of
 
 CLAUSE = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
@@ -143,3 +146,68 @@ def plain(text: str) -> str:
     }.items():  # fmt: skip
         text = text.replace(ours, theirs)
     return text
+
+
+TIED = (
+    ("first(t ORDER BY d)", "last(n ORDER BY d)", "any_value(t)", "arg_min(n, d)", "first(x ORDER BY x)", "min(x)"),
+    ("row_number() OVER (PARTITION BY u ORDER BY d)", "lag(t) OVER (PARTITION BY u ORDER BY d)",
+     "first_value(n) OVER (PARTITION BY u ORDER BY f)"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", TIED, ids=["of units", "windows"])
+def test_ties_are_broken_by_the_rows_of_the_unit_alone(world: World, columns: Sequence[str]) -> None:
+    """Rows that are tied: the same columns in whatever order the rows are stored, and with or without another unit."""
+    grouped = "OVER" not in columns[0]
+    mine = [
+        ("p", "ab"[n % 2], n % 3, n, "2024-01-01", ["-0.0", "0.0", "nan"][n % 3], True, None, "z") for n in range(9)
+    ]
+    text = inner(columns, grouped)
+    found = []
+    for rows in (mine, mine[::-1], [*mine[4:], *mine[:4]], [("q", *row[1:]) for row in mine] + mine):
+        world.put([(1, *row) for row in rows])
+        own = text.replace("FROM visits", "FROM visits WHERE u = 'p'")
+        found.append(world.made(own, len(columns)))
+        both = world.made(text, len(columns))
+        assert [row for row in both if row in found[0]] == found[0]
+    assert found.count(found[0]) == 4
+    keys = {str(world.made(own, len(columns), key)) for key in range(12)}
+    assert len(keys) > 1
+
+
+def test_units_with_the_same_rows_choose_by_themselves(world: World) -> None:
+    """A key that favours one value for everybody would make a hundred units one."""
+    world.put([(n, f"unit {n // 2}", "ab"[n % 2], *[None] * 7) for n in range(200)])
+    found = world.made(inner(["any_value(t)"], True), 1)
+    assert 20 < found.count("('a',)") < 80  # beyond 6 standard deviations of 100 fair coins
+
+
+def test_sums_do_not_overflow(world: World) -> None:
+    """The largest integers of one unit, added up and beside each row: exact, and nobody's statement fails."""
+    most = 2**63 - 1
+    world.put([(n, "p", "a", 2**31 - 1, most, None, None, None, "9999999.99", None) for n in range(300)])
+    assert world.made(inner(["sum(b)", "sum(p)", "sum(n)"], True), 3) == [
+        f"({300 * most}, Decimal('2999999997.00'), {300 * (2**31 - 1)})"
+    ]
+    running = world.made(inner(["sum(b) OVER (PARTITION BY u)"], False), 1)
+    assert set(running) == {f"({300 * most},)"}
+
+
+UNITS = Units(Source(Stored("t", "r0")), '"r0"."u"', (), (), "r1")
+VALUE = {kind: Operand('"r0"."x"', kind) for kind in ("DOUBLE", "DECIMAL(38,2)", "HUGEINT", "INTEGER", "INTERVAL")}
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_what_could_fail_is_not_written(windowed: bool) -> None:
+    """Trusted code believes no form and no type: a sum that overflows, a condition that is none, unknown words."""
+    units = Units(UNITS.source, UNITS.unit_sql, (), (), "r1", (), windowed)
+    for form, kind in (
+        ("sum", "DOUBLE"), ("sum", "DECIMAL(38,2)"), ("sum", "HUGEINT"), ("any", "INTEGER"), ("list", "INTEGER"),
+        ("median", "INTEGER"),
+    ):  # fmt: skip
+        with pytest.raises(InternalError):
+            feature_sql(Feature(form, '"c"', VALUE[kind]), {VALUE[kind]: "x"}, "", units, ("h",))
+    with pytest.raises(InternalError):
+        comparable_sql(VALUE["INTERVAL"], "x")
+    with pytest.raises(InternalError):
+        feature_sql(Feature("count", '"c"', distance=-1), {}, "", UNITS, ("h",))
