@@ -86,11 +86,6 @@ STATEMENTS = {
     "distinct": _ASK + "sex, count(DISTINCT small) FROM lake.db.visits GROUP BY sex",
     "per group": _ASK + "sex, sum(charge, contribution_bounds_per_group => (0, 500)) FROM lake.db.visits GROUP BY sex",
     "total": _ASK + "count(*) FROM lake.db.visits",
-    "features": _ASK + "w, count(*) FILTER (WHERE most > 20), count(*) FILTER (WHERE total % 2 = 0) FROM (SELECT "
-    "patient_id, first(ward ORDER BY day DESC, moment) AS w, max(age) AS most, sum(big) AS total, bool_or(upper(sex) = "
-    "'F') AS f FROM lake.db.visits GROUP BY patient_id) WHERE f GROUP BY w",
-    "windows": _ASK + "ward, before, count(*) FROM (SELECT ward, lag(ward) OVER (PARTITION BY patient_id ORDER BY day) "
-    "AS before FROM lake.db.visits) GROUP BY ward, before",
     "public join": _ASK + "name, count(*) FROM lake.db.visits JOIN wards ON ward = name GROUP BY name",
     "computed join": _ASK + "name, count(*) FROM lake.db.visits JOIN wards ON lower(ward) = name GROUP BY name",
     "left join": _ASK + "sex, count(*) FROM lake.db.visits LEFT JOIN wards ON trim(ward) = name WHERE name IS NULL "
