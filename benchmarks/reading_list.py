@@ -53,12 +53,13 @@ ROWS = {
     "rows that are written once": ("trusted/rows/twin_writer trusted/rows/prepared"),
     "what the database evaluates, and what a worker": (
         "trusted/rows/placed trusted/rows/held trusted/rows/program trusted/rows/plain "
-        "trusted/rows/plain_numbers trusted/rows/labels trusted/rows/whole_numbers"
+        "trusted/rows/plain_numbers trusted/rows/labels trusted/rows/whole_numbers trusted/private/features"
     ),
     "what may run over one row": ("trusted/rows/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (
         "frontend/rows/source frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
-        "frontend/rows/relation frontend/rows/unions frontend/rows/parts frontend/rows/periods"
+        "frontend/rows/relation frontend/rows/unions frontend/rows/per_unit frontend/rows/parts "
+        "frontend/rows/periods"
     ),
     "facts that are taken for public": (
         "database/catalog owner/policies owner/periods database/policies mechanisms/jobs engines/tables"
@@ -67,7 +68,8 @@ ROWS = {
 OTHERS = {
     "shown to the owner alone": ("database/check"),
     "a fault is a wrong answer": (
-        "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries"
+        "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries "
+        "frontend/rows/features"
     ),
     "expressions: refuses early what trusted/rows/functions refuses of the text that runs": (
         "frontend/rows/functions frontend/select/binding frontend/text/dialect frontend/rows/expressions"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpduck.database.cursors import SandboxAnswers
 from dpduck.frontend.rows.facts import Column, Image, ImageInput
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
-from dpduck.trusted.rows.functions import FUNCTIONS, check_parts, dicts, refused
+from dpduck.trusted.rows.functions import CLASSES, FUNCTIONS, check_parts, dicts, refused
 from dpduck.values.errors import Refusal
 
 Tables = Mapping[TableName, Sequence[Column]]
@@ -288,7 +288,8 @@ def first_line(error: BaseException) -> str:
 
 _ROWS = frozenset(("BASE_TABLE", "JOIN", "EMPTY", "SUBQUERY"))
 _NO_PARTS = ("having", "qualify", "sample")
-_COUNTS = frozenset(("count", "count_star"))
+_COUNTS = frozenset(("count", "count_star", "min", "max", "sum", "bool_or", "bool_and", "first"))
+_WINDOWS = _COUNTS | {"row_number", "rank", "dense_rank", "lag", "lead", "first_value"}
 
 
 def check_tree(tree: Any) -> None:
@@ -298,8 +299,10 @@ def check_tree(tree: Any) -> None:
     node = tree["statements"][0]["node"]
     if node.get("type") != "SELECT_NODE" or node.get("cte_map", {}).get("map"):
         raise refused("this query")
-    functions = FUNCTIONS | _COUNTS if _counts_by_unit(node) else FUNCTIONS
-    check_parts(node, functions)
+    if _has_windows(node):
+        check_parts(node, FUNCTIONS | _WINDOWS, CLASSES | {"WINDOW"})
+    else:
+        check_parts(node, FUNCTIONS | _COUNTS if _counts_by_unit(node) else FUNCTIONS)
     for part in dicts(node):
         source = part.get("from_table")
         if source is not None:
@@ -311,6 +314,14 @@ def _counts_by_unit(node: Any) -> bool:
     sources = [part.get("subquery") for part in dicts(node) if part.get("type") == "SUBQUERY"]
     grouped = [_groups(source["node"]) for source in sources if isinstance(source, dict)]
     return any(len(keys) == 1 and keys[0].get("class") == "COLUMN_REF" for keys in grouped)
+
+
+def _has_windows(node: Any) -> bool:
+    """Tells whether there are subqueries with windows, each by one column."""
+    sources = [part["subquery"] for part in dicts(node) if part.get("type") == "SUBQUERY" and part.get("subquery")]
+    windows = [part for source in sources for part in dicts(source) if part.get("class") == "WINDOW"]
+    by: list[Any] = [one.get("partitions") or () for one in windows]
+    return bool(by) and all(len(keys) == 1 and keys[0].get("class") == "COLUMN_REF" for keys in by)
 
 
 def _groups(node: Any) -> Any:

@@ -205,7 +205,7 @@ def _of_source(source: Source, types: Pairs, written: Written) -> None:
     for one in inside:
         _of_source(one, one.types, written)
         if isinstance(inner, Units):
-            written.update({text: one.types for text, _ in inner.counts if text})
+            written.update(dict.fromkeys((*inner.conditions, *(value.sql for value in inner.operands)), one.types))
 
 
 def _alone_sql(condition: str, types: dict[str, str]) -> str:

@@ -52,6 +52,34 @@ PLACES = {
         "",
         "n, count(*) FROM (SELECT id, count(*) AS n FROM visits WHERE NOT {f} GROUP BY id) GROUP BY n",
     ),
+    "a value of a unit": (
+        "",
+        "count(*) FROM (SELECT id, sum(CASE WHEN {f} THEN 2 ELSE 1 END) AS n FROM visits GROUP BY id) WHERE n > 2",
+    ),
+    "a condition of a unit": (
+        "",
+        "e, count(*) FROM (SELECT id, bool_or(NOT {f}) FILTER (WHERE NOT {f}) AS e FROM visits GROUP BY id) GROUP BY e",
+    ),
+    "an order of a unit": (
+        "",
+        "w, count(*) FROM (SELECT id, first(ward ORDER BY CASE WHEN {f} THEN 2 ELSE 1 END DESC, ward) AS w "
+        "FROM visits GROUP BY id) GROUP BY w",
+    ),
+    "a window": (
+        "",
+        "count(*) FROM (SELECT note, sum(CASE WHEN {f} THEN 2 ELSE 1 END) OVER (PARTITION BY id) AS s FROM visits) "
+        "WHERE s = 2 AND note <> 'bad'",
+    ),
+    "an order of a window": (
+        "",
+        "count(*) FROM (SELECT ward, note, lag(ward) OVER (PARTITION BY id ORDER BY CASE WHEN {f} THEN 2 ELSE 1 END, "
+        "ward) AS w FROM visits) WHERE w < ward AND note <> 'bad'",
+    ),
+    "QUALIFY": (
+        "",
+        "ward, count(*) FROM (SELECT ward FROM visits WHERE note <> 'bad' QUALIFY NOT {f} AND row_number() OVER "
+        "(PARTITION BY id ORDER BY ward) = 1) GROUP BY ward",
+    ),
     "a branch": ("", "count(*) FROM (SELECT id FROM visits WHERE NOT {f} UNION ALL SELECT id FROM stays)"),
     "a branch of a branch": (
         "",
@@ -252,6 +280,9 @@ SHAPES = (
     ("", "count({v}) FROM visits"),
     (KEYS, "CAST({v} AS VARCHAR) AS k, count(*) FROM visits GROUP BY k"),
     ("", "n, count(*) FROM (SELECT id, count(CASE WHEN {c} THEN 1 END) AS n FROM visits GROUP BY id) GROUP BY n"),
+    ("", "count(*) FROM (SELECT id, min({v}) AS m, bool_or({c}) AS b FROM visits GROUP BY id) WHERE m IS NULL OR b"),
+    ("", "count(*) FROM (SELECT id, first({v} ORDER BY {v}) AS m FROM visits GROUP BY id) WHERE m IS NOT NULL"),
+    ("", "count(*) FROM (SELECT id, lag({v}) OVER (PARTITION BY id ORDER BY {v}) AS m FROM visits) WHERE m IS NULL"),
     ("", "count(*) FROM stays JOIN visits ON visits.id = stays.id AND {c}"),
     ("", "count(*) FROM stays LEFT JOIN visits ON visits.id = stays.id AND {c}"),
     ("", "count(*) FROM visits JOIN pub ON {v} = pub.s"),

@@ -6,6 +6,7 @@ or an output may be an analyst's expression, and trusted code finds out by itsel
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
@@ -198,11 +199,67 @@ class Union:
     alias: str
 
 
+COMPARED = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|UUID|DATE|TIME|TIMESTAMP(_S|_MS|_NS)?|"
+    r"ENUM\(.*\)|VARCHAR",
+    re.DOTALL,
+)
+"""Types of values that a unit's features may be made of: equal ones are the same, but for 0 and -0, and NaN."""
+
+COMPUTED = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE|TIMESTAMP(_S|_MS|_NS)?|VARCHAR"
+)
+"""Those that a worker may compute."""
+
+ADDED = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|DECIMAL\((\d|1[0-8]),\d+\)", re.ASCII)
+"""Those that DuckDB adds up exactly in 128 bits, which 2^63 of them do not fill."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A value of a row: a stored column, or an expression of an analyst's. type_name: DuckDB's type of it."""
+
+    sql: str
+    type_name: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A value that a unit's rows are ordered by."""
+
+    operand: Operand
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column that is made of the rows of one privacy unit, and of no others. name: as written in SQL.
+
+    form: a name of trusted/private/features.py. condition: of the rows that take part, "" for all. order: of them; rows
+    that are tied are in keyed order. distance: of lag and lead, in rows.
+    """
+
+    form: str
+    name: str
+    operand: Operand | None = None
+    condition: str = ""
+    order: tuple[Place, ...] = ()
+    distance: int = 1
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Returns all values of rows that it is made of."""
+        own = () if self.operand is None else (self.operand,)
+        return (*own, *(place.operand for place in self.order))
+
+
 @dataclass(frozen=True)
 class Units:
     """One row for each privacy unit, under an alias. outputs: SQL and names; counts: conditions and names.
 
-    A condition "" counts every row.
+    A condition "" counts every row. features: what else is made of a unit's rows. windowed: whether every row is there,
+    with the features beside it, in place of one row of the unit.
     """
 
     source: Source
@@ -210,22 +267,40 @@ class Units:
     outputs: tuple[tuple[str, str], ...]
     counts: tuple[tuple[str, str], ...]
     alias: str
+    features: tuple[Feature, ...] = ()
+    windowed: bool = False
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Returns the conditions of rows that are counted, or that a feature is made of."""
+        found = (*(condition for condition, _ in self.counts), *(one.condition for one in self.features))
+        return tuple(condition for condition in found if condition)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Returns the values of rows that features are made of, once each."""
+        return tuple(dict.fromkeys(operand for one in self.features for operand in one.operands))
+
+
+def _rows_inside(first: Stored | Union | Units) -> list[Source]:
+    """Returns the sources inside of one each row of which is there as one row."""
+    if isinstance(first, Union):
+        return [branch.source for branch in first.branches]
+    return [first.source] if isinstance(first, Units) and first.windowed else []
 
 
 def most_copies(source: Source) -> int:
     """Returns the most rows that joins make of one row, those inside of it included; of a UNION ALL those of all its
     tables.
     """
-    first = source.first
-    inside = sum(most_copies(branch.source) for branch in first.branches) if isinstance(first, Union) else 1
+    inside = sum(map(most_copies, _rows_inside(source.first))) or 1
     joined = (one for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN"))
     return inside * prod(max(1, one.copies) * most_copies(one.right) for one in joined)
 
 
 def repeats(source: Source) -> bool:
     """Tells whether a stored row may stand beside very many others: of a private table that is joined, whatever by."""
-    first = source.first
-    if isinstance(first, Union) and any(repeats(branch.source) for branch in first.branches):
+    if any(map(repeats, _rows_inside(source.first))):
         return True
     joined = [one for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN")]
     return any(one.copies == 0 or one.content or repeats(one.right) for one in joined)

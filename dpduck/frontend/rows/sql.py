@@ -191,7 +191,9 @@ def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
         else:
             right = Source(_first(join.source), _joined(join.source, types))
             on = tuple(_condition_sql(condition, types) for condition in join.conditions)
-            many = source.multiplies(number) and (join.private_joins or not isinstance(join.source.first.nested, Units))
+            nested = join.source.first.nested
+            one_row = isinstance(nested, Units) and not nested.windowed
+            many = source.multiplies(number) and (join.private_joins or not one_row)
             cut = source if join.private_joins else join.source
             bound = (source.rows_for_a_key, *_cut_by(source, join, cut), cut is source) if many else ()
             joins.append(Join(join.kind, right, on, *bound))

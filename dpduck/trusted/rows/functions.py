@@ -69,11 +69,11 @@ def _whole_characters(call: dict[str, Any]) -> bool:
     return isinstance(text, str) and "\\C" not in text
 
 
-def check_parts(tree: Any, functions: frozenset[str]) -> None:
+def check_parts(tree: Any, functions: frozenset[str], classes: frozenset[str] = CLASSES) -> None:
     """Refuses a tree with a kind of expression, or a function, that is not listed."""
     for part in dicts(tree):
         kind, name = part.get("class"), part.get("function_name")
-        if kind is not None and kind not in CLASSES:
+        if kind is not None and kind not in classes:
             raise refused(str(kind))
         if name is not None and (name not in functions or part.get("schema") not in ("", "main", None)):
             raise refused(str(name))

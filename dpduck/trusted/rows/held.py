@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpduck.frontend.rows.parts import LENGTHS, LONGEST_JOINED, fits_sql
+from dpduck.frontend.rows.parts import LENGTHS, LONGEST_JOINED, Join, fits_sql, shortened_sql
 from dpduck.trusted.private.contributions import order_sql
 from dpduck.trusted.rows.plain import columns_of
 from dpduck.values.errors import Refusal
@@ -24,6 +24,12 @@ _SHORT = re.compile(
     re.DOTALL,
 )
 _NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
+_APART: Mapping[str, str] = {"FLOAT": "BIT", "DOUBLE": "BIT", "INTERVAL": "VARCHAR"}
+"""Types of which values that differ are equal: 0 and -0, one NaN and another, a month and thirty days. Cast so, they
+are apart, and DuckDB does not put the one for the other where it sorts. Nested values are not read by expressions."""
+
+_TEXTS = ("VARCHAR", "BLOB")
+
 ORDER_OF_TABLE = "dpduck_order_of_table"
 
 REPEATED, SHORTEST_READ = 16, 64
@@ -110,6 +116,40 @@ def longest_joined(texts: int, copies: int, repeated: bool) -> int:
     """
     together = LONGEST_JOINED * REPEATED // max(REPEATED, copies)
     return max(SHORTEST_READ, together // max(4 if repeated else 1, texts))
+
+
+def apart_sql(value: str, type_name: str) -> str:
+    """Returns what tells values of a type apart, in few bytes: of those that no expression reads, whether they are
+    NULL.
+    """
+    if type_name in _APART:
+        return f"CAST({value} AS {_APART[type_name]})"
+    if type_name in ("JSON", "BIT"):
+        return f"sha256(CAST({value} AS VARCHAR))"
+    return shortened_sql(value, type_name) if is_short(type_name) or type_name in _TEXTS else f"{value} IS NULL"
+
+
+def cut_sql(alias: str, join: Join, types: Mapping[str, str]) -> tuple[list[str], str]:
+    """Keeps at most so many rows of a table for each value of the columns that rows are joined by: columns to add to
+    the table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
+
+    Of a private table, whose rows of one key are of one unit, the first in keyed order of their own content, so that
+    no other unit, nor chance, has a say in which: rows that are tied are the same, bit by bit, in all that may be read
+    of them. Of a public one it does not matter which.
+    """
+    before = f'"{alias}".'
+    keys, content = (
+        [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
+    )
+    apart = [apart_sql(own, types[column]) for own, column in zip(content, join.content, strict=True)]
+    hashed = [hashed_sql(own, types[column]) for own, column in zip(content, join.content, strict=True)]
+    order = [order_sql(hashed), *apart] if content else []
+    names = [f"dpduck_cut_{number}" for number in range(len(order))]
+    added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]
+    ordered = f" ORDER BY {', '.join(names)}" if content else ""
+    nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
+    window = f"row_number() OVER (PARTITION BY {', '.join(keys)}{ordered})"
+    return added, f"QUALIFY {window} <= {int(join.copies)}{nobody}"
 
 
 def _is_nested(type_name: str) -> bool:

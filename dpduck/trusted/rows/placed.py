@@ -1,11 +1,11 @@
 """Where rows come from: stored tables, joined along equal columns; what an analyst wrote about them is set apart.
 
 A Source is rendered as SQL of which the database's process evaluates stored columns, their comparisons (plain) and
-nothing else. Of each table that is joined it reads rows that are short (held). Every other condition goes one
-of two ways. Where it may be asked of the joined row instead, it is moved behind the joins, to the worker. Where it may
-not, because an outer, SEMI or ANTI join, a UNION ALL or a count for each unit depends on it, it is asked of the rows of
-the one table that it is about, beforehand (Stage): the worker's answers come back by row number, and are then a stored
-column like any other.
+constant SQL of ours (features), and nothing else. Of each table that is joined it reads rows that are short (held).
+Every other expression goes one of two ways. Where it may be asked of the joined row instead, it is moved behind the
+joins, to the worker. Where it may not, because an outer, SEMI or ANTI join, a UNION ALL or a feature of each unit
+depends on it, it is asked of the rows of the one table that it is about, beforehand (Stage): the worker's answers come
+back by row number, and are then a stored column like any other.
 """
 
 from __future__ import annotations
@@ -18,28 +18,23 @@ from dpduck.frontend.rows.parts import (
     Coded,
     Join,
     Lookup,
+    Operand,
     Source,
     Stored,
     Union,
     Units,
     most_copies,
     repeats,
-    shortened_sql,
 )
 from dpduck.trusted.private.contributions import order_sql
+from dpduck.trusted.private.features import comparable_sql, feature_sql
 from dpduck.trusted.rows.answered import ROW
-from dpduck.trusted.rows.held import Held, hashed_sql, held_by, is_short, nothing_held
+from dpduck.trusted.rows.held import Held, apart_sql, cut_sql, held_by, nothing_held
 from dpduck.trusted.rows.plain import columns_of, is_plain, without_try
-from dpduck.values.errors import Refusal
+from dpduck.values.errors import InternalError, Refusal
 
 Types = Mapping[str, str]
 INNER = "JOIN"
-_APART: Types = {"FLOAT": "BIT", "DOUBLE": "BIT", "INTERVAL": "VARCHAR"}
-"""Types of which values that differ are equal: 0 and -0, one NaN and another, a month and thirty days. Cast so, they
-are apart, and DuckDB does not put the one for the other where it sorts. Nested values are not read by expressions."""
-
-_TEXTS = ("VARCHAR", "BLOB")
-
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
 """After these a condition of an earlier join is no condition of the joined row."""
 
@@ -50,7 +45,7 @@ class Stage:
 
     name: of the table that the answers are put into. extended: columns that are read where an outer join may have
         made the table's row NULL: their answer for a row of NULLs must be no answer, which is all that is read there.
-    where: which rows are asked, "" for all.
+    where: which rows are asked, "" for all. texts: values of features that are texts, each held beside a row.
     """
 
     table_sql: str
@@ -61,6 +56,7 @@ class Stage:
     types: tuple[tuple[str, str], ...] = field(repr=False)
     extended: frozenset[str] = frozenset()
     where: str = ""
+    texts: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,6 +140,7 @@ class _Asked:
     flags: dict[str, str] = field(default_factory=dict)
     values: dict[Lookup, str] = field(default_factory=dict)
     extended: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -193,12 +190,35 @@ class _Scope:
 
     def equality(self, lookup: Lookup) -> str:
         """Returns an equality of stored columns."""
+        alias, name = self._answered(lookup)
+        column, type_name = lookup.column_sql, lookup.type_name
+        right = column if travels(type_name) else f"CAST({column} AS VARCHAR)"
+        return f'"{alias}"."{name}" = {right}'
+
+    def value(self, operand: Operand) -> str:
+        """Returns a value that a unit's features are made of: as stored, or the worker's answer as a column."""
+        stored = self.types.get(operand.sql)
+        if stored is not None and stored != operand.type_name:
+            raise InternalError("a value of another type")
+        if stored is not None:
+            return operand.sql
+        text, kind = operand.sql, operand.type_name
+        if kind == "BOOLEAN":  # a flag says TRUE or nothing
+            alias, name = self._answered(Lookup(f"CAST({text} AS TINYINT)", "TINYINT", ""))
+            return f'CAST("{alias}"."{name}" AS BOOLEAN)'
+        if not travels(kind):
+            raise InternalError("a value of a type that no worker gives")
+        alias, name = self._answered(Lookup(text, kind, ""))
+        if kind == "VARCHAR":
+            self.asked[alias, ""].texts.add(name)
+        return f'"{alias}"."{name}"'
+
+    def _answered(self, lookup: Lookup) -> tuple[str, str]:
+        """Returns the table, and its column that holds a worker's answers."""
         asked = self._about(lookup.value_sql)
         name = asked.values.setdefault(lookup, f"{asked.name}_v{len(asked.values)}")
         self._note_extended(asked, name)
-        column, type_name = lookup.column_sql, lookup.type_name
-        right = column if travels(type_name) else f"CAST({column} AS VARCHAR)"
-        return f'"{asked.stored.alias}"."{name}" = {right}'
+        return asked.stored.alias, name
 
     def _note_extended(self, asked: _Asked, name: str) -> None:
         if asked.stored.alias in self.extended:
@@ -251,6 +271,7 @@ class _Scope:
                 tuple(self.types.items()),
                 frozenset(asked.extended),
                 asked.where,
+                len(asked.texts),
             )
             for asked in self.asked.values()
         ]
@@ -280,7 +301,7 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
         free = movable and join.kind == INNER and not later & EXTENDING
         if join.copies and (join.content or (scope.copied and isinstance(join.right.first, Stored))):
             cut = (source if join.first else join.right).first.alias
-            scope.cut[cut] = _cut_sql(cut, join, scope.types)
+            scope.cut[cut] = cut_sql(cut, join, scope.types)
         left = _aliases(source.first, source.joins[:number])
         right = _parts(join.right, scope, free)
         conditions = [scope.equality(one) if isinstance(one, Lookup) else scope.condition(one, free) for one in join.on]
@@ -300,52 +321,41 @@ def _aliases(first: Stored | Union | Units, joins: Sequence[Join]) -> set[str]:
     return found
 
 
-def _apart(value: str, type_name: str) -> str:
-    """Returns what tells values of a type apart, in few bytes: of those that no expression reads, whether they are
-    NULL.
-    """
-    if type_name in _APART:
-        return f"CAST({value} AS {_APART[type_name]})"
-    if type_name in ("JSON", "BIT"):
-        return f"sha256(CAST({value} AS VARCHAR))"
-    return shortened_sql(value, type_name) if is_short(type_name) or type_name in _TEXTS else f"{value} IS NULL"
-
-
-def _cut_sql(alias: str, join: Join, types: Types) -> tuple[list[str], str]:
-    """Keeps at most so many rows of a table for each value of the columns that rows are joined by: columns to add to
-    the table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
-
-    Of a private table, whose rows of one key are of one unit, the first in keyed order of their own content, so that
-    no other unit, nor chance, has a say in which: rows that are tied are the same, bit by bit, in all that may be read
-    of them. Of a public one it does not matter which.
-    """
-    before = f'"{alias}".'
-    keys, content = (
-        [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
-    )
-    apart = [_apart(own, types[column]) for own, column in zip(content, join.content, strict=True)]
-    hashed = [hashed_sql(own, types[column]) for own, column in zip(content, join.content, strict=True)]
-    order = [order_sql(hashed), *apart] if content else []
-    names = [f"dpduck_cut_{number}" for number in range(len(order))]
-    added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]
-    ordered = f" ORDER BY {', '.join(names)}" if content else ""
-    nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
-    window = f"row_number() OVER (PARTITION BY {', '.join(keys)}{ordered})"
-    return added, f"QUALIFY {window} <= {int(join.copies)}{nobody}"
-
-
 def _nested_sql(relation: Union | Units, outer: _Scope) -> str:
     if isinstance(relation, Union):
         branches = " UNION ALL ".join(_branch_sql(branch, outer) for branch in relation.branches)
         return outer.relation_sql(f"({branches})", relation.alias)
-    read = [relation.unit_sql, *(sql for sql, _ in (*relation.outputs, *relation.counts))]
-    scope = outer.inside(relation.source, read, held=True)
+    read = [relation.unit_sql, *(sql for sql, _ in relation.outputs), *relation.conditions]
+    scope = outer.inside(relation.source, [*read, *(one.sql for one in relation.operands)], held=True)
     parts, where = _level(relation.source, scope)
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
-    listed = ", ".join([*(f"{sql} AS {name}" for sql, name in relation.outputs), *counts])
+    listed = ", ".join([*(f"{sql} AS {name}" for sql, name in relation.outputs), *counts, *_features(relation, scope)])
     rows = f"{parts.render(scope)} WHERE {_and([*where, f'{relation.unit_sql} IS NOT NULL'])}"
     outer.stages.extend(scope.own_stages())
-    return outer.relation_sql(f"(SELECT {listed} FROM {rows} GROUP BY {relation.unit_sql})", relation.alias)
+    grouping = "" if relation.windowed else f" GROUP BY {relation.unit_sql}"
+    return outer.relation_sql(f"(SELECT {listed} FROM {rows}{grouping})", relation.alias)
+
+
+def _features(relation: Units, scope: _Scope) -> list[str]:
+    """Returns the columns that are made of a unit's rows. Rows that are tied are in an order by all that is read of
+    them here, so that those which are still tied are the same.
+    """
+    if any(sql not in scope.types and sql != relation.unit_sql for sql, _ in relation.outputs):
+        raise InternalError("a column that nobody stored")
+    values = {operand: comparable_sql(operand, scope.value(operand)) for operand in relation.operands}
+    apart = list(dict.fromkeys(values.values()))
+    if relation.windowed:
+        apart += [
+            apart_sql(sql, scope.types[sql])
+            for sql, _ in relation.outputs
+            if sql in scope.types and sql != relation.unit_sql
+        ]
+    tied = (order_sql([relation.unit_sql, *apart]), *apart)
+    made = []
+    for one in relation.features:
+        condition = scope.condition(one.condition, False) if one.condition else ""
+        made.append(f"{feature_sql(one, values, condition or '', relation, tied)} AS {one.name}")
+    return made
 
 
 def _count_sql(condition: str, name: str, scope: _Scope) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpduck.frontend.rows.parts import FLOATS, text_sql, without_sign
 from dpduck.trusted.rows.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.trusted.rows.functions import require_row_local, texts_made
-from dpduck.trusted.rows.held import REPEATED, SHORTEST_READ
+from dpduck.trusted.rows.held import REPEATED, SHORTEST_READ, longest_joined
 from dpduck.trusted.rows.placed import Stage, Types, travels
 from dpduck.trusted.rows.plain import columns_of, renamed
 from dpduck.trusted.rows.worker import BATCH
@@ -272,7 +272,8 @@ def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Aski
         value = f"try(try_cast({lookup.value_sql} AS {lookup.type_name}))"
         plain = travels(lookup.type_name)
         outputs[name] = Output(lookup.type_name, value) if plain else Output("VARCHAR", f"CAST({value} AS VARCHAR)")
-    division = Division(outputs, (), dict(stage.types), looked_up=looked_up)
+    longest = min(looked_up, longest_joined(stage.texts, 1, False)) if stage.texts else looked_up
+    division = Division(outputs, (), dict(stage.types), looked_up=longest)
     alias = f'"{stage.alias}"'
     columns = {ROW: f"{alias}.rowid", **division.inputs()}
     listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
@@ -296,7 +297,8 @@ def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) 
     }
     asked = chosen_inputs(pa.Table.from_pydict(columns or {"x": pa.nulls(1)}), tuple(columns))
     answer = runner.compute(asked)
-    if any(answer.column(name)[0].as_py() not in (None, False) for name in stage.extended):
+    said = (answer.column(name)[0].as_py() for name in stage.extended)
+    if any(value is not None and value is not False for value in said):
         raise Refusal(
             "an expression that has a value for NULLs is asked of rows that an outer join made NULL",
             accepted="the condition in WHERE of the annotated SELECT, or IS NULL of a column",

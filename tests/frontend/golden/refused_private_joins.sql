@@ -130,15 +130,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) s, count(*) FROM (SELECT 
 
 -- title: a row for each value of another column than the unit
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) n, count(*) FROM (SELECT ward, count(*) AS n FROM patients GROUP BY ward) GROUP BY n
--- refused: line 1, column 124: GROUP BY over private rows inside a subquery is refused; accepted: GROUP BY the privacy unit's column alone, with it and counts selected
+-- refused: line 1, column 124: GROUP BY over private rows inside a subquery is refused; accepted: GROUP BY the privacy unit's column alone, with it and count, min, max, sum, first, bool_or selected
 
--- title: a sum for each unit
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id, sum(age) AS n FROM patients GROUP BY id) WHERE n > 3
--- refused: line 1, column 82: this is refused in a subquery with a row for each privacy unit; accepted: GROUP BY the privacy unit's column alone, with it and counts selected
+-- title: an average for each unit
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id, avg(age) AS n FROM patients GROUP BY id) WHERE n > 3
+-- refused: line 1, column 82: this is refused in a subquery with a row for each privacy unit; accepted: count, min, max, sum, first(x ORDER BY y), last(x ORDER BY y), arg_min, arg_max, any_value, bool_or, bool_and
 
 -- title: a column beside the unit
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id, ward, count(*) AS n FROM patients GROUP BY id) WHERE n > 3
--- refused: line 1, column 82: a column that is not the privacy unit's; accepted: GROUP BY the privacy unit's column alone, with it and counts selected
+-- refused: line 1, column 82: a column that is not the privacy unit's; accepted: GROUP BY the privacy unit's column alone, with it and count, min, max, sum, first, bool_or selected
 
 -- title: HAVING for each unit
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id, count(*) AS n FROM patients GROUP BY id HAVING count(*) > 1)

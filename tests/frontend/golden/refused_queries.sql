@@ -224,7 +224,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELEC
 
 -- title: GROUP BY inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) n, count(*) FROM (SELECT sex, count(*) AS n FROM visits GROUP BY sex) GROUP BY n
--- refused: line 1, column 121: GROUP BY over private rows inside a subquery is refused; accepted: GROUP BY the privacy unit's column alone, with it and counts selected
+-- refused: line 1, column 121: GROUP BY over private rows inside a subquery is refused; accepted: GROUP BY the privacy unit's column alone, with it and count, min, max, sum, first, bool_or selected
 
 -- title: an aggregate inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) n, count(*) FROM (SELECT count(*) AS n FROM visits) GROUP BY n
@@ -232,7 +232,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) n, count(*) FROM (SELECT 
 
 -- title: QUALIFY inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELECT sex FROM visits QUALIFY row_number() OVER () = 1) GROUP BY sex
--- refused: line 1, column 99: QUALIFY over private rows is refused; accepted: QUALIFY over the noisy answers of the annotated SELECT
+-- refused: line 1, column 107: a window over rows of several privacy units is refused; accepted: OVER (PARTITION BY the privacy unit's column alone ORDER BY ..)
 
 -- title: SAMPLE of a subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELECT sex FROM visits) TABLESAMPLE 10% GROUP BY sex
@@ -240,7 +240,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELEC
 
 -- title: a window inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) r, count(*) FROM (SELECT rank() OVER (ORDER BY age) AS r FROM visits) GROUP BY r
--- refused: line 1, column 81: a window over private rows is refused; accepted: a window over the answers: rank() OVER (ORDER BY count(*))
+-- refused: line 1, column 81: a window over rows of several privacy units is refused; accepted: OVER (PARTITION BY the privacy unit's column alone ORDER BY ..)
 
 -- title: unnest inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT unnest([1, 2]) AS x FROM visits)

@@ -54,6 +54,21 @@ SOURCES = {
         "n",
         "(SELECT who, count(mode) AS n FROM trips LEFT JOIN legs ON trip = trip_id AND km > 0 GROUP BY who) AS c",
     ),
+    "features": (
+        "first, big",
+        "(SELECT id, first(kind ORDER BY km + 1 DESC) AS first, bool_or(km / km > 0) AS big, max(km) AS most "
+        "FROM people JOIN trips ON id = who JOIN legs ON trip = trip_id GROUP BY id) AS f WHERE most > -9",
+    ),
+    "windows": (
+        "kind, before",
+        "(SELECT kind, lag(kind) OVER (PARTITION BY id ORDER BY trip_id * 2) AS before, row_number() OVER (PARTITION "
+        "BY id ORDER BY kind) AS place FROM people JOIN trips ON id = who) AS w WHERE place < 3",
+    ),
+    "windows joined": (
+        "kind, mode",
+        "(SELECT trip_id, kind FROM people JOIN trips ON id = who QUALIFY row_number() OVER (PARTITION BY id ORDER BY "
+        "kind) < 3) AS w JOIN legs ON trip = trip_id",
+    ),
     "union": ("label", "(SELECT sex AS label FROM people UNION ALL SELECT mode FROM legs WHERE km > 1)"),
     "union joined": (
         "sex, mode",

@@ -145,6 +145,21 @@ CASES: dict[str, tuple[World, Sequence[str], str]] = {
         referred("name"), person(name=60000),
         COUNT.format("", f"count(*) AS n FROM (SELECT p.name, count(*) AS c {OF} GROUP BY p.name) AS u WHERE c > 1"),
     ),
+    "features of her texts": (
+        own(), [visits(1000, "repeat('x', 60000) || range")],
+        COUNT.format("", "count(*) AS n FROM (SELECT patient, max(note) AS m, first(ward ORDER BY note) AS f, "
+                     "count(DISTINCT note) AS d FROM visits GROUP BY patient) AS u WHERE m > f OR d > 1"),
+    ),
+    "texts made for features of hers": (
+        own(), [visits(20000, "repeat('x', 1300) || range")],
+        COUNT.format("", "count(*) AS n FROM (SELECT patient, max(note || note || note) AS m, "
+                     "min(ward || note || note || note) AS l FROM visits GROUP BY patient) AS u WHERE m > l"),
+    ),
+    "windows over her texts": (
+        own(), [visits(1000, "repeat('x', 60000) || range")],
+        COUNT.format("", "count(*) AS n FROM (SELECT note, lag(note) OVER (PARTITION BY patient ORDER BY ward) AS b "
+                     "FROM visits) AS u WHERE b > note"),
+    ),
     "a unit in a UNION ALL that is joined": (
         referred("name"), person(name=60000),
         COUNT.format(TEN, f"count(*) AS n FROM visits AS v JOIN {UNITED.format('g')} ON u.patient = v.patient"),

@@ -304,6 +304,10 @@ FAMILY_STATEMENTS = (
     "ward, count(*) AS n FROM visits SEMI JOIN patients ON id = patient GROUP BY ward",
     "kind, count(*) AS n FROM (SELECT kind FROM items UNION ALL SELECT kind FROM items WHERE item > 9) GROUP BY kind",
     "n, count(*) AS m FROM (SELECT patient, count(*) AS n FROM visits GROUP BY patient) GROUP BY n",
+    "w, count(*) AS m FROM (SELECT id, any_value(ward) AS w, count(*) FILTER (WHERE ward = 'a') AS n FROM patients "
+    "JOIN visits ON patient = id GROUP BY id) WHERE n > 0 GROUP BY w",
+    "ward, before, count(*) AS m FROM (SELECT ward, lag(ward) OVER (PARTITION BY id ORDER BY upper(ward)) AS before "
+    "FROM patients JOIN visits ON patient = id) GROUP BY ward, before",
     "count(*) AS n FROM (SELECT item, visit FROM items UNION ALL SELECT item, visit FROM items) AS i "
     "JOIN visits ON i.visit = visits.visit",
 )

@@ -1,0 +1,114 @@
+"""What is made of the rows of one privacy unit: one value of all its rows, or one beside each of them.
+
+The SQL here is constant: no word of an analyst's is in it but names of columns. It is computed by the database's
+process after the charge, so nothing in it may raise, whatever the values are, and no row of another unit, nor the order
+in which rows are stored or read, may have a say in it:
+
+* Every form is over the rows of one unit alone: GROUP BY or PARTITION BY the unit.
+* Values that compare as equal are the same: 0 for -0, one NaN for all (comparable_sql); types of which equal values
+  differ otherwise, as INTERVAL, are refused (COMPARED). So the least, the largest and any value are functions of the
+  unit's rows.
+* Sums are of whole numbers of at most 64 bits and of decimals that are kept in 64 (ADDED): 2^63 rows do not fill the
+  128 bits that DuckDB adds them up in. Doubles are refused: their sum depends on the order of the rows.
+* Where rows are tied in an order, a keyed hash of all that is read of them decides, then these values themselves; rows
+  that are still tied are the same.
+* What is kept of a unit while its rows are read is one value of a form, or, for DISTINCT and for windows, one short
+  value of each row (held.py): texts that are counted apart are their SHA-256 beyond 64 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dpduck.frontend.rows.parts import ADDED, COMPARED, Feature, Operand, Place, Units, shortened_sql, without_sign
+from dpduck.trusted.rows.plain import FLOATS
+from dpduck.values.errors import InternalError
+
+MOST_DISTANCE = 10_000
+_OF_VALUE = {"min": "min", "max": "max", "sum": "sum", "any": "bool_or", "all": "bool_and"}
+_NUMBERED = ("row_number", "rank", "dense_rank")
+_BESIDE = ("lag", "lead")
+
+
+def comparable_sql(operand: Operand, value: str) -> str:
+    """Returns a value so that what compares as equal is the same."""
+    kind = operand.type_name
+    if not COMPARED.fullmatch(kind):
+        raise InternalError("a value that cannot be compared")
+    return without_sign(value, kind) if kind in FLOATS else value
+
+
+def feature_sql(
+    feature: Feature, values: Mapping[Operand, str], condition: str, relation: Units, tied: Sequence[str]
+) -> str:
+    """Writes a feature over the rows of a unit. values: SQL of its operands. condition: of rows that take part.
+
+    tied: what orders rows that are tied: a keyed hash first, then all that is read of them.
+    """
+    if relation.windowed:
+        return _windowed(feature, values, condition, relation.unit_sql, tied)
+    operand = feature.operand
+    if feature.form == "first" and operand is not None:
+        value = values[operand]
+        keys = [*map(_key, _ordered(feature.order, values)), *map(_key, ((tied[0], _FIRST), (value, _FIRST)))]
+        chosen = f"arg_min(struct_pack(v := {value}), create_sort_key({', '.join(keys)}))"
+        filtered = f" FILTER (WHERE {condition})" if condition else ""
+        return f"struct_extract({chosen}{filtered}, 'v')"
+    if feature.form == "distinct" and operand is not None:
+        return f"count(DISTINCT {_where(condition, shortened_sql(values[operand], operand.type_name))})"
+    return _of_values(feature, values, condition)
+
+
+def _windowed(
+    feature: Feature, values: Mapping[Operand, str], condition: str, unit_sql: str, tied: Sequence[str]
+) -> str:
+    """Writes a feature beside each row. What is the same for rows that are tied needs no order of these."""
+    ordered, form = _ordered(feature.order, values), feature.form
+    if form in ("row_number", "first", *_BESIDE):
+        ordered += [(sql, _FIRST) for sql in tied]
+    by = f" ORDER BY {', '.join(f'{sql} {way}' for sql, way in ordered)}"
+    window = f"OVER (PARTITION BY {unit_sql}{by if ordered else ''})"
+    if form in _NUMBERED and not condition:
+        return f"{form}() {window}"
+    operand = feature.operand
+    if form in ("first", *_BESIDE) and operand is not None and not condition:
+        distance = f", {int(feature.distance)}" if form in _BESIDE else ""
+        if not 0 <= feature.distance <= MOST_DISTANCE:
+            raise InternalError("a row too far away")
+        return f"{'first_value' if form == 'first' else form}({values[operand]}{distance}) {window}"
+    if form == "count":
+        return f"count({_where(condition, '1') if condition else '*'}) {window}"
+    return f"{_of_values(feature, values, condition)} {window}"
+
+
+def _of_values(feature: Feature, values: Mapping[Operand, str], condition: str) -> str:
+    operand = feature.operand
+    function = _OF_VALUE.get(feature.form)
+    if function is None or operand is None:
+        raise InternalError("a feature of no known form")
+    if feature.form == "sum" and not ADDED.fullmatch(operand.type_name):
+        raise InternalError("a sum that could overflow")
+    if feature.form in ("any", "all") and operand.type_name != "BOOLEAN":
+        raise InternalError("a condition that is none")
+    return f"{function}({_where(condition, values[operand])})"
+
+
+def _where(condition: str, value: str) -> str:
+    return f"CASE WHEN {condition} THEN {value} END" if condition else value
+
+
+_WAYS = ("ASC", "DESC")
+_FIRST = "ASC NULLS LAST"
+
+
+def _ordered(order: Sequence[Place], values: Mapping[Operand, str]) -> list[tuple[str, str]]:
+    """Returns the values of an order, each with its direction and the place of NULLs."""
+    return [
+        (values[one.operand], f"{_WAYS[one.descending]} NULLS {'FIRST' if one.nulls_first else 'LAST'}")
+        for one in order
+    ]
+
+
+def _key(ordered: tuple[str, str]) -> str:
+    sql, way = ordered
+    return f"{sql}, '{way}'"
