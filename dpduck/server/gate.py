@@ -242,7 +242,7 @@ class Gate:
             self._streamed.add(principal.name, work / self._limits.work)
             return sql
         tables = [(OWN, view) for view in inspected.views] + [(LISTING, listing) for listing in inspected.listings]
-        tables += [(ANSWERS, answer_name(key)) for key in keys]
+        tables += [(ANSWERS, answer_name(key)) for key in dict.fromkeys(keys)]
         return f"FROM {ANSWERS}.main.{answer_name(self._public.run(principal.name, sql, tables, given_up))}"
 
     def _work(self, inspected: Inspected, keys: Sequence[str]) -> float:

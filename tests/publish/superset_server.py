@@ -2,7 +2,7 @@
 
     python -m venv superset && superset/bin/pip install apache-superset==6.1.0 rich cachetools \
         Flask-Caching==2.3.1 wtforms-json==0.3.5 \
-        duckdb==1.5.5 duckdb-engine psycopg2-binary pillow
+        duckdb==1.5.5 duckdb-engine psycopg2-binary pillow flightsql-dbapi==0.2.2
     apt-get install -y chromium
     DPDUCK_SUPERSET=superset/bin make peers
 """

@@ -11,6 +11,7 @@ import pytest
 from dpduck.publish.publish import publish
 from tests.database.made_stores import made_store
 from tests.publish.superset_server import Superset, superset_server
+from tests.server.served import add_principals, make_clinic, serving_flight
 from tests.support.postgres_server import postgres_server
 
 pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -23,6 +24,9 @@ VIEWS = [
 LISTED = ["by_ward", "dpduck_releases", "ward_counts"]
 SAFE = {"connect_args": {"read_only": True, "config": {"enable_external_access": False, "lock_configuration": True}}}
 """What docs/superset.md tells to put into "Engine parameters" of a published file."""
+
+SUM = {"expressionType": "SIMPLE", "column": {"column_name": "n"}, "aggregate": "SUM", "label": "visits"}
+COUNT = {"expressionType": "SQL", "sqlExpression": "COUNT(*)", "label": "visits"}
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +50,11 @@ def add_database(superset: Superset, name: str, uri: str, engine_parameters: obj
     return int(superset.call("POST", "/api/v1/database/", body)["id"])
 
 
-def add_chart(superset: Superset, name: str, database: int, schema: str, view: str) -> int:
+def add_chart(superset: Superset, name: str, database: int, schema: str, view: str, metric: object = SUM) -> int:
     """A bar chart of the view; returns its number."""
     dataset = superset.call("POST", "/api/v1/dataset/", {"database": database, "schema": schema, "table_name": view})[
         "id"
     ]
-    metric = {"expressionType": "SIMPLE", "column": {"column_name": "n"}, "aggregate": "SUM", "label": "visits"}
     query = {"metrics": [metric], "groupby": ["ward"], "columns": ["ward"], "row_limit": 100}
     asked = {"datasource": {"id": dataset, "type": "table"}, "queries": [query], "result_format": "json",
              "result_type": "full"}  # fmt: skip
@@ -102,3 +105,16 @@ def test_superset_reads_postgresql(superset: Superset, store: Path) -> None:
         )
         assert tables(superset, database, "public") == LISTED
         look(superset, add_chart(superset, "PostgreSQL", database, "public", "ward_counts"), "superset_postgresql")
+
+
+def test_superset_asks_by_the_private_tables_own_name(
+    superset: Superset, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Over Flight SQL a chart on visits itself is answered from what was released, free; its bars add up to that."""
+    database = make_clinic(tmp_path_factory.mktemp("served"), prepared=True)
+    token = add_principals(database)["alice"]
+    with serving_flight(database, "--flight-sql", "localhost:0") as address:
+        uri = f"datafusion://alice:{token}@{address.rpartition('/')[2]}?insecure=True"
+        served = add_database(superset, "served", uri, {})
+        assert {"visits", "ages", "ward_cube"} <= set(tables(superset, served, "main"))
+        look(superset, add_chart(superset, "visits itself", served, "main", "visits", COUNT), "superset_visits")

@@ -105,6 +105,23 @@ def test_the_catalog_lists_private_views(alice: Any) -> None:
     assert info["vendor_name"] == "dpduck"
 
 
+def test_the_catalog_lists_tables_that_one_may_ask_about(served: Served, raw: flight.FlightClient) -> None:
+    """In no catalog, with their columns; nobody sees a table that is not theirs, and nothing is charged."""
+    before, listed = served.spent(), {}
+    for who in ("alice", "bob", "carol"):
+        given = options(served.tokens[who])
+        info = raw.get_flight_info(command("CommandGetTables", {5: 1}), given)
+        found = raw.do_get(info.endpoints[0].ticket, given).read_all().to_pylist()
+        private = {row["table_name"]: row for row in found if row["catalog_name"] is None}
+        assert {"ages", "ward_cube"} <= {row["table_name"] for row in found if row["catalog_name"] == "private"}
+        listed[who] = set(private)
+        if who == "alice":
+            columns = pa.ipc.read_schema(pa.py_buffer(private["visits"]["table_schema"]))
+            assert {"sex", "age", "ward"} <= set(columns.names)
+    assert "visits" in listed["alice"] & listed["bob"] and "visits" not in listed["carol"]
+    assert served.spent() == before
+
+
 def test_schema_probes_never_charge(alice: Any, served: Served) -> None:
     """Looking at the columns of a dp() statement, prepared or not, leaves the ledger as it is."""
     before = served.spent()

@@ -48,6 +48,8 @@ def test_dp_functions_are_tables_among_others(served: Served) -> None:
     assert served.rows("alice", joined) == [(2,)]
     nested = f"WITH d AS (FROM dp('{statement}')) SELECT (SELECT count(*) FROM d), (SELECT max(n) > 0 FROM ages)"
     assert served.rows("alice", nested) == [(2, True)]
+    twice = f"SELECT count(*) FROM dp('{statement}') AS a JOIN dp('{statement}') AS b ON a.sex = b.sex"
+    assert served.rows("alice", twice) == [(2,)]
     weighted = "FROM dp_stderr_of('ward_cube', '1', confidence := 0.9)"
     assert len(served.rows("carol", weighted)[0]) == 4
     assert served.rows("carol", "SELECT name FROM dp_releases() WHERE name = 'ages'") == [("ages",)]
