@@ -116,6 +116,22 @@ def test_conditions_that_no_row_meets_are_refused(visits: duckdb.DuckDBPyConnect
             run(visits, rest, key)
 
 
+FEATURES = (
+    "SELECT person, max(left_at) AS m FROM visits GROUP BY person",
+    "SELECT lag(ward) OVER (PARTITION BY person ORDER BY came) AS m FROM visits",
+    "SELECT came AS m FROM visits QUALIFY row_number() OVER (PARTITION BY person ORDER BY came) = 1",
+)
+
+
+@pytest.mark.parametrize("inner", FEATURES)
+def test_features_of_units_by_periods_are_refused(visits: duckdb.DuckDBPyConnection, inner: str) -> None:
+    """A person's rows are of many units there: what is made of all of them is no unit's own."""
+    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
+    with pytest.raises(Refusal, match=r"units of one month are not followed .* features of each unit") as refused:
+        request_of(visits, f"SELECT {clause} count(*) FROM ({inner}) WHERE m IS NULL")
+    assert refused.value.accepted == "one table with PER MONTH, joined with public tables"
+
+
 LITERALS = st.sampled_from(DAYS).map(lambda day: f"DATE '{day.isoformat()}'")
 SIGNS = st.sampled_from(["=", "<", "<=", ">", ">=", "<>"])
 VALUES = st.sampled_from(

@@ -206,7 +206,7 @@ def test_what_is_no_period(clinic: Clinic) -> None:
 def test_what_asks_about_several_units_at_once(clinic: Clinic) -> None:
     """Rows that are made of several months are refused: joins of private rows, UNION ALL, counts for each unit."""
     counted = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) AS n FROM "
-    message = "units of one month are not followed through joins of private rows, UNION ALL or a count for each unit"
+    message = "units of one month are not followed through joins of private rows, UNION ALL or features of each unit"
     for source in (
         "visits JOIN visits AS other USING (person)",
         "visits SEMI JOIN (SELECT person FROM visits WHERE charge > 5) AS o USING (person)",

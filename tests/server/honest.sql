@@ -65,6 +65,8 @@ FROM dp('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*)
 FROM dp($q$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) ward, count(*) AS n, dp_stderr(n) AS e FROM visits GROUP BY ward $q$) WHERE n > 0
 SELECT d.sex, d.n, c.n FROM dp('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits GROUP BY sex') AS d JOIN ward_cube AS c ON c.sex = d.sex AND c.ward IS NULL
 SELECT sum(n) FROM dp('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) age, count(*) AS n FROM visits GROUP BY age') AS t(years, n)
+FROM dp('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) first_ward, count(*) AS n FROM (SELECT patient, min(ward) AS first_ward, bool_or(sex = 1) AS f FROM visits GROUP BY patient) WHERE f GROUP BY first_ward')
+FROM dp('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM (SELECT sex, age FROM visits QUALIFY row_number() OVER (PARTITION BY patient ORDER BY age) = 1) WHERE age > 20 GROUP BY sex')
 FROM dp('CREATE PRIVATE VIEW of_honest OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex')
 FROM dp('DROP PRIVATE VIEW IF EXISTS of_honest')
 FROM dp_streams()

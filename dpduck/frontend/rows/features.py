@@ -93,7 +93,7 @@ class FeatureReader:
         places, written = self._places(order.expressions if order is not None else [])
         by = f" ORDER BY {', '.join(map(_place_sql, places))}" if places else ""
         over = f" OVER (PARTITION BY {unit}{by})"
-        form = _NUMBERED.get(type(function))
+        form = None if any(function.args.values()) else _NUMBERED.get(type(function))
         if form is not None and not kept and (places or form == "row_number"):
             feature = Feature(form, "", order=places)
             return Made(f"{form}(){over}", "BIGINT", feature, counts=True, written=written)

@@ -78,8 +78,8 @@ def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr
     if not plain or any(isinstance(join, PrivateJoin) for join in source.joins):
         raise refusal(
             place,
-            f"units of one {period.word.lower()} are not followed through joins of private rows, UNION ALL or a "
-            "count for each unit",
+            f"units of one {period.word.lower()} are not followed through joins of private rows, UNION ALL or "
+            "features of each unit",
             f"one table with PER {period.word}, joined with public tables",
         )
     return source.first.policy.unit.period

@@ -13,7 +13,8 @@ in which rows are stored or read, may have a say in it:
 * Where rows are tied in an order, a keyed hash of all that is read of them decides, then these values themselves; rows
   that are still tied are the same.
 * What is kept of a unit while its rows are read is one value of a form, or, for DISTINCT and for windows, one short
-  value of each row (held.py): texts that are counted apart are their SHA-256 beyond 64 bytes.
+  value of each row (held.py): texts that are counted apart are their SHA-256 beyond 64 bytes. Texts are the shorter
+  the more windows hold them, and there are few windows of different orders (texts_held).
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dpduck.frontend.rows.parts import ADDED, COMPARED, Feature, Operand, Place, Units, shortened_sql, without_sign
+from dpduck.trusted.rows.held import is_short
 from dpduck.trusted.rows.plain import FLOATS
-from dpduck.values.errors import InternalError
+from dpduck.values.errors import InternalError, Refusal
 
-MOST_DISTANCE = 10_000
+MOST_DISTANCE, MOST_TEXTS, MOST_ORDERS = 10_000, 64, 8
 _OF_VALUE = {"min": "min", "max": "max", "sum": "sum", "any": "bool_or", "all": "bool_and"}
 _NUMBERED = ("row_number", "rank", "dense_rank")
 _BESIDE = ("lag", "lead")
+_IN_FULL_ORDER = ("row_number", "first", *_BESIDE)
 
 
 def comparable_sql(operand: Operand, value: str) -> str:
@@ -35,7 +38,45 @@ def comparable_sql(operand: Operand, value: str) -> str:
     kind = operand.type_name
     if not COMPARED.fullmatch(kind):
         raise InternalError("a value that cannot be compared")
-    return without_sign(value, kind) if kind in FLOATS else value
+    return without_signs(value, kind)
+
+
+def without_signs(value: str, type_name: str) -> str:
+    """Returns a stored value without what other people's rows may change of it, the sign of a zero."""
+    return without_sign(value, type_name) if type_name in FLOATS else value
+
+
+def texts_held(relation: Units) -> int:
+    """Returns how many texts of a row are held beside those that are read of it: made ones, and those of windows.
+
+    DuckDB computes windows of different orders one after the other. Each holds what the ones before it made, a text
+    once for each feature, and what its rows are ordered by: values that are tied, too, so that there are few of them.
+    """
+    types = dict(relation.source.types)
+    made = sum(_is_text(one) and one.sql not in types for one in relation.operands)
+    if not relation.windowed:
+        return made
+    stored = (Operand(sql, types.get(sql, "")) for sql, _ in relation.outputs if sql != relation.unit_sql)
+    tied = sum(map(_is_text, {*stored, *relation.operands}))
+    windows = {(one.order, one.form in _IN_FULL_ORDER) for one in relation.features}
+    for order, in_full in windows:
+        made += sum(_is_text(place.operand) for place in order) + (tied if in_full else 0)
+    made += sum(one.operand is not None and _is_text(one.operand) for one in relation.features)
+    if len(windows) > MOST_ORDERS:
+        raise Refusal(
+            f"the windows of a subquery have {len(windows)} different orders, more than {MOST_ORDERS}",
+            accepted="fewer orders: any number of windows with one ORDER BY are one",
+        )
+    if made > MOST_TEXTS:
+        raise Refusal(
+            f"the windows of a subquery hold {made} texts of each row, more than {MOST_TEXTS}",
+            accepted="fewer windows over texts, or ORDER BY numbers and dates in them",
+        )
+    return made
+
+
+def _is_text(operand: Operand) -> bool:
+    return not is_short(operand.type_name)
 
 
 def feature_sql(
@@ -64,7 +105,7 @@ def _windowed(
 ) -> str:
     """Writes a feature beside each row. What is the same for rows that are tied needs no order of these."""
     ordered, form = _ordered(feature.order, values), feature.form
-    if form in ("row_number", "first", *_BESIDE):
+    if form in _IN_FULL_ORDER:
         ordered += [(sql, _FIRST) for sql in tied]
     by = f" ORDER BY {', '.join(f'{sql} {way}' for sql, way in ordered)}"
     window = f"OVER (PARTITION BY {unit_sql}{by if ordered else ''})"

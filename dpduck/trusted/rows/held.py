@@ -35,6 +35,8 @@ ORDER_OF_TABLE = "dpduck_order_of_table"
 REPEATED, SHORTEST_READ = 16, 64
 """Copies of a row beyond which its texts are shorter, and bytes that each must have room for."""
 
+LONGEST_MADE = 256
+
 
 def is_short(type_name: str) -> bool:
     """Tells whether all values of a type have few bytes."""
@@ -95,9 +97,11 @@ def nothing_held() -> Held:
     return Held({}, 0, {})
 
 
-def held_by(texts: Sequence[str], content: Sequence[str], types: Mapping[str, str], bounds: tuple[int, bool]) -> Held:
+def held_by(
+    texts: Sequence[str], content: Sequence[str], types: Mapping[str, str], bounds: tuple[int, bool], made: int = 0
+) -> Held:
     """Returns what is held where these texts are read of rows. types: of columns. bounds: rows that joins make
-    of one, and whether a private join puts one beside any number of others.
+    of one, and whether a private join puts one beside any number of others. made: texts that are held beside these.
     """
     found = [name for text in texts for name in columns_of(text, types) if not is_short(types[name])]
     read = {name: types[name] for name in found}
@@ -106,7 +110,7 @@ def held_by(texts: Sequence[str], content: Sequence[str], types: Mapping[str, st
         by_table.setdefault(_alias(name), {})[name] = types[name]
     outputs = sum(text in read and kind in LENGTHS for text in texts for kind in [types.get(text, "")])
     several = sum(kind in LENGTHS for kind in read.values())
-    return Held(read, longest_joined(max(outputs, several), *bounds), by_table)
+    return Held(read, longest_joined(max(outputs, several) + made, *bounds), by_table)
 
 
 def longest_joined(texts: int, copies: int, repeated: bool) -> int:
@@ -116,6 +120,14 @@ def longest_joined(texts: int, copies: int, repeated: bool) -> int:
     """
     together = LONGEST_JOINED * REPEATED // max(REPEATED, copies)
     return max(SHORTEST_READ, together // max(4 if repeated else 1, texts))
+
+
+def longest_made(texts: int, held: Held) -> int:
+    """Returns bytes of each of so many texts that a worker makes of a row, which are held of every row.
+
+    A text of one byte makes long ones: with 4,096 bytes of each, one person's 70,000 rows of 240 bytes filled 300 MB.
+    """
+    return min(held.longest, LONGEST_MADE, LONGEST_MADE * 4 // max(4, texts))
 
 
 def apart_sql(value: str, type_name: str) -> str:

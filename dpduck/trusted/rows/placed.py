@@ -27,9 +27,9 @@ from dpduck.frontend.rows.parts import (
     repeats,
 )
 from dpduck.trusted.private.contributions import order_sql
-from dpduck.trusted.private.features import comparable_sql, feature_sql
+from dpduck.trusted.private.features import comparable_sql, feature_sql, texts_held, without_signs
 from dpduck.trusted.rows.answered import ROW
-from dpduck.trusted.rows.held import Held, apart_sql, cut_sql, held_by, nothing_held
+from dpduck.trusted.rows.held import Held, apart_sql, cut_sql, held_by, longest_made, nothing_held
 from dpduck.trusted.rows.plain import columns_of, is_plain, without_try
 from dpduck.values.errors import InternalError, Refusal
 
@@ -45,7 +45,7 @@ class Stage:
 
     name: of the table that the answers are put into. extended: columns that are read where an outer join may have
         made the table's row NULL: their answer for a row of NULLs must be no answer, which is all that is read there.
-    where: which rows are asked, "" for all. texts: values of features that are texts, each held beside a row.
+    where: which rows are asked, "" for all. longest: bytes of a text that is answered, where each is held beside a row.
     """
 
     table_sql: str
@@ -56,7 +56,7 @@ class Stage:
     types: tuple[tuple[str, str], ...] = field(repr=False)
     extended: frozenset[str] = frozenset()
     where: str = ""
-    texts: int = 0
+    longest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ def placed(
     return Placed(from_sql, where, tuple(dict.fromkeys(scope.moved)), stages, scope.held.order)
 
 
-def _held(source: Source, scope: _Scope, read: Sequence[str], content: Sequence[str] = ()) -> Held:
-    """Returns what is held of the rows of one level, beside a join or for each unit."""
+def _held(source: Source, scope: _Scope, read: Sequence[str], content: Sequence[str] = (), made: int = 0) -> Held:
+    """Returns what is held of the rows of one level, beside a join or for each unit. made: texts beside those read."""
     texts = [*source.filters, *_conditions(source), *read]
     asked = [scope.coded[text].asked(text) if text in scope.coded else text for text in texts]
-    return held_by(asked, content, scope.types, scope.bounds)
+    return held_by(asked, content, scope.types, scope.bounds, made)
 
 
 def _tables(source: Source) -> list[Stored]:
@@ -160,12 +160,15 @@ class _Scope:
     bounds: tuple[int, bool] = (1, False)
     held: Held = field(default_factory=nothing_held)
 
-    def inside(self, source: Source, read: Sequence[str], *, held: bool) -> _Scope:
-        """Returns the level of a source inside this one. held: whether its rows are joined, or held for each unit."""
+    def inside(self, source: Source, read: Sequence[str], *, held: bool, made: int = 0) -> _Scope:
+        """Returns the level of a source inside this one. held: whether its rows are joined, or held for each unit.
+
+        made: how many texts are held of each row beside those that are read.
+        """
         types = dict(source.types)
         found = _Scope(types, self.stages, False, self.numbers, coded=dict(source.coded), bounds=self.bounds)
         if held:
-            found.held = _held(source, found, read)
+            found.held = _held(source, found, read, made=made)
         return found
 
     def condition(self, text: str, movable: bool) -> str | None:
@@ -261,6 +264,7 @@ class _Scope:
         return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
 
     def own_stages(self) -> list[Stage]:
+        longest = longest_made(sum(len(asked.texts) for asked in self.asked.values()), self.held)
         return [
             Stage(
                 asked.stored.sql,
@@ -271,7 +275,7 @@ class _Scope:
                 tuple(self.types.items()),
                 frozenset(asked.extended),
                 asked.where,
-                len(asked.texts),
+                longest if asked.texts else None,
             )
             for asked in self.asked.values()
         ]
@@ -326,10 +330,12 @@ def _nested_sql(relation: Union | Units, outer: _Scope) -> str:
         branches = " UNION ALL ".join(_branch_sql(branch, outer) for branch in relation.branches)
         return outer.relation_sql(f"({branches})", relation.alias)
     read = [relation.unit_sql, *(sql for sql, _ in relation.outputs), *relation.conditions]
-    scope = outer.inside(relation.source, [*read, *(one.sql for one in relation.operands)], held=True)
+    read += [one.sql for one in relation.operands if one.sql not in read]
+    scope = outer.inside(relation.source, read, held=True, made=texts_held(relation))
     parts, where = _level(relation.source, scope)
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
-    listed = ", ".join([*(f"{sql} AS {name}" for sql, name in relation.outputs), *counts, *_features(relation, scope)])
+    outputs = [f"{without_signs(sql, scope.types.get(sql, ''))} AS {name}" for sql, name in relation.outputs]
+    listed = ", ".join([*outputs, *counts, *_features(relation, scope)])
     rows = f"{parts.render(scope)} WHERE {_and([*where, f'{relation.unit_sql} IS NOT NULL'])}"
     outer.stages.extend(scope.own_stages())
     grouping = "" if relation.windowed else f" GROUP BY {relation.unit_sql}"
@@ -343,13 +349,11 @@ def _features(relation: Units, scope: _Scope) -> list[str]:
     if any(sql not in scope.types and sql != relation.unit_sql for sql, _ in relation.outputs):
         raise InternalError("a column that nobody stored")
     values = {operand: comparable_sql(operand, scope.value(operand)) for operand in relation.operands}
-    apart = list(dict.fromkeys(values.values()))
+    read = dict(values)
     if relation.windowed:
-        apart += [
-            apart_sql(sql, scope.types[sql])
-            for sql, _ in relation.outputs
-            if sql in scope.types and sql != relation.unit_sql
-        ]
+        stored = (Operand(sql, scope.types[sql]) for sql, _ in relation.outputs if sql != relation.unit_sql)
+        read |= {one: without_signs(one.sql, one.type_name) for one in stored}
+    apart = list(dict.fromkeys(apart_sql(value, one.type_name) for one, value in read.items()))
     tied = (order_sql([relation.unit_sql, *apart]), *apart)
     made = []
     for one in relation.features:

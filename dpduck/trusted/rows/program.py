@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpduck.frontend.rows.parts import FLOATS, text_sql, without_sign
 from dpduck.trusted.rows.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.trusted.rows.functions import require_row_local, texts_made
-from dpduck.trusted.rows.held import REPEATED, SHORTEST_READ, longest_joined
+from dpduck.trusted.rows.held import REPEATED, SHORTEST_READ
 from dpduck.trusted.rows.placed import Stage, Types, travels
 from dpduck.trusted.rows.plain import columns_of, renamed
 from dpduck.trusted.rows.worker import BATCH
@@ -272,7 +272,7 @@ def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Aski
         value = f"try(try_cast({lookup.value_sql} AS {lookup.type_name}))"
         plain = travels(lookup.type_name)
         outputs[name] = Output(lookup.type_name, value) if plain else Output("VARCHAR", f"CAST({value} AS VARCHAR)")
-    longest = min(looked_up, longest_joined(stage.texts, 1, False)) if stage.texts else looked_up
+    longest = looked_up if stage.longest is None else min(looked_up, stage.longest)
     division = Division(outputs, (), dict(stage.types), looked_up=longest)
     alias = f'"{stage.alias}"'
     columns = {ROW: f"{alias}.rowid", **division.inputs()}

@@ -89,3 +89,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id,
 -- title: a quarter of the rows by a window
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT ntile(4) OVER (PARTITION BY id ORDER BY age) AS n FROM patients) WHERE n = 1
 -- refused: line 1, column 78: this window is refused over private rows; accepted: row_number, rank, dense_rank, lag, lead, first_value, count, sum, min, max, bool_or, bool_and OVER (PARTITION BY the privacy unit's column ORDER BY ..)
+
+-- title: an order inside of rank
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT rank(ORDER BY age) OVER (PARTITION BY id ORDER BY ward) AS n FROM patients) WHERE n = 1
+-- refused: line 1, column 78: this window is refused over private rows; accepted: row_number, rank, dense_rank, lag, lead, first_value, count, sum, min, max, bool_or, bool_and OVER (PARTITION BY the privacy unit's column ORDER BY ..)

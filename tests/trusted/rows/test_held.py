@@ -92,6 +92,9 @@ OF_STAYS = OF.replace("LEFT JOIN", "JOIN stays AS s ON s.patient = v.patient LEF
 NAMED = "FROM visits JOIN keys ON keys.k = visits.ward LEFT JOIN pub ON pub.k = visits.g"
 UNITED = "(SELECT patient, {0} FROM visits UNION ALL SELECT patient, {0} FROM visits) AS u"
 NAMES = ", ".join(f"note AS c{number}" for number in range(30))
+ORDERS = [f"g {way} NULLS {nulls}{more}" for way in ("ASC", "DESC") for nulls in ("FIRST", "LAST")
+          for more in ("", ", ward", ", ward DESC", ", patient", ", patient DESC", ", ward, patient")]  # fmt: skip
+LAGS = ", ".join(f"lag(note, {n + 1}) OVER (PARTITION BY patient ORDER BY {ORDERS[n]}) AS c{n}" for n in range(8))
 EIGHT = " UNION ALL ".join([f"SELECT patient, {NAMES} FROM visits"] * 8)
 LONG = {
     "BIT": "CAST(repeat('1', 4000000) AS BIT)", "VARCHAR[]": "[repeat('x', 500000)]",
@@ -160,6 +163,19 @@ CASES: dict[str, tuple[World, Sequence[str], str]] = {
         COUNT.format("", "count(*) AS n FROM (SELECT note, lag(note) OVER (PARTITION BY patient ORDER BY ward) AS b "
                      "FROM visits) AS u WHERE b > note"),
     ),
+    "several windows over her texts": (
+        own(), [visits(2000, "repeat('x', 2000) || range")],
+        COUNT.format("", f"count(*) AS n FROM (SELECT {LAGS} FROM visits) AS u WHERE c0 > c1 OR c5 > c6"),
+    ),
+    "many windows of numbers": (
+        own(), [visits(60000)], COUNT.format("", f"count(*) AS n FROM (SELECT {LAGS.replace('note', 'g')} FROM visits) "
+                                             "AS u WHERE c0 > c1 OR c5 > c6"),
+    ),
+    "a long text made of her short ones": (
+        own(), [visits(70000, "repeat('x', 240)")],
+        COUNT.format("", f"count(*) AS n FROM (SELECT patient, max({' || '.join(['note'] * 16)}) AS m FROM visits "
+                     "GROUP BY patient) AS u WHERE m > 'a'"),
+    ),
     "a unit in a UNION ALL that is joined": (
         referred("name"), person(name=60000),
         COUNT.format(TEN, f"count(*) AS n FROM visits AS v JOIN {UNITED.format('g')} ON u.patient = v.patient"),
@@ -195,6 +211,18 @@ def test_without_her_it_is_answered_too(name: str) -> None:
     """So that the cases above are none that everybody's rows refuse."""
     world, _, asked = CASES[name]
     assert outcome(world, (), asked) == ("answered", 1)
+
+
+@pytest.mark.parametrize(("orders", "what"), [
+    (ORDERS, "have 24 different orders, more than 8"), (["g"] * 64, "hold 65 texts of each row, more than 64"),
+])  # fmt: skip
+def test_windows_that_would_hold_much_are_refused(orders: Sequence[str], what: str) -> None:
+    """By the statement alone, and before the charge: 24 windows held each text 48 times, and 48 of numbers much."""
+    by = "OVER (PARTITION BY patient ORDER BY"
+    lags = ", ".join(f"lag(note, {n + 1}) {by} {order}) AS c{n}" for n, order in enumerate(orders))
+    asked = COUNT.format("", f"count(*) AS n FROM (SELECT {lags} FROM visits) AS u WHERE c0 > c1")
+    said, charges = outcome(own(), (), asked)
+    assert what in said and "accepted: " in said and charges == 0
 
 
 def test_prepared_rows_are_held_alike() -> None:
