@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from hashlib import sha256
 from html import escape
 from typing import Any
 
 from dpduck.publish.report import ERRORS_SHOWN, MOST_ROWS, Shape, chart, table_html
 from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
-from dpduck.server.web.drawing import Artist
+from dpduck.server.web.drawing import OF_A_PAGE, Artist
 
+MOST_PICTURES = 6
+"""Of one page: the rest of its answers are in the table."""
+
+MOST_LABEL = 60
 _WIDTH, _LETTERS, _BAR = 340, 13, 26
 """Of a picture: its letters stay legible where it shrinks to a phone's width."""
 
@@ -108,7 +114,8 @@ def _short(value: Any) -> Any:
 def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
     """Returns an answer as pictures and as a table. name: the principal's, who waits for the pictures."""
     ordered = answer if answer.more else _sorted(answer, shape.keys)
-    found = [_picture(shape.keys, one, ordered, artist, name) for one in shape.answers]
+    until = time.monotonic() + OF_A_PAGE
+    found = [_picture(shape.keys, one, ordered, artist, name, until) for one in shape.answers[:MOST_PICTURES]]
     said = []
     if answer.more or len(answer.rows) > MOST_ROWS:
         total = f"more than {len(answer.rows):,}" if answer.more else f"{len(answer.rows):,}"
@@ -136,7 +143,7 @@ def _sorted(answer: Answer, keys: Sequence[str]) -> Answer:
 
 
 def _picture(
-    keys: Sequence[str], one: tuple[str, str | None], answer: Answer, artist: Artist, name: str
+    keys: Sequence[str], one: tuple[str, str | None], answer: Answer, artist: Artist, name: str, until: float
 ) -> Made | None:
     try:
         drawn = None if answer.more else chart(keys, one, answer.dicts())
@@ -146,12 +153,27 @@ def _picture(
         return None
     spec, said = drawn
     said = said.partition(";")[0]
-    svg = artist.picture(name, _for_phones(spec))
+    svg = artist.picture(name, _cut(_for_phones(spec)), until)
     if svg is None:
         return None
     return element(
         "figure", element("div", Made(svg), role="img", aria_label=said, class_="picture"), element("figcaption", said)
     )
+
+
+def _cut(spec: Any, data: bool = False) -> Any:
+    """Returns the same picture with every label and title cut, before it is drawn: none has room for more.
+
+    data: whether it is of the rows, whose labels stay different ones where they begin alike.
+    """
+    if isinstance(spec, Mapping):
+        return {name: _cut(value, data or name == "values") for name, value in spec.items()}
+    if isinstance(spec, (list, tuple)):
+        return [_cut(value, data) for value in spec]
+    if not isinstance(spec, str) or len(spec) <= MOST_LABEL:
+        return spec
+    last = sha256(spec.encode("utf-8", "surrogatepass")).hexdigest()[:16] if data else ""
+    return f"{spec[: MOST_LABEL - 18]}..{last}"
 
 
 def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:

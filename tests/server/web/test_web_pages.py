@@ -19,8 +19,9 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pytest
 
+from dpduck.publish.report import Shape
 from dpduck.server.limits import Limits
-from dpduck.server.web import asking, drawing
+from dpduck.server.web import asking, drawing, markup
 from dpduck.server.web.asking import Answer, answer_shape
 from dpduck.server.web.drawing import Artist
 from dpduck.server.web.listener import WebListener
@@ -193,9 +194,39 @@ def test_pictures_have_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     artist._process.kill()
     assert artist.picture("bob", point) is None and "<svg" in (artist.picture("alice", point) or ""), "what is known"
     monkeypatch.undo()
-    assert "<svg" in (artist.picture("bob", point) or "")
+    assert artist.picture("bob", point) is None, "what failed is not tried again"
+    assert "<svg" in (artist.picture("carol", point) or "")
     artist.close()
-    assert artist.picture("carol", point) is None
+    assert artist.picture("dora", point) is None
+
+
+class Watched(Artist):
+    """Draws nothing, and knows what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self._able = True
+
+    def _drawn(self, line: str) -> str | None:
+        self.lines.append(line)
+        return None
+
+
+def test_pictures_are_few_and_short_and_failures_are_remembered() -> None:
+    """Six a page, labels cut but not mixed up, none after the page's time, and no second try of one that failed."""
+    columns = ("key", *(f"{'n' * 1_000}{one}" for one in range(20)))
+    rows = tuple((f"{'x' * 1_000}{row}", *range(20)) for row in range(5))
+    answer = Answer(columns, ("VARCHAR", *["BIGINT"] * 20), rows)
+    artist, shape = Watched(), Shape(("key",), tuple((name, None) for name in columns[1:]))
+    for _ in range(2):
+        markup.shown(answer, shape, "it", artist, "alice")
+    assert len(artist.lines) == markup.MOST_PICTURES
+    spec = json.loads(artist.lines[0])
+    keys = {point["key"] for point in spec["data"]["values"]}
+    assert len(keys) == 5 and max(map(len, keys)) <= markup.MOST_LABEL and len(artist.lines[0]) < 8_000
+    assert artist.picture("alice", {"mark": "new"}, time.monotonic() - 1) is None
+    assert len(artist.lines) == markup.MOST_PICTURES and all(len(digest) == 32 for _, digest in artist._known)
 
 
 def test_a_browser_that_is_gone_ends_its_statement(served: Served, port: int, alice: Browser) -> None:
