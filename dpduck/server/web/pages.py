@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -94,10 +93,8 @@ class Pages:
         limits: Limits,
         place: Place,
         cookie: str,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """place: under which names it is seen. cookie: what the session is called."""
-        self._sleep = sleep
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
         self._service, self._limits = service, limits
         few = replace(limits, sessions=SESSIONS, sessions_each=SESSIONS_EACH)
@@ -122,13 +119,13 @@ class Pages:
         """Tells whether a request is of somebody who is known: before that, a form is read up to a token's length."""
         return self._principal(request) is not None
 
-    def answer(self, request: Request, waits: Callable[[], None]) -> Response:
-        """Returns the page that was asked for. waits: called before who gave a wrong token is made to wait."""
+    def answer(self, request: Request, pause: Callable[[float], None]) -> Response:
+        """Returns the page that was asked for. pause: makes who gave a wrong token wait so many seconds."""
         try:
             if request.method == "GET" and request.path in self._files:
                 return self._files[request.path]
             if (request.method, request.path) == ("POST", "/login"):
-                return self._login(request, waits)
+                return self._login(request, pause)
             found = self._route(request)
             if found is None:
                 return REFUSED
@@ -176,7 +173,7 @@ class Pages:
             raise PermissionRefusal("this form is of another session", accepted="the page again, and the form on it")
         return _Visit(request, principal, Desk(self._service, principal, request.gone), form_token)
 
-    def _login(self, request: Request, waits: Callable[[], None]) -> Response:
+    def _login(self, request: Request, pause: Callable[[float], None]) -> Response:
         session, token = secrets.token_urlsafe(32), request.form.get("token", "").strip()
         try:
             principal = self._sessions.begin(hashed(session), token) if token else None
@@ -185,8 +182,7 @@ class Pages:
             return _login_page(str(error))
         if principal is None:
             self._service.audit.note(None, "turned away", why="no such token")
-            waits()  # for whoever comes meanwhile, this connection may go
-            self._sleep(WRONG_TOKEN_SECONDS)
+            pause(WRONG_TOKEN_SECONDS)
             return _login_page("no such token; accepted: one that dpduck principal add printed, and that is in force")
         self._service.audit.note(principal.name, "connected")
         if request.session:

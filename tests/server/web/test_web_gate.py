@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -351,3 +353,42 @@ def test_refusals_of_the_page_are_in_the_audit_log(served: Served, alice: Browse
         assert "too many statements at once" in alice.ask("SELECT 1; SELECT 2").words.lower()
     finally:
         del gate._running["alice"]
+
+
+@pytest.mark.parametrize("other", ['x={"a":1}', "a[b]=1", "flag", 'x="unclosed', "foo@bar=1", "=", "dpduck=1"])
+def test_cookies_of_others_keep_nobody_out(alice: Browser, other: str) -> None:
+    """Cookies know no ports: whatever another program on this host has set before or after, the session is found."""
+    for cookie in (f"{other}; {alice.cookie}", f"{alice.cookie}; {other}"):
+        assert "Private views" in alice.get("/", Cookie=cookie).words
+    twice = f"{alice.cookie}; {alice.cookie.partition('=')[0]}={'A' * 43}"
+    assert "Your token" in alice.get("/", Cookie=twice).words, "of two nobody knows which is whose"
+
+
+def test_a_form_that_was_cut_off_is_none(alice: Browser) -> None:
+    """Fewer bytes than were announced, then an end: nothing is asked."""
+    body = urlencode(alice.form(alice.get("/ask"), statement="FROM dp_budget()"))
+    host = f"127.0.0.1:{alice.port}"
+    head = f"POST /ask HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nCookie: {alice.cookie}\r\n"
+    head += f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body) + 500}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", alice.port), timeout=30) as client:
+        client.sendall((head + body).encode())
+        client.shutdown(socket.SHUT_WR)
+        assert received(client).endswith(REFUSED.body)
+
+
+def test_who_waits_without_a_place_waits_no_longer() -> None:
+    """A wrong token waits its second, but its thread ends as soon as somebody else has its place."""
+    pairs = [socket.socketpair() for _ in range(2)]
+    (first, _), (second, _) = pairs
+    held = Connections(1)
+    assert held.enter(first)
+    held.works(first)
+    waiting = threading.Thread(target=held.pause, args=(first, 60.0))
+    waiting.start()
+    while not held.enter(second):
+        time.sleep(0.01)
+    waiting.join(20)
+    assert not waiting.is_alive()
+    for pair in pairs:
+        for one in pair:
+            one.close()
