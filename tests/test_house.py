@@ -17,9 +17,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 248,
-    "lines": 61_235,
+    "lines": 61_586,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 601,
+    "functions of a plain count": 602,
     "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
