@@ -17,9 +17,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 251,
-    "lines": 62_019,
+    "lines": 62_370,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 603,
+    "functions of a plain count": 604,
     "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,

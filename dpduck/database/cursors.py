@@ -152,6 +152,14 @@ LEAST_EPSILON = 10_000
 
 LEAST_RHO = 1_000_000
 
+DEARER = "the statement would be charged more than was shown"
+
+
+Ceiling = tuple[float | None, float, float]
+"""Epsilon, rho and delta; epsilon is None for a Gaussian release, which costs rho."""
+
+FREE_OF_CHARGE: Ceiling = (0.0, 0.0, 0.0)
+
 
 @dataclass(frozen=True)
 class Caller:
@@ -161,6 +169,7 @@ class Caller:
     room: takes room in the store for a release of so many rows, or refuses; returns for how many more there is room.
     most_characters: of the texts of one table that is made, in memory; None for no limit.
     charged: is told the ledger entry that pays for a release, as soon as there is one.
+    ceiling: the most that a new release may cost, epsilon, rho and delta as dp_plan showed them; None for no limit.
     """
 
     name: str
@@ -170,6 +179,7 @@ class Caller:
     room: Callable[[int | None], int] | None = field(default=None, compare=False)
     most_characters: int | None = field(default=None, compare=False)
     charged: Callable[[int], None] | None = field(default=None, compare=False)
+    ceiling: Ceiling | None = field(default=None, compare=False)
 
     def require_tables(self, tables: Iterable[object]) -> None:
         """PermissionRefusal for the first of these tables that is not this caller's to ask about."""
@@ -189,6 +199,15 @@ class Caller:
                 f"a principal's statement costs at least {word} = {float(least):g}, and this one {float(price):g}",
                 accepted="a larger epsilon",
             )
+
+    def require_within(self, charge: Charge) -> None:
+        """Refuses a price above the ceiling. Both are compared as dp_plan shows them, so that equal ones are equal."""
+        if self.ceiling is None:
+            return
+        epsilon, rho, delta = self.ceiling
+        pure = charge.epsilon is None or (epsilon is not None and float(charge.epsilon) <= epsilon)
+        if not (pure and float(charge.rho) <= rho and float(charge.delta) <= delta):
+            raise Refusal(DEARER, accepted="the same statement again, with its price as it is now")
 
     def take_room(self, rows: int, characters: int) -> None:
         """Takes room in the store for a release, whose texts have at most so many characters a row."""

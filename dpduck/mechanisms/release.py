@@ -151,6 +151,8 @@ class Releaser:
         caller.require_table(table)
         if not caller.owner:
             caller.require_price(charge, self._ledger.budget(rows.unit_key))
+        if paid is None:
+            caller.require_within(charge)
         caller.take_room(header.most_rows, header.request.question.characters)
         twins = self._twins(rows)
         periods = None if rows.periods is None else rows.periods.periods

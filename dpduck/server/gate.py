@@ -9,7 +9,7 @@ import math
 import re
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 
 from dpduck.database.attached import store_files
+from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.frontend.select.known import NOTHING_PRIVATE
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import meant_or
@@ -54,6 +55,23 @@ class Told(DpduckError):
     """A refusal in the vault's words."""
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What a client takes of a statement. ceilings: the most that each argument of dp may cost, whatever is not among
+    them nothing; None for no limit. letters: of a text, or of a nested value as text; None for values as they are.
+    """
+
+    ceilings: Mapping[str, Ceiling] | None = None
+    letters: int | None = None
+
+    def ceiling(self, argument: str | None) -> Ceiling | None:
+        """Returns the most that this argument may cost."""
+        return None if self.ceilings is None else self.ceilings.get(argument or "", FREE_OF_CHARGE)
+
+
+ANY = Terms()
+
+
 class Gate:
     """Says what may run in the public database, and asks the vault on the way; safe to use from many threads."""
 
@@ -73,16 +91,30 @@ class Gate:
         self._owners: Counter[str] = Counter()
         self._streamed = Debts()  # who streams without end does it in a runner, behind the others
 
-    def admit(self, principal: Principal, text: str, given_up: GivenUp = never) -> str:
+    def admit(self, principal: Principal, text: str, given_up: GivenUp = never, terms: Terms = ANY) -> str:
         """Returns SQL that gives what the principal asked for; a DpduckError says why not. Noted either way.
 
         It charges what the dp functions in the statement cost, before it returns. given_up: whether the client has
         gone; a release goes on, what runs over released tables ends.
         """
         charged: list[int] = []
+        with self._noting_refusals(principal, text, charged):
+            sql = self._admitted(principal, text, charged, given_up, terms)
+        event = "charged" if charged else "answered"
+        self._audit.note(principal.name, event, text, charged=charged[-1] if charged else None)
+        return sql
+
+    def charging(self, principal: Principal, text: str) -> list[Call]:
+        """Returns what a statement asks the vault that may charge; it asks nobody. A refusal is noted."""
+        with self._noting_refusals(principal, text, []):
+            return [call for call in self.inspected(text).calls if call.action not in FREE]
+
+    @contextmanager
+    def _noting_refusals(self, principal: Principal, text: str, charged: list[int]) -> Iterator[None]:
+        """Lends a place among the statements at work, and notes why one is refused."""
         try:
             with self._turn(principal.name):
-                sql = self._admitted(principal, text, charged, given_up)
+                yield
         except DpduckError as error:
             self._note_refused(principal, text, charged, str(error))
             raise
@@ -93,9 +125,6 @@ class Gate:
         except Exception:
             self._note_refused(principal, text, charged, UNEXPECTED)
             raise DpduckError(UNEXPECTED) from None
-        event = "charged" if charged else "answered"
-        self._audit.note(principal.name, event, text, charged=charged[-1] if charged else None)
-        return sql
 
     def _note_refused(self, principal: Principal, text: str, charged: list[int], why: str) -> None:
         """Notes a refusal, which stands where noting fails; what was charged was noted as asked before."""
@@ -184,13 +213,13 @@ class Gate:
         if sum(size.bytes for size in sizes.values()) >= self._limits.view_bytes:
             raise Refusal(NO_ROOM, accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or a server with more memory")
 
-    def _admitted(self, principal: Principal, text: str, charged: list[int], given_up: GivenUp) -> str:
+    def _admitted(self, principal: Principal, text: str, charged: list[int], given_up: GivenUp, terms: Terms) -> str:
         inspected = self._asked(text)
         self._require_views(inspected)
         if any(call.action not in FREE for call in inspected.calls):
             self._audit.note(principal.name, "asked", text)
-        keys = [self._known_or_view(principal, call, charged, text) for call in inspected.calls]
-        return self._found(principal, inspected, keys, given_up=given_up)
+        keys = [self._known_or_view(principal, call, charged, text, terms) for call in inspected.calls]
+        return self._found(principal, inspected, keys, given_up=given_up, letters=terms.letters)
 
     def _asked(self, text: str) -> Inspected:
         """Returns the statement; where it reads tables that are not here, the same as a question of dp_known, which is
@@ -204,10 +233,12 @@ class Gate:
             return inspected
         return self.inspected(f"FROM dp_known({quote_text(text)})")
 
-    def _known_or_view(self, principal: Principal, call: Call, charged: list[int], text: str) -> str:
+    def _known_or_view(
+        self, principal: Principal, call: Call, charged: list[int], text: str, terms: Terms = ANY
+    ) -> str:
         """Returns the answer to a dp function; what is no question about private rows misses a private view."""
         try:
-            return self._answered(principal, call, charged)
+            return self._answered(principal, call, charged, terms)
         except Told as told:
             if call.action == "known" and str(told).startswith(NOTHING_PRIVATE):
                 self._require_views(self.inspected(text))
@@ -230,6 +261,7 @@ class Gate:
         *,
         only_columns: bool = False,
         given_up: GivenUp = never,
+        letters: int | None = None,
     ) -> str:
         """Returns SQL over public tables: the statement itself where it streams, else the table of what it found."""
         sql = inspected.sql
@@ -242,8 +274,9 @@ class Gate:
             self._streamed.add(principal.name, work / self._limits.work)
             return sql
         tables = [(OWN, view) for view in inspected.views] + [(LISTING, listing) for listing in inspected.listings]
-        tables += [(ANSWERS, answer_name(key)) for key in dict.fromkeys(keys)]
-        return f"FROM {ANSWERS}.main.{answer_name(self._public.run(principal.name, sql, tables, given_up))}"
+        tables += [(ANSWERS, answer_name(key)) for key in keys]
+        found = self._public.run(principal.name, sql, list(dict.fromkeys(tables)), given_up, letters)
+        return f"FROM {ANSWERS}.main.{answer_name(found)}"
 
     def _work(self, inspected: Inspected, keys: Sequence[str]) -> float:
         """Returns rows times parts of a statement over one table; without end where its rows are too many for one
@@ -256,12 +289,13 @@ class Gate:
             return math.inf
         return rows * (inspected.parts + inspected.stars * columns)
 
-    def _answered(self, principal: Principal, call: Call, charged: list[int]) -> str:
+    def _answered(self, principal: Principal, call: Call, charged: list[int], terms: Terms) -> str:
         """Returns the key of the answer to a dp function, which is in the public database then."""
         creates = call.action == "run" and _CREATES.match(call.argument or "") is not None
         if creates:
             self._require_view_room(principal)
-        reply = self._vault.ask(principal.name, call.action, call.argument, self._limits.release_seconds)
+        ceiling = terms.ceiling(call.argument)
+        reply = self._vault.ask(principal.name, call.action, call.argument, self._limits.release_seconds, ceiling)
         if reply.charged is not None:
             charged.append(reply.charged)
         if reply.key is None:

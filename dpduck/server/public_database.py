@@ -165,13 +165,20 @@ class PublicDatabase:
             with self._lock:
                 self._kept.enter(principal, key, size)
 
-    def run(self, principal: str, sql: str, tables: Sequence[tuple[str, str]], given_up: GivenUp = never) -> str:
+    def run(
+        self,
+        principal: str,
+        sql: str,
+        tables: Sequence[tuple[str, str]],
+        given_up: GivenUp = never,
+        letters: int | None = None,
+    ) -> str:
         """Runs a SELECT in a runner, within time, rows and memory; returns the key of what it found.
 
-        tables: what it reads, each as database and name: private views, listings, answers.
+        tables: what it reads, each as database and name: private views, listings, answers. letters: see shown_sql.
         """
         sources = [self._source(database, name) for database, name in tables]
-        found = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows, given_up)
+        found = self._runners.run(principal, sql, sources, self._limits.seconds, self._limits.rows, given_up, letters)
         key = secrets.token_hex(20)
         self.put_answer(principal, key, found)
         return key

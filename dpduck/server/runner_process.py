@@ -9,10 +9,11 @@ but statements that passed the gate.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
@@ -30,6 +31,9 @@ ROWS_AT_ONCE = 65_536
 """Of a batch of Arrow: DuckDB takes room for a whole batch of every column at once, however few rows there are."""
 
 _ALIGNMENT = 64
+NUMBER = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\([0-9]+,[0-9]+\)")
+SHORT = re.compile(rf"{NUMBER.pattern}|U?HUGEINT|UUID|DATE|INTERVAL|TIME(STAMP)?[A-Z_ ]*")
+"""Types whose values are short, whatever they are."""
 
 
 def packed(message: Message, table: pa.Table | None = None) -> bytes:
@@ -63,6 +67,18 @@ def create_table(cursor: duckdb.DuckDBPyConnection, name: str, columns: list[tup
     cursor.execute(f"CREATE TABLE {name} ({listed})")
     cursor.execute(f"INSERT INTO {name} SELECT * FROM dpduck_rows")
     cursor.unregister("dpduck_rows")
+
+
+def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int, kept: re.Pattern[str]) -> str:
+    """Returns the same SELECT for whoever shows values: of every column whose type is not among those kept the first
+    letters, as text. names: of its columns; types: of as many as are wanted.
+    """
+    parts = []
+    for place, (name, kind) in enumerate(zip(distinct(list(names))[: len(types)], types, strict=True)):
+        value = f"c{place}" if kept.fullmatch(kind) else f"left(CAST(c{place} AS VARCHAR), {letters})"
+        parts.append(f'{value} AS "{name.replace(chr(34), chr(34) * 2)}"')
+    columns = ", ".join(f"c{place}" for place in range(len(names)))
+    return f"SELECT {', '.join(parts)} FROM ({sql}) AS dpduck_shown({columns})"
 
 
 def distinct(names: list[str]) -> list[str]:
@@ -128,7 +144,11 @@ class Instance:
 
 
 def _result(cursor: duckdb.DuckDBPyConnection, message: Message) -> tuple[Message, pa.Table | None]:
-    relation = cursor.sql(f"SELECT * FROM ({message['sql']}) LIMIT {message['rows'] + 1}")
+    sql = message["sql"]
+    if message.get("letters") is not None:
+        bound = cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0")
+        sql = shown_sql(sql, bound.columns, list(map(str, bound.types)), message["letters"], SHORT)
+    relation = cursor.sql(f"SELECT * FROM ({sql}) LIMIT {message['rows'] + 1}")
     columns = list(zip(distinct(relation.columns), map(str, relation.types), strict=True))
     batches: list[pa.RecordBatch] = []
     rows = size = 0

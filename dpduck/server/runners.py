@@ -80,31 +80,32 @@ class Runners:
         seconds: float,
         rows: int,
         given_up: GivenUp = never,
+        letters: int | None = None,
     ) -> ReleasedRows:
         """Returns the rows of a SELECT over these tables; a Refusal where it takes too much of anything, or is given
-        up.
+        up. letters: see shown_sql.
         """
+        most = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes, "letters": letters}
         with self._places.place(principal, seconds, given_up):
-            used, message, table = self._tried(principal, sql, sources, seconds, rows, given_up)
+            used, message, table = self._tried(principal, sql, sources, most, given_up)
             if used and message.get("why") == runner_process.MEMORY:  # allocators keep what earlier statements needed
-                _, message, table = self._tried(principal, sql, sources, seconds, rows, given_up)
+                _, message, table = self._tried(principal, sql, sources, most, given_up)
         if table is None:
             raise self._refusal(message, seconds, rows)
         return ReleasedRows(tuple((str(name), str(kind)) for name, kind in message["columns"]), table)
 
     def _tried(
-        self, principal: str, sql: str, sources: Sequence[TableRead], seconds: float, rows: int, given_up: GivenUp
+        self, principal: str, sql: str, sources: Sequence[TableRead], most: Message, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
         """Tells whether the runner had run anything before; its answer."""
         start = time.monotonic()
         runner = self._taken(principal)
         self._places.owe(principal, start - time.monotonic())  # to wait for a process to start is no work
         used, runner.used = runner.used, True
-        most = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes}
         prompt = max(0.0, PROMPT - self._places.debt(principal))
         try:
             runner.provide(sources, self._limits.runner_bytes // 2)
-            message, table = runner.asked({"do": "run", "sql": sql, **most}, seconds + GRACE, prompt, given_up)
+            message, table = runner.asked({"do": "run", "sql": sql, **most}, most["seconds"] + GRACE, prompt, given_up)
             if message.get("why") == runner_process.MEMORY:
                 runner.kill()
         except TimeoutError:

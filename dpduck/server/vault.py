@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.database.attached import STORE_NAME, store_files
+from dpduck.database.cursors import Ceiling
 from dpduck.database.releases import BEFORE_STORING
 from dpduck.engine.connection import attach_known, load
 from dpduck.engine.functions import OWNER, called, engine_of
@@ -76,7 +77,9 @@ class ReleasedRows:
 class Vault(Protocol):
     """What the public database knows of the vault."""
 
-    def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply: ...
+    def ask(
+        self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
+    ) -> Reply: ...
 
     def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows: ...
 
@@ -136,14 +139,19 @@ class LocalVault:
         self._statements: OrderedDict[str, str] = OrderedDict()
         self._known = Known(engine.has_copies)
 
-    def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
-        """Runs a dp function as this principal, looked up here: the server says who asks, not what they may."""
+    def ask(
+        self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
+    ) -> Reply:
+        """Runs a dp function as this principal, looked up here: the server says who asks, not what they may.
+
+        ceiling: what they were shown as its price; where it would cost more it is refused, and nothing charged.
+        """
         self._charging.principal = None
         self._grid.begin()
         try:
             caller, changes = self._book.named(principal).caller, self._known.changes
             room = partial(self._take_room, principal)
-            caller = replace(caller, room=room, most_characters=self._most_characters)
+            caller = replace(caller, room=room, most_characters=self._most_characters, ceiling=ceiling)
             known = self._known.get(caller, action, argument)
             if known is not None:  # nothing is looked at and nothing computed: it needs no place, and no point of time
                 return Reply(self._kept(principal, known))

@@ -31,6 +31,7 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.database.attached import StoreFiles
+from dpduck.database.cursors import Ceiling
 from dpduck.engine.functions import UNEXPECTED
 from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.server.limits import FLOOR, Quota
@@ -77,13 +78,15 @@ class VaultProcess:
         self._closing = False
         self._pipe, self._process = self._started()
 
-    def ask(self, principal: str, action: str, argument: str | None, seconds: float) -> Reply:
+    def ask(
+        self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
+    ) -> Reply:
         """Asks, and waits so long; the release goes on where that is not enough.
 
         A question at work in a process that ends is asked once again, which pays once at most. Those are asked one by
         one: the one that ended the process ends it for itself alone.
         """
-        given = principal, action, argument, seconds
+        given = principal, action, argument, seconds, ceiling
         try:
             try:
                 return reply_from(self._call("ask", *given, patience=seconds)[0])

@@ -1,6 +1,7 @@
 """What the page asks of the server: every statement through the gate, by the way of every other client's.
 
-Nothing here reads the public database but what the gate admitted, and nothing asks the vault.
+Nothing here reads the public database but what the gate admitted, and nothing asks the vault. Nothing is charged but
+what was shown as a price: each question to the vault has that as its ceiling.
 """
 
 from __future__ import annotations
@@ -8,26 +9,36 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import secrets
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.frontend.text.names import quote_text
 from dpduck.publish.report import KEYS, MOST_POINTS, Shape, is_number
-from dpduck.server.flight.statements import Statements
-from dpduck.server.gate import FREE, Service
+from dpduck.server.gate import Service, Terms
 from dpduck.server.limits import GivenUp, never
 from dpduck.server.principals import Principal
+from dpduck.server.runner_process import NUMBER, shown_sql
 from dpduck.server.syntax import is_ours
 from dpduck.values.errors import DpduckError, Refusal
 
 MOST_COLUMNS = 60
 MOST_LETTERS = 1_000
 """Of a value that is shown."""
+
+MOST_BYTES = 8 * 2**20
+"""Of the rows of one answer: what is more stays where it is, and never becomes Python's."""
+
+_LETTERS_OF_A_ROW = 20_000
+_ROWS_AT_ONCE, _ROWS_OF_A_PIECE = 2_048, 64
 
 _ERRORS = ("stderr", "interval_low", "interval_high")
 
@@ -37,7 +48,7 @@ _CHANGES_NOTHING_PAID = re.compile(r"\s*DROP\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows of a statement, as many as a page can use. more: whether there are others."""
+    """Rows of a statement, as many as a page can use. types: DuckDB's names. more: whether there are others."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -60,39 +71,82 @@ class Asked:
 
 @dataclass(frozen=True)
 class Priced:
-    """What a statement would cost and miss. plan: rows of dp_plan; errors: of dp_errors; note: dp_explain's."""
+    """What a statement would cost and miss. plan: its row of dp_plan, if it has a price; errors: rows of dp_errors;
+    note: dp_explain's.
+    """
 
     statement: str
-    plan: Sequence[Mapping[str, Any]] = ()
+    plan: Mapping[str, Any] | None = None
     errors: Answer | None = None
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What all statements of a text would cost, one after the other. totals: rows of dp_plan, of each budget in all.
+
+    policies: under which this holds, each with its revision and epoch.
+    """
+
+    statements: tuple[Priced, ...] = ()
+    totals: tuple[Mapping[str, Any], ...] = ()
+    policies: tuple[tuple[Any, ...], ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Tells whether there is room for all of them in the budgets."""
+        return all(row["fits"] is not False for row in self.totals)
+
+    def ceilings(self) -> dict[str, Ceiling]:
+        """Returns what each statement may cost: this price, and no more."""
+        found: dict[str, Ceiling] = {}
+        for one in self.statements:
+            ceiling = FREE_OF_CHARGE if one.plan is None else _ceiling(one.plan)
+            if ceiling[1] or one.statement not in found:  # the same statement twice is charged once
+                found[one.statement] = ceiling
+        return found
+
+    def facts(self) -> str:
+        """Returns what was shown, as a text: it is another one where a price, or what it buys, is another one."""
+        rows = [
+            (one.statement, one.plan and (one.plan["table_name"], _ceiling(one.plan), one.plan["note"]))
+            for one in self.statements
+        ]
+        return repr((rows, self.policies))
+
+
+def _ceiling(row: Mapping[str, Any]) -> Ceiling:
+    return (row["epsilon"], float(row["rho"] or 0), float(row["delta"] or 0))
 
 
 class Desk:
     """Asks for one principal, in one request."""
 
-    def __init__(self, service: Service, statements: Statements, principal: Principal, gone: GivenUp = never) -> None:
-        self._service, self._statements = service, statements
+    def __init__(self, service: Service, principal: Principal, gone: GivenUp = never) -> None:
+        self._service = service
         self.principal, self._gone = principal, gone
 
-    def ask(self, text: str, most: int = MOST_POINTS) -> Answer:
-        """Returns the first rows of a statement, which may charge."""
-        handle, _ = self._statements.run(self.principal, text, self._gone)
-        schema, batches = self._statements.stream(self.principal, handle, self._gone)
-        rows: list[tuple[Any, ...]] = []
-        more, shown = False, min(len(schema), MOST_COLUMNS)
-        try:
-            for batch in batches:
-                left = most - len(rows)
-                rows += _values(batch.slice(0, left), shown)
-                if more := batch.num_rows > left:
-                    break
-        except (duckdb.Error, pa.ArrowException):
-            raise Refusal(
-                "the statement fails over the released tables", accepted="expressions that every number can go through"
-            ) from None
-        names, types = schema.names[:shown], [str(kind) for kind in schema.types[:shown]]
-        return Answer(tuple(names), tuple(types), tuple(rows), more, len(schema) - shown)
+    def ask(self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None) -> Answer:
+        """Returns the first rows of a statement. ceilings: what each argument of dp may cost; nothing without them."""
+        sql = self._service.gate.admit(self.principal, text, self._gone, Terms(ceilings or {}, MOST_LETTERS))
+        with self._service.public.cursor() as cursor:
+            try:
+                bound = cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0")
+            except duckdb.Error as error:
+                said = str(error).strip().split("\n", 1)[0][:300].split(": ", 1)[-1]
+                raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None
+            names, types = bound.columns, [str(kind) for kind in bound.types][:MOST_COLUMNS]
+            texts = sum(not NUMBER.fullmatch(kind) for kind in types)
+            letters = min(MOST_LETTERS, _LETTERS_OF_A_ROW // max(1, texts))
+            shown = f"{shown_sql(sql, names, types, letters, NUMBER)} LIMIT {most + 1}"
+            try:
+                rows, more = _read(cursor, shown, types, most)
+            except (duckdb.Error, pa.ArrowException, ArithmeticError, ValueError):
+                raise Refusal(
+                    "the statement fails over the released tables",
+                    accepted="expressions that every number can go through",
+                ) from None
+        return Answer(tuple(names[: len(types)]), tuple(types), tuple(rows), more, len(names) - len(types))
 
     def read(self, text: str) -> Answer | None:
         """Returns what a part of a page shows; None where this principal may not see it."""
@@ -106,22 +160,40 @@ class Desk:
         if is_ours(text):
             statement = text.strip().rstrip(";")
             return Asked(f"FROM dp({quote_text(statement)})", (("run", statement),))
-        calls = self._service.gate.inspected(text).calls
-        return Asked(text, tuple((call.action, call.argument or "") for call in calls if call.action not in FREE))
+        calls = self._service.gate.charging(self.principal, text)
+        return Asked(text, tuple((call.action, call.argument or "") for call in calls))
 
-    def priced(self, asked: Asked) -> list[Priced]:
-        """Returns the price and the errors of everything that may charge; a Refusal is the statement's own."""
-        return [self._priced(statement) for action, statement in asked.charging if action == "run"]
+    def prices(self, asked: Asked) -> Prices:
+        """Returns the price of everything that may charge, in one plan; a Refusal is the statement's own."""
+        run = [statement for action, statement in asked.charging if action == "run"]
+        paying = [statement for statement in run if not _CHANGES_NOTHING_PAID.match(statement)]
+        if not paying:
+            return Prices(tuple(map(Priced, run)))
+        plan = self.ask(f"FROM dp_plan({quote_text(';'.join(f'{one}{chr(10)}' for one in paying))})").dicts()
+        rows = [row for row in plan if row["number"] is not None]
+        if len(rows) != len(paying):
+            self.ask(asked.text)  # which says in its own words why not
+            raise Refusal("there are several statements in one text", accepted="one statement in each dp('..')")
+        left = iter(rows)
+        listed = tuple(Priced(one, None if _CHANGES_NOTHING_PAID.match(one) else next(left)) for one in run)
+        policies = self.read("SELECT table_name, revision, epoch FROM dp_policies() ORDER BY ALL")
+        totals = tuple(row for row in plan if row["number"] is None)
+        return Prices(listed, totals, policies.rows if policies else ())
 
-    def _priced(self, statement: str) -> Priced:
-        if _CHANGES_NOTHING_PAID.match(statement):
-            return Priced(statement)
-        quoted = quote_text(statement)
-        plan = self.ask(f"FROM dp_plan({quoted})").dicts()
+    def with_errors(self, one: Priced) -> Priced:
+        """Returns a price with the errors of what it buys, and with what would help most."""
+        if one.plan is None:
+            return one
+        statement, quoted = one.statement, quote_text(one.statement)
         explained = self.read(f"SELECT note FROM dp_explain({quoted}) WHERE chosen")
         note = str(explained.rows[0][0] or "") if explained and explained.rows else ""
         errors = self.read(f"FROM dp_errors({quoted})") if _WITH_ERRORS.match(statement) else None
-        return Priced(statement, plan, errors, note)
+        return Priced(statement, one.plan, errors, note)
+
+    def charges(self) -> int:
+        """Counts what this principal was charged for."""
+        found = self.ask("SELECT count(*) FROM dp_ledger()")
+        return int(found.rows[0][0])
 
     def names(self) -> list[tuple[str, str]]:
         """Lists what a statement may name, each with what it is."""
@@ -134,13 +206,42 @@ class Desk:
         return sorted(listed.items())
 
 
-def _values(batch: pa.RecordBatch, columns: int) -> list[tuple[Any, ...]]:
-    """Returns rows of the first columns; long texts are cut before they become Python's."""
-    made = []
-    for column in batch.columns[:columns]:
-        short = pc.utf8_slice_codeunits(column, 0, MOST_LETTERS) if pa.types.is_string(column.type) else column
-        made.append(short.to_pylist())
-    return list(zip(*made, strict=True)) if made else []
+def _read(
+    cursor: duckdb.DuckDBPyConnection, sql: str, types: Sequence[str], most: int
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """Returns rows of numbers and short texts, piece by piece until they are too many or too large; whether there are
+    others.
+    """
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for batch in cursor.execute(sql).to_arrow_reader(_ROWS_AT_ONCE):
+        for start in range(0, batch.num_rows, _ROWS_OF_A_PIECE):
+            piece = batch.slice(start, _ROWS_OF_A_PIECE)
+            size += piece.nbytes
+            if rows and size > MOST_BYTES:
+                return rows, True
+            made = [_values(column, kind) for column, kind in zip(piece.columns, types, strict=True)]
+            rows += zip(*made, strict=True)
+            if len(rows) > most:
+                return rows[:most], True
+    return rows, False
+
+
+def _values(column: pa.Array, kind: str) -> list[Any]:
+    """Returns values: whole numbers of any length, days and moments as Python's own where it has them, else texts."""
+    values = column.to_pylist()
+    if kind.endswith("HUGEINT"):
+        return [None if value is None else int(value) for value in values]
+    return [_moment(kind, value) for value in values] if kind.startswith(("DATE", "TIMESTAMP")) else values
+
+
+def _moment(kind: str, text: str | None) -> date | str | None:
+    if text is None or kind == "TIMESTAMP_NS":  # which is more than Python has
+        return text
+    try:
+        return date.fromisoformat(text) if kind == "DATE" else datetime.fromisoformat(text)
+    except ValueError:  # infinity, or a year that Python has no day of
+        return text
 
 
 def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
@@ -156,7 +257,7 @@ def answer_shape(answer: Answer) -> Shape:
     number.
     """
     names = set(answer.columns)
-    numbers = [name for name, kind in zip(answer.columns, answer.types, strict=True) if _is_arrow_number(kind)]
+    numbers = [name for name, kind in zip(answer.columns, answer.types, strict=True) if is_number(kind)]
     plain = [name for name in numbers if name not in _ERRORS and not name.startswith("dp_")]
     pairs = _with_errors(names, plain)
     found = tuple(pair for pair in pairs if pair[1] is not None) or pairs[-1:]
@@ -174,15 +275,47 @@ def _with_errors(names: set[str], answers: Sequence[str]) -> tuple[tuple[str, st
     )
 
 
-def _is_arrow_number(kind: str) -> bool:
-    return kind.startswith(("int", "uint", "float", "double", "decimal"))
+def seal(key: bytes, session: str) -> str:
+    """Returns proof that a form is of this session; none but the server can make it."""
+    return hmac.new(key, session.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
-def seal(key: bytes, session: str, statement: str) -> str:
-    """Returns proof that this session was shown the price of this statement; none but the server can make it."""
-    return hmac.new(key, f"{session}\n{statement}".encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
-
-
-def sealed(key: bytes, session: str, statement: str, given: str) -> bool:
+def sealed(key: bytes, session: str, given: str) -> bool:
     """Tells whether it is that proof, in constant time."""
-    return hmac.compare_digest(seal(key, session, statement).encode(), given.encode("utf-8", "surrogatepass"))
+    return hmac.compare_digest(seal(key, session).encode(), given.encode("utf-8", "surrogatepass"))
+
+
+MOST_OFFERS = 200
+"""Of one principal: prices that were shown, and not paid yet."""
+
+
+class Offers:
+    """Prices that were shown, each for one press of its button; safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[str, OrderedDict[str, bytes]] = {}
+
+    def made(self, principal: str, session: str, text: str, prices: Prices) -> str:
+        """Returns the name of an offer; the oldest of this principal's make room."""
+        ticket = secrets.token_urlsafe(32)
+        with self._lock:
+            mine = self._of.setdefault(principal, OrderedDict())
+            mine[ticket] = _digest(session, text, prices)
+            while len(mine) > MOST_OFFERS:
+                mine.popitem(last=False)
+        return ticket
+
+    def taken(self, principal: str, ticket: str) -> bytes | None:
+        """Takes an offer away, if it is there; see is_offer."""
+        with self._lock:
+            return self._of.get(principal, OrderedDict()).pop(ticket, None)
+
+
+def is_offer(offer: bytes, session: str, text: str, prices: Prices) -> bool:
+    """Tells whether this session was offered this text at these very prices, under these policies."""
+    return hmac.compare_digest(offer, _digest(session, text, prices))
+
+
+def _digest(session: str, text: str, prices: Prices) -> bytes:
+    return hashlib.sha256(repr((session, text, prices.facts())).encode("utf-8", "surrogatepass")).digest()

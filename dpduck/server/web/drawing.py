@@ -5,11 +5,13 @@ One picture a line each way. The process has a limit of memory and a clock; with
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,7 +25,9 @@ from dpduck.values.errors import Refusal
 SECONDS = 10.0
 """Of one picture; the first one waits for the process to start, too."""
 
-WAITING = 20.0
+OF_A_PAGE = 10.0
+"""Seconds for all pictures of one page together, with the time that they wait for others'."""
+
 MEMORY = 2 << 30
 """Beside what the process begins with: V8 reserves much of it."""
 
@@ -49,26 +53,32 @@ class Artist:
         self._able = find_spec("vl_convert") is not None
         self._places = Places(1, 1)
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._known: OrderedDict[tuple[str, bytes], str | None] = OrderedDict()
         self._process: subprocess.Popen[str] | None = None
 
-    def picture(self, name: str, spec: Mapping[str, Any]) -> str | None:
-        """Returns an SVG; None where it takes too long, or where nothing can draw. name: the principal's."""
+    def picture(self, name: str, spec: Mapping[str, Any], until: float | None = None) -> str | None:
+        """Returns an SVG; None where it takes too long, now or before, or where nothing can draw.
+
+        name: the principal's. until: when the page's time for pictures is over, as time.monotonic tells it.
+        """
         if not self._able:
             return None
         line = json.dumps(spec)
+        key = name, hashlib.sha256(line.encode()).digest()
         with self._lock:
-            known = self._known.get((name, line))
-        if known is not None:
-            return known
-        try:
-            with self._places.place(name, WAITING):
-                drawn = self._drawn(line)
-        except Refusal:
+            if key in self._known:
+                return self._known[key]
+        left = OF_A_PAGE if until is None else until - time.monotonic()
+        if left <= 0:
             return None
-        if drawn is not None and len(drawn) <= REMEMBERED_LENGTH:
+        try:
+            with self._places.place(name, left):
+                drawn = self._drawn(line)
+        except Refusal:  # for want of a place, not of its own doing
+            return None
+        if drawn is None or len(drawn) <= REMEMBERED_LENGTH:
             with self._lock:
-                self._known[name, line] = drawn
+                self._known[key] = drawn
                 while len(self._known) > REMEMBERED:
                     self._known.popitem(last=False)
         return drawn

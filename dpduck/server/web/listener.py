@@ -54,7 +54,7 @@ class Connections:
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._waiting: OrderedDict[socket.socket, None] = OrderedDict()
+        self._waiting: OrderedDict[socket.socket, threading.Event] = OrderedDict()
         self._working: set[socket.socket] = set()
 
     def enter(self, connection: socket.socket) -> bool:
@@ -63,8 +63,10 @@ class Connections:
             if len(self._waiting) + len(self._working) >= self._most:
                 if not self._waiting:
                     return False
-                _hang_up(self._waiting.popitem(last=False)[0])
-            self._waiting[connection] = None
+                longest, gone = self._waiting.popitem(last=False)
+                _hang_up(longest)
+                gone.set()
+            self._waiting[connection] = threading.Event()
         return True
 
     def works(self, connection: socket.socket) -> None:
@@ -79,7 +81,15 @@ class Connections:
         with self._lock:
             if connection in self._working:
                 self._working.discard(connection)
-                self._waiting[connection] = None
+                self._waiting[connection] = threading.Event()
+
+    def pause(self, connection: socket.socket, seconds: float) -> None:
+        """Makes a connection wait so long; no longer than it has a place, which whoever comes meanwhile may take."""
+        self.waits(connection)
+        with self._lock:
+            gone = self._waiting.get(connection)
+        if gone is not None:
+            gone.wait(seconds)
 
     def leave(self, connection: socket.socket) -> None:
         """Gives the place back."""
@@ -135,13 +145,14 @@ class _Handler(BaseHTTPRequestHandler):
             if length is None:
                 return REFUSED
             self._patient.allow(length)
-            form = form_of(self.rfile.read(length))
+            body = self.rfile.read(length)
+            form = form_of(body) if len(body) == length else None  # one that was cut off is none
         if form is None:
             return REFUSED
         self.server.connections.works(self.connection)
         return pages.answer(
             Request(asked.method, asked.path, asked.host, asked.session, form, gone),
-            lambda: self.server.connections.waits(self.connection),
+            lambda seconds: self.server.connections.pause(self.connection, seconds),
         )
 
     def handle_expect_100(self) -> bool:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from hashlib import sha256
 from html import escape
 from typing import Any
 
 from dpduck.publish.report import ERRORS_SHOWN, MOST_ROWS, Shape, chart, table_html
 from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
-from dpduck.server.web.drawing import Artist
+from dpduck.server.web.drawing import OF_A_PAGE, Artist
 
+MOST_PICTURES = 6
+"""Of one page: the rest of its answers are in the table."""
+
+MOST_LABEL = 60
 _WIDTH, _LETTERS, _BAR = 340, 13, 26
 """Of a picture: its letters stay legible where it shrinks to a phone's width."""
 
@@ -107,7 +114,8 @@ def _short(value: Any) -> Any:
 def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
     """Returns an answer as pictures and as a table. name: the principal's, who waits for the pictures."""
     ordered = answer if answer.more else _sorted(answer, shape.keys)
-    found = [_picture(shape.keys, one, ordered, artist, name) for one in shape.answers]
+    until = time.monotonic() + OF_A_PAGE
+    found = [_picture(shape.keys, one, ordered, artist, name, until) for one in shape.answers[:MOST_PICTURES]]
     said = []
     if answer.more or len(answer.rows) > MOST_ROWS:
         total = f"more than {len(answer.rows):,}" if answer.more else f"{len(answer.rows):,}"
@@ -135,7 +143,7 @@ def _sorted(answer: Answer, keys: Sequence[str]) -> Answer:
 
 
 def _picture(
-    keys: Sequence[str], one: tuple[str, str | None], answer: Answer, artist: Artist, name: str
+    keys: Sequence[str], one: tuple[str, str | None], answer: Answer, artist: Artist, name: str, until: float
 ) -> Made | None:
     try:
         drawn = None if answer.more else chart(keys, one, answer.dicts())
@@ -145,12 +153,27 @@ def _picture(
         return None
     spec, said = drawn
     said = said.partition(";")[0]
-    svg = artist.picture(name, _for_phones(spec))
+    svg = artist.picture(name, _cut(_for_phones(spec)), until)
     if svg is None:
         return None
     return element(
         "figure", element("div", Made(svg), role="img", aria_label=said, class_="picture"), element("figcaption", said)
     )
+
+
+def _cut(spec: Any, data: bool = False) -> Any:
+    """Returns the same picture with every label and title cut, before it is drawn: none has room for more.
+
+    data: whether it is of the rows, whose labels stay different ones where they begin alike.
+    """
+    if isinstance(spec, Mapping):
+        return {name: _cut(value, data or name == "values") for name, value in spec.items()}
+    if isinstance(spec, (list, tuple)):
+        return [_cut(value, data) for value in spec]
+    if not isinstance(spec, str) or len(spec) <= MOST_LABEL:
+        return spec
+    last = sha256(spec.encode("utf-8", "surrogatepass")).hexdigest()[:16] if data else ""
+    return f"{spec[: MOST_LABEL - 18]}..{last}"
 
 
 def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -161,14 +184,16 @@ def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**spec, "width": _WIDTH, **height, "config": {**spec["config"], "axis": axis}}
 
 
-def priced(one: Priced) -> list[Made]:
-    """Returns what a statement would cost and miss, in words and as a table."""
+def priced(one: Priced, several: bool) -> list[Made]:
+    """Returns what a statement would cost and miss, in words and as a table. several: whether it is not alone."""
     made = []
-    for row in one.plan:
-        if row.get("number") is None and "number" in row:
-            continue
-        made.append(element("p", element("strong", price(row)), _remains(row), class_="price"))
-        worst = row.get("worst_stderr")
+    if one.plan is not None:
+        named = element("code", " ".join(one.statement.split())) if several else None
+        left = "." if several else _remains(one.plan)
+        made.append(
+            element("p", named, " " if several else None, element("strong", price(one.plan)), left, class_="price")
+        )
+        worst = one.plan["worst_stderr"]
         if worst is not None:
             two = ERRORS_SHOWN * float(worst)
             made.append(element("p", f"About 19 of 20 answers will be within {two:,.4g} of the truth, or nearer."))
@@ -180,18 +205,51 @@ def priced(one: Priced) -> list[Made]:
     return made
 
 
-def price(row: Mapping[str, Any]) -> str:
-    """Returns a price in a few words.
+def total(row: Mapping[str, Any]) -> Made:
+    """Returns what all statements would cost together. row: dp_plan's, of one budget in all."""
+    return element("p", "In all ", element("strong", price(row)), _remains(row), class_="price")
 
-    >>> price({"epsilon": 0.5, "delta": 1e-6}), price({"epsilon": 0.0, "note": "answered already: free"})
-    ('epsilon = 0.5, delta = 1e-06', 'free: it is paid for already')
+
+def is_charged(row: Mapping[str, Any]) -> bool:
+    """Tells whether a row of dp_plan costs anything."""
+    return any(row.get(name) for name in ("epsilon", "rho", "delta"))
+
+
+def price(row: Mapping[str, Any]) -> str:
+    """Returns a price in a few words, never less than it is.
+
+    >>> price({"epsilon": 0.12345641, "delta": 1e-6}), price({"epsilon": 0.0, "note": "answered already: free"})
+    ('epsilon = 0.123457, delta = 1e-06', 'free: it is paid for already')
     """
     if str(row.get("note") or "").startswith("answered already"):
         return "free: it is paid for already"
-    parts = [f"{name} = {float(row[name]):.4g}" for name in ("epsilon", "delta") if row.get(name)]
+    if str(row.get("note") or "").startswith("as a statement above"):
+        return "free: it is paid for with the one above"
+    parts = [f"{name} = {at_least(row[name])}" for name in ("epsilon", "delta") if row.get(name)]
     if not row.get("epsilon") and row.get("rho"):
-        parts.insert(0, f"rho = {float(row['rho']):.4g}")
+        parts.insert(0, f"rho = {at_least(row['rho'])}")
     return ", ".join(parts) or "free"
+
+
+_DIGITS = 6
+
+
+def at_least(number: float) -> str:
+    """Returns a number in six digits, rounded up."""
+    return _rounded(number, ROUND_CEILING)
+
+
+def at_most(number: float) -> str:
+    """Returns a number in six digits, rounded down.
+
+    >>> at_most(4.87655199), at_least(4.87655111)
+    ('4.87655', '4.87656')
+    """
+    return _rounded(number, ROUND_FLOOR)
+
+
+def _rounded(number: float, how: str) -> str:
+    return f"{float(Context(_DIGITS, how).plus(Decimal(repr(float(number))))):.{_DIGITS}g}"
 
 
 def _remains(row: Mapping[str, Any]) -> str:
@@ -199,7 +257,7 @@ def _remains(row: Mapping[str, Any]) -> str:
         return f" is more than is left to you of the budget of {row['table_name']}."
     if row.get("remaining") is None:
         return "."
-    return f", and {row['measure']} = {float(row['remaining']):.4g} is left to you after it."
+    return f", and {row['measure']} = {at_most(row['remaining'])} is left to you after it."
 
 
 def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
@@ -211,7 +269,19 @@ def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
         budget, spent = float(row["budget"]), float(row["spent"])
         name = str(row["table_name"]) + (f", {row['period']}" if row.get("period") else "")
         share = f", your share of {float(row['share']):.0%}" if row.get("share") is not None else ""
-        said = f"{row['measure']}: {spent:.4g} of {budget:.4g} spent{share}"
+        said = f"{row['measure']}: {at_least(spent)} of {at_most(budget)} spent{share}"
         bar = element("meter", min="0", max=budget, value=spent, aria_label=f"spent of {name}")
         listed.append(element("li", element("strong", name), " ", bar, " ", element("span", said)))
     return element("ul", listed, class_="budgets") if listed else element("p", "No table has a budget for you.")
+
+
+def login_form() -> Made:
+    """Returns the form that takes a token."""
+    return element(
+        "form", element("label", "Your token", for_="token"),
+        element("input", id="token", name="token", type="password", required=True, autocomplete="current-password",
+                maxlength="200", spellcheck="false", autofocus=True, aria_describedby="help"),
+        element("p", "The owner of the data gave it to you: dpduck principal add prints it once.", id="help",
+                class_="help"),
+        element("button", "Log in"), method="post", action="/login", class_="login",
+    )  # fmt: skip

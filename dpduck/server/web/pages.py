@@ -1,6 +1,7 @@
 """The pages: who is known sees private views, asks, and sees the price and the errors before anything is paid.
 
-A page that charges is reached by a form alone, of the session that was shown the price of that very statement.
+A page that charges is reached by a form alone, of the session that was shown the price of that very statement, once,
+and it charges that price at most.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,13 +19,24 @@ from urllib.parse import quote
 
 import duckdb
 
+from dpduck.database.cursors import DEARER, NamedLocks
 from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.server.flight.statements import Statements
 from dpduck.server.gate import UNEXPECTED, Service
 from dpduck.server.limits import Limits
 from dpduck.server.principals import Principal, hashed
 from dpduck.server.sessions import Sessions
-from dpduck.server.web.asking import Answer, Asked, Desk, answer_shape, seal, sealed, view_shape
+from dpduck.server.web.asking import (
+    Answer,
+    Asked,
+    Desk,
+    Offers,
+    Prices,
+    answer_shape,
+    is_offer,
+    seal,
+    sealed,
+    view_shape,
+)
 from dpduck.server.web.drawing import Artist
 from dpduck.server.web.markup import (
     Made,
@@ -33,12 +44,15 @@ from dpduck.server.web.markup import (
     element,
     header,
     hidden,
+    is_charged,
+    login_form,
     page,
     price,
     priced,
     refusal,
     shown,
     table,
+    total,
 )
 from dpduck.server.web.requests import REFUSED, Place, Request, Response, new_nonce, set_cookie
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
@@ -52,8 +66,11 @@ AT_WORK_EACH = 8
 """Requests of one principal that are at work at the same time."""
 
 MOST_NAMES = 5_000
+NOT_AS_SHOWN = "The price, or what it buys, is not what you were shown. Nothing was charged; this is what it is now."
+CHARGED = "What was charged is paid for: the same statement again is free."
 _KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_SELECTS = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 _VIEWS = "SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name"
 
 
@@ -76,15 +93,13 @@ class Pages:
         limits: Limits,
         place: Place,
         cookie: str,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """place: under which names it is seen. cookie: what the session is called."""
-        self._sleep = sleep
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
         self._service, self._limits = service, limits
         few = replace(limits, sessions=SESSIONS, sessions_each=SESSIONS_EACH)
         self._sessions = Sessions(service.book, few, life=LIFE, idle=IDLE)
-        self._statements, self._artist = Statements(service, limits), Artist()
+        self._artist, self._offers, self._pressed = Artist(), Offers(), NamedLocks()
         self._lock, self._at_work = threading.Lock(), Counter[str]()
         with duckdb.connect() as parser:  # an empty one, which knows the words
             words = parser.execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'")
@@ -104,13 +119,13 @@ class Pages:
         """Tells whether a request is of somebody who is known: before that, a form is read up to a token's length."""
         return self._principal(request) is not None
 
-    def answer(self, request: Request, waits: Callable[[], None]) -> Response:
-        """Returns the page that was asked for. waits: called before who gave a wrong token is made to wait."""
+    def answer(self, request: Request, pause: Callable[[float], None]) -> Response:
+        """Returns the page that was asked for. pause: makes who gave a wrong token wait so many seconds."""
         try:
             if request.method == "GET" and request.path in self._files:
                 return self._files[request.path]
             if (request.method, request.path) == ("POST", "/login"):
-                return self._login(request, waits)
+                return self._login(request, pause)
             found = self._route(request)
             if found is None:
                 return REFUSED
@@ -153,13 +168,12 @@ class Pages:
             return None
 
     def _visit(self, request: Request, principal: Principal) -> _Visit:
-        form_token = seal(self._key, request.session, "form")
-        given = request.form.get("form_token", "")
-        if request.method == "POST" and not sealed(self._key, request.session, "form", given):
+        form_token, given = seal(self._key, request.session), request.form.get("form_token", "")
+        if request.method == "POST" and not sealed(self._key, request.session, given):
             raise PermissionRefusal("this form is of another session", accepted="the page again, and the form on it")
-        return _Visit(request, principal, Desk(self._service, self._statements, principal, request.gone), form_token)
+        return _Visit(request, principal, Desk(self._service, principal, request.gone), form_token)
 
-    def _login(self, request: Request, waits: Callable[[], None]) -> Response:
+    def _login(self, request: Request, pause: Callable[[float], None]) -> Response:
         session, token = secrets.token_urlsafe(32), request.form.get("token", "").strip()
         try:
             principal = self._sessions.begin(hashed(session), token) if token else None
@@ -168,8 +182,7 @@ class Pages:
             return _login_page(str(error))
         if principal is None:
             self._service.audit.note(None, "turned away", why="no such token")
-            waits()  # for whoever comes meanwhile, this connection may go
-            self._sleep(WRONG_TOKEN_SECONDS)
+            pause(WRONG_TOKEN_SECONDS)
             return _login_page("no such token; accepted: one that dpduck principal add printed, and that is in force")
         self._service.audit.note(principal.name, "connected")
         if request.session:
@@ -229,23 +242,42 @@ class Pages:
             asked = visit.desk.asked(text)
             if not asked.charging:
                 return self._asked(visit, text, "Answer", self._answered(visit, asked))
-            return self._asked(visit, text, "Price", self._offered(visit, asked, text))
+            return self._asked(visit, text, "Price", self._offered(visit, asked, text, visit.desk.prices(asked)))
         except DpduckError as error:
             return self._asked(visit, text, "Refused", [refusal(str(error))])
 
     def _run(self, visit: _Visit) -> Response:
-        """Pays and answers, if this session was shown the price; shows it otherwise."""
-        form = visit.request.form
-        text = form.get("statement", "")
-        if not sealed(self._key, visit.request.session, f"price {text}", form.get("seal", "")):
-            return self._ask(visit)
-        try:
-            return self._asked(visit, text, "Answer", self._answered(visit, visit.desk.asked(text)))
-        except DpduckError as error:
-            return self._asked(visit, text, "Refused", [refusal(str(error))])
+        """Pays and answers, once, if this session was shown the price and it is the same still; shows it otherwise."""
+        text, ticket = visit.request.form.get("statement", ""), visit.request.form.get("offer", "")
+        with self._pressed.held(f"{visit.request.session} {ticket}"):  # twice pressed: the second waits for the first
+            offer = self._offers.taken(visit.principal.name, ticket)
+            try:
+                asked = visit.desk.asked(text)
+                prices = visit.desk.prices(asked)
+                offered = offer is not None and is_offer(offer, visit.request.session, text, prices)
+                if offered or (offer is None and _is_paid(asked, prices)):
+                    return self._pays(visit, text, asked, prices)
+                return self._asked(visit, text, "Price", self._offered(visit, asked, text, prices, offer is not None))
+            except DpduckError as error:
+                return self._asked(visit, text, "Refused", [refusal(str(error))])
 
-    def _answered(self, visit: _Visit, asked: Asked) -> list[Made]:
-        answer = visit.desk.ask(asked.text)
+    def _pays(self, visit: _Visit, text: str, asked: Asked, prices: Prices) -> Response:
+        """Pays what was shown, and answers."""
+        before = visit.desk.charges()
+        try:
+            return self._asked(visit, text, "Answer", self._answered(visit, asked, prices))
+        except DpduckError as error:
+            said = str(error)
+        except Exception:  # whatever it says could quote what is not the caller's
+            said = UNEXPECTED
+        if said.startswith(DEARER):  # it changed meanwhile; nothing was charged
+            return self._asked(visit, text, "Price", self._offered(visit, asked, text, visit.desk.prices(asked), True))
+        paid = element("p", CHARGED) if visit.desk.charges() != before else None
+        budget = [element("h2", "Your budgets"), self._budgets(visit)]
+        return self._asked(visit, text, "Refused", [refusal(said), *([paid] if paid else []), *budget])
+
+    def _answered(self, visit: _Visit, asked: Asked, prices: Prices | None = None) -> list[Made]:
+        answer = visit.desk.ask(asked.text, ceilings=prices.ceilings() if prices else None)
         shape = answer_shape(answer)
         bare = [name for name, errors in shape.answers if errors is None] if asked.charging and shape.keys else []
         how = f"Write dp_stderr({bare[0]}) beside it in the SELECT for its error bars: no further cost." if bare else ""
@@ -256,23 +288,27 @@ class Pages:
             element("h2", "Your budgets"), self._budgets(visit),
         ]  # fmt: skip
 
-    def _offered(self, visit: _Visit, asked: Asked, text: str) -> list[Made]:
-        """Returns the price, the errors, and the button that pays, where there is room in the budget."""
-        found = visit.desk.priced(asked)
-        fits = all(row.get("fits") is not False for one in found for row in one.plan)
-        prices = [price(row) for one in found for row in one.plan if row.get("number", 1) is not None]
-        paying = [one for one in prices if not one.startswith("free")]
+    def _offered(self, visit: _Visit, asked: Asked, text: str, prices: Prices, changed: bool = False) -> list[Made]:
+        """Returns the price, the errors, and the button that pays, where there is room in the budget. changed: whether
+        something else was shown before.
+        """
+        paying = [price(row) for row in prices.totals if is_charged(row)]
         said = f"Pay {' and '.join(paying)}, and run" if paying else "Run: nothing is charged"
         if any(action != "run" for action, _ in asked.charging):
-            said = "Ask the session: it may use up one of the answers that were paid for"
+            use = "it may use up one of the answers that were paid for"
+            said = f"Pay {' and '.join(paying)}, and ask the session: {use}" if paying else f"Ask the session: {use}"
+        ticket = self._offers.made(visit.principal.name, visit.request.session, text, prices)
         form = element(
-            "form", hidden("form_token", visit.form_token), hidden("statement", text),
-            hidden("seal", seal(self._key, visit.request.session, f"price {text}")),
+            "form", hidden("form_token", visit.form_token), hidden("statement", text), hidden("offer", ticket),
             element("button", said, class_="pay"), method="post", action="/run#result",
         )  # fmt: skip
         nothing = element("p", "Nothing is charged before you press the button.")
-        offer = [nothing, form] if fits else [element("p", "It cannot be asked at this price.")]
-        return [element("h2", "What it costs, and what it misses"), *[priced(one) for one in found], *offer]  # type: ignore[list-item]
+        offer = [nothing, form] if prices.fits else [element("p", "It cannot be asked at this price.")]
+        several = len(prices.statements) > 1
+        listed = [part for one in prices.statements for part in priced(visit.desk.with_errors(one), several)]
+        totals = [total(row) for row in prices.totals] if several else []
+        alert = [element("p", NOT_AS_SHOWN, class_="refusal", role="alert")] if changed else []
+        return [element("h2", "What it costs, and what it misses"), *alert, *listed, *totals, *offer]
 
     def _asked(self, visit: _Visit, text: str, title: str, result: Sequence[Made]) -> Response:
         names = [element("option", kind, value=self._written(name)) for name, kind in visit.desk.names()[:MOST_NAMES]]
@@ -305,6 +341,12 @@ class Pages:
         nonce = new_nonce()
         top = header(visit.principal.name, here, visit.form_token)
         return Response(HTTPStatus.OK, page(title, nonce, top, *body), nonce=nonce)
+
+
+def _is_paid(asked: Asked, prices: Prices) -> bool:
+    """Tells whether asking reads what is paid for, and changes nothing: as a page does that is loaded again."""
+    selects = all(one.plan is not None and _SELECTS.match(one.statement) for one in prices.statements)
+    return selects and all(action == "run" for action, _ in asked.charging) and not any(map(is_charged, prices.totals))
 
 
 def _dicts(answer: Answer | None) -> list[dict[str, object]]:
@@ -350,13 +392,5 @@ def _message(said: str) -> Response:
 def _login_page(said: str) -> Response:
     status = HTTPStatus.FORBIDDEN if said else HTTPStatus.OK
     nonce = new_nonce()
-    form = element(
-        "form", element("label", "Your token", for_="token"),
-        element("input", id="token", name="token", type="password", required=True, autocomplete="current-password",
-                maxlength="200", spellcheck="false", autofocus=True, aria_describedby="help"),
-        element("p", "The owner of the data gave it to you: dpduck principal add prints it once.", id="help",
-                class_="help"),
-        element("button", "Log in"), method="post", action="/login", class_="login",
-    )  # fmt: skip
-    body = [element("h1", "Log in"), refusal(said) if said else None, form]
+    body = [element("h1", "Log in"), refusal(said) if said else None, login_form()]
     return Response(status, page("Log in", nonce, None, *body), nonce=nonce)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from dpduck.server.limits import GivenUp
@@ -29,6 +28,7 @@ LOGIN_BYTES = 2_048
 
 FIELDS = 8
 _BYTES_OF_A_CHARACTER = 12  # four bytes of UTF-8, each written %XX
+_SESSION = re.compile(r"[A-Za-z0-9_-]{43}")
 _LENGTH = re.compile(r"[0-9]{1,9}")
 _PATH = re.compile(r"/[A-Za-z0-9._~%/!$&'()*+,;=:@-]*")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -164,11 +164,10 @@ def _from_here(headers: Message, origin: str) -> bool:
 
 
 def _cookie(headers: Message, name: str) -> str:
-    try:
-        found = SimpleCookie("; ".join(headers.get_all("Cookie") or ()))
-    except CookieError:
-        return ""
-    return found[name].value if name in found else ""
+    """Returns the session, nothing where there are several. Others' cookies may be written in any way."""
+    parts = "; ".join(headers.get_all("Cookie") or ()).split(";")
+    named = [value.strip() for key, _, value in (part.partition("=") for part in parts) if key.strip() == name]
+    return named[0] if len(named) == 1 and _SESSION.fullmatch(named[0]) else ""
 
 
 def length_of(headers: Message, most: int) -> int | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -115,20 +117,22 @@ def test_a_form_needs_the_token_of_its_session(served: Served, alice: Browser) -
 
 
 def test_nobody_pays_what_this_session_was_not_shown(served: Served, alice: Browser) -> None:
-    """The button's seal is of one session and one statement: another statement is priced, not paid."""
+    """The button is of one session and one statement, and for one press: anything else is priced, not paid."""
     before = served.spent()
     priced = alice.ask(by("sex", "0.011"))
     form = alice.form(priced)
     assert served.spent() == before
-    for changed in ({"statement": by("sex", "4")}, {"seal": "0" * 64}, {"seal": ""}):
+    for changed in ({"offer": "0" * 43}, {"offer": ""}, {"statement": by("sex", "4")}):
         again = alice.post("/run", form | changed)
         assert "What it costs" in again.words and served.spent() == before
     bob = Browser(alice.port)
     bob.login(served.tokens["bob"])
     assert "What it costs" in bob.post("/run", form | bob.form(bob.get("/ask"))).words and served.spent() == before
-    assert "The answer" in alice.post("/run", form).words and len(served.spent()) == len(before) + 1
-    alice.post("/run", form)
-    assert len(served.spent()) == len(before) + 1, "the same again is free"
+    assert "What it costs" in alice.post("/run", form).words and served.spent() == before, "one press each"
+    form = alice.form(alice.ask(by("sex", "0.011")))
+    for _ in range(2):
+        assert "The answer" in alice.post("/run", form).words, "the same again is free"
+        assert len(served.spent()) == len(before) + 1
 
 
 def test_every_answer_says_that_it_is_not_framed_kept_or_sniffed(alice: Browser, stranger: Browser) -> None:
@@ -332,3 +336,59 @@ def test_statements_are_held_to_the_limits_of_the_gate(served: Served, alice: Br
         what, _, accepted = said.partition("; accepted: ")
         shown = alice.ask(text).words
         assert what[1:] in shown and accepted in shown
+
+
+def test_refusals_of_the_page_are_in_the_audit_log(served: Served, alice: Browser) -> None:
+    """What the lists refuse is noted with its text, takes a place like any statement, and is refused where there is
+    none.
+    """
+    for text in ("INSTALL httpfs", "SELECT 1; SELECT 2", "COPY visits TO 'x'", f"SELECT {'+'.join(['1'] * 9000)}"):
+        before = len(served.audited())
+        assert "Accepted" in alice.ask(text).words
+        noted = [line for line in served.audited()[before:] if line["event"] == "refused"]
+        assert len(noted) == 1 and text.startswith(noted[0]["statement"][:20]), text[:20]
+    gate = served.service.gate
+    gate._running["alice"] += 600
+    try:
+        assert "too many statements at once" in alice.ask("SELECT 1; SELECT 2").words.lower()
+    finally:
+        del gate._running["alice"]
+
+
+@pytest.mark.parametrize("other", ['x={"a":1}', "a[b]=1", "flag", 'x="unclosed', "foo@bar=1", "=", "dpduck=1"])
+def test_cookies_of_others_keep_nobody_out(alice: Browser, other: str) -> None:
+    """Cookies know no ports: whatever another program on this host has set before or after, the session is found."""
+    for cookie in (f"{other}; {alice.cookie}", f"{alice.cookie}; {other}"):
+        assert "Private views" in alice.get("/", Cookie=cookie).words
+    twice = f"{alice.cookie}; {alice.cookie.partition('=')[0]}={'A' * 43}"
+    assert "Your token" in alice.get("/", Cookie=twice).words, "of two nobody knows which is whose"
+
+
+def test_a_form_that_was_cut_off_is_none(alice: Browser) -> None:
+    """Fewer bytes than were announced, then an end: nothing is asked."""
+    body = urlencode(alice.form(alice.get("/ask"), statement="FROM dp_budget()"))
+    host = f"127.0.0.1:{alice.port}"
+    head = f"POST /ask HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nCookie: {alice.cookie}\r\n"
+    head += f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body) + 500}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", alice.port), timeout=30) as client:
+        client.sendall((head + body).encode())
+        client.shutdown(socket.SHUT_WR)
+        assert received(client).endswith(REFUSED.body)
+
+
+def test_who_waits_without_a_place_waits_no_longer() -> None:
+    """A wrong token waits its second, but its thread ends as soon as somebody else has its place."""
+    pairs = [socket.socketpair() for _ in range(2)]
+    (first, _), (second, _) = pairs
+    held = Connections(1)
+    assert held.enter(first)
+    held.works(first)
+    waiting = threading.Thread(target=held.pause, args=(first, 60.0))
+    waiting.start()
+    while not held.enter(second):
+        time.sleep(0.01)
+    waiting.join(20)
+    assert not waiting.is_alive()
+    for pair in pairs:
+        for one in pair:
+            one.close()

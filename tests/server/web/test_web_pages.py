@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import json
 import shutil
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import pyarrow as pa
 import pytest
 
+from dpduck.publish.report import Shape
 from dpduck.server.limits import Limits
-from dpduck.server.web import drawing
+from dpduck.server.web import asking, drawing, markup
 from dpduck.server.web.asking import Answer, answer_shape
 from dpduck.server.web.drawing import Artist
 from dpduck.server.web.listener import WebListener
@@ -114,6 +117,41 @@ def test_large_answers_are_cut(alice: Browser) -> None:
     assert "The first 300 of more than 5,000 rows" in many.words and len(many.body) < 100_000
 
 
+def test_no_value_is_large_before_it_is_pythons(alice: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists, structs, maps, bytes and texts come as a thousand letters of text; rows stop at so many bytes."""
+    taken: list[int] = []
+    values = asking._values
+
+    def watched(column: pa.Array, kind: str) -> list[Any]:
+        assert not pa.types.is_nested(column.type) and not pa.types.is_binary(column.type), column.type
+        taken.append(column.nbytes)
+        return values(column, kind)
+
+    monkeypatch.setattr(asking, "_values", watched)
+    nested = "SELECT list({'a': 1::TINYINT}) AS x, [true] AS y, MAP {'a': 1} AS m, 'x'::BLOB AS b FROM range(50000)"
+    answer = alice.ask(nested)
+    assert "<td>[{'a': 1}, {'a': 1}, " in html.unescape(answer.body) and len(answer.body) < 20_000
+    assert max(taken) < 5_000, "what came was cut already"
+    taken.clear()
+    wide = ", ".join(f"'{str(one % 10) * 900}' AS c{one}" for one in range(20))
+    assert "of more than" in alice.ask(f"SELECT {wide} FROM range(3000)").words
+    assert sum(taken) < 2 * asking.MOST_BYTES
+    assert "The answer" in alice.ask("SELECT {'a': n, 'b': [n]} AS s, n::VARCHAR AS t FROM ages").words, "a stream, too"
+
+
+def test_odd_values_are_shown_as_text(alice: Browser) -> None:
+    """Days beyond Python's, infinity, 39 digits, moments of every kind: what DuckDB writes."""
+    odd = (
+        "SELECT DATE '290000-01-01' AS a, TIMESTAMP 'infinity' AS b, DATE '2026-01-02' AS c, 1e308 AS i, NULL AS j, "
+        "170141183460469231731687303715884105727::HUGEINT AS d, TIMESTAMP_NS '2026-01-02 03:04:05.123456789' AS e, "
+        "TIMESTAMP '2026-01-02 03:04:05.5' AS f, INTERVAL 1000000000 MONTH AS g, TIME '10:00' AS h, [1, 2] AS k"
+    )
+    body = alice.ask(odd).body
+    for cell in ("290000-01-01", "infinity", "2026-01-02", "2026-01-02 03:04:05.123456789", "10:00:00", "[1, 2]"):
+        assert f"<td>{cell}</td>" in body, (cell, body[-2000:])
+    assert "170,141,183,460,469,231,731,687,303,715,884,105,727" in body
+
+
 def test_names_are_written_as_a_statement_has_them(served: Served, port: int, alice: Browser) -> None:
     """Plain names as they are; others in quotes."""
     assert '<option value="patient">BIGINT of visits</option>' in alice.get("/ask").body
@@ -126,12 +164,12 @@ def test_names_are_written_as_a_statement_has_them(served: Served, port: int, al
 @pytest.mark.parametrize(
     ("columns", "types", "shape"),
     [
-        (("sex", "n"), ("string", "int64"), (("sex",), (("n", None),))),
-        (("age", "n", "n_stderr"), ("int64", "int64", "double"), (("age",), (("n", "n_stderr"),))),
-        (("age", "n", "dp_stderr(n)"), ("int64", "int64", "double"), (("age",), (("n", "dp_stderr(n)"),))),
-        (("sex", "n", "stderr", "interval_low", "known_from"), ("string", "double", "double", "double", "string"),
+        (("sex", "n"), ("VARCHAR", "BIGINT"), (("sex",), (("n", None),))),
+        (("age", "n", "n_stderr"), ("BIGINT", "BIGINT", "DOUBLE"), (("age",), (("n", "n_stderr"),))),
+        (("age", "n", "dp_stderr(n)"), ("BIGINT", "HUGEINT", "DOUBLE"), (("age",), (("n", "dp_stderr(n)"),))),
+        (("sex", "n", "stderr", "interval_low", "known_from"), ("VARCHAR", "DOUBLE", "DOUBLE", "DOUBLE", "VARCHAR"),
          (("sex",), (("n", "stderr"),))),
-        (("sex",), ("string",), ((), ())), ((), (), ((), ())),
+        (("sex",), ("VARCHAR",), ((), ())), ((), (), ((), ())),
     ],
 )  # fmt: skip
 def test_answers_are_told_from_keys(columns: tuple[str, ...], types: tuple[str, ...], shape: tuple[Any, Any]) -> None:
@@ -156,9 +194,39 @@ def test_pictures_have_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     artist._process.kill()
     assert artist.picture("bob", point) is None and "<svg" in (artist.picture("alice", point) or ""), "what is known"
     monkeypatch.undo()
-    assert "<svg" in (artist.picture("bob", point) or "")
+    assert artist.picture("bob", point) is None, "what failed is not tried again"
+    assert "<svg" in (artist.picture("carol", point) or "")
     artist.close()
-    assert artist.picture("carol", point) is None
+    assert artist.picture("dora", point) is None
+
+
+class Watched(Artist):
+    """Draws nothing, and knows what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self._able = True
+
+    def _drawn(self, line: str) -> str | None:
+        self.lines.append(line)
+        return None
+
+
+def test_pictures_are_few_and_short_and_failures_are_remembered() -> None:
+    """Six a page, labels cut but not mixed up, none after the page's time, and no second try of one that failed."""
+    columns = ("key", *(f"{'n' * 1_000}{one}" for one in range(20)))
+    rows = tuple((f"{'x' * 1_000}{row}", *range(20)) for row in range(5))
+    answer = Answer(columns, ("VARCHAR", *["BIGINT"] * 20), rows)
+    artist, shape = Watched(), Shape(("key",), tuple((name, None) for name in columns[1:]))
+    for _ in range(2):
+        markup.shown(answer, shape, "it", artist, "alice")
+    assert len(artist.lines) == markup.MOST_PICTURES
+    spec = json.loads(artist.lines[0])
+    keys = {point["key"] for point in spec["data"]["values"]}
+    assert len(keys) == 5 and max(map(len, keys)) <= markup.MOST_LABEL and len(artist.lines[0]) < 8_000
+    assert artist.picture("alice", {"mark": "new"}, time.monotonic() - 1) is None
+    assert len(artist.lines) == markup.MOST_PICTURES and all(len(digest) == 32 for _, digest in artist._known)
 
 
 def test_a_browser_that_is_gone_ends_its_statement(served: Served, port: int, alice: Browser) -> None:
