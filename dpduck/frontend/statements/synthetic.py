@@ -12,6 +12,7 @@ from sqlglot.tokens import Token, TokenType
 from dpduck.frontend.text.dialect import DifferentialPrivacy, PrivateDuckDB, TokenReader
 from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.options import PRICE_OPTIONS, Option, read_given
+from dpduck.frontend.text.positions import refusal
 from dpduck.values.errors import Position
 
 WORKLOADS = "WORKLOAD MARGINALS (k), PARITIES (k), RANGES, GROUPING SETS (..) or (count(*) FILTER (WHERE ..), ..)"
@@ -116,7 +117,9 @@ def _for_each(reader: TokenReader) -> ForEach:
     reader.expect_words("FOR", "EACH", "ROW", "OF")
     parents = reader.table_name().table
     reader.expect(TokenType.L_PAREN, FOR_EACH)
-    column = reader.name(FOR_EACH)
+    at, column = reader.position, reader.name(FOR_EACH)
+    if not column:
+        raise reader.refuse("a column of no name", FOR_EACH, at)
     reader.expect(TokenType.EQ, FOR_EACH)
     key = reader.name(FOR_EACH)
     reader.expect(TokenType.R_PAREN, FOR_EACH)
@@ -274,6 +277,8 @@ def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tu
     """Our options, and those that every statement has, which are read where all are."""
     given = read_given(expressions, (*SHARED_OPTIONS, *OWN_OPTIONS), " for a private table")
     default = SyntheticOptions()
+    if "key" in given and not given.text("key"):
+        raise refusal(given["key"], "a column of no name", "key = id, or the statement without it")
     options = SyntheticOptions(
         mechanism=given.choice("mechanism"),
         rows=given.whole("rows"),

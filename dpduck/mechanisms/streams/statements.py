@@ -258,7 +258,8 @@ class Streams:
         stream = self._analysed(statement)
         if stream.digest() != named.digest:
             raise Refusal(
-                f"what {named.name!r} rests on changed: the unit, MAX ROWS, a DOMAIN that it groups by, or the epoch",
+                f"what {named.name!r} rests on changed: the unit, MAX ROWS, a DOMAIN that it groups by, a CLAMP that "
+                "it sums with, how many rows of a public table join a row, or the epoch",
                 accepted="the policy as it was; or DROP PRIVATE STREAM and CREATE PRIVATE STREAM, which pays",
             )
         if not self.releases.taken(named.name):

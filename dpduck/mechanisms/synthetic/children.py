@@ -15,16 +15,27 @@ from math import prod
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dpduck.database.releases import ReleaseStore
 from dpduck.database.sandbox import sandbox
+from dpduck.frontend.select.impossible_cells import ImpossibleCells
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEach
-from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import meant_or
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.synthetic.distribution import Distribution, Words, conditional
+from dpduck.mechanisms.synthetic.distribution import (
+    Distribution,
+    Words,
+    conditional,
+    kept_zeros,
+    uniform,
+    zero_tables,
+)
 from dpduck.mechanisms.synthetic.junction import Members, spread
+from dpduck.mechanisms.synthetic.pool import LARGEST_ZEROS
+from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
@@ -40,7 +51,9 @@ BELOW_ONE = 1 - 2.0**-20
 
 @dataclass(frozen=True, eq=False)
 class Parents:
-    """Released rows with children. keys: of each. times: how many it has. given: their codes of the question's keys.
+    """Released rows with children. keys: of each. times: how many it has, none where WHERE rules out all it could have.
+
+    given: their codes of the question's keys.
 
     identity: another one where any of that differs.
     """
@@ -56,8 +69,15 @@ class Parents:
         return int(self.times.sum())
 
 
-def parents_of(releases: ReleaseStore, for_each: ForEach, request: Request) -> Parents:
+def has_parents(releases: ReleaseStore, for_each: ForEach) -> bool:
+    """Tells whether the parents of a statement are there."""
+    view = releases.view(for_each.parents)
+    return view is not None and releases.taken(view.name)
+
+
+def parents_of(releases: ReleaseStore, for_each: ForEach, asked: SyntheticRequest) -> Parents:
     """Returns the parents of a statement; what is refused here is said of released rows alone, before a charge."""
+    request = asked.base
     view = releases.view(for_each.parents)
     if view is None or not releases.taken(view.name):
         accepted = meant_or(for_each.parents, releases.views(), "a name of dp_releases()")
@@ -81,6 +101,7 @@ def parents_of(releases: ReleaseStore, for_each: ForEach, request: Request) -> P
     hashed = hashlib.sha256(repr((view.name, for_each.column, sorted(given))).encode())
     for values in (keys.to_numpy(), times, *(given[place] for place in sorted(given))):
         hashed.update(np.ascontiguousarray(values).tobytes())
+    times = np.where(ruled_out(request.question.sizes, given, asked.zeros), 0, times)
     return Parents(keys, times, given, hashed.hexdigest())
 
 
@@ -101,18 +122,23 @@ def _whole(rows: pa.Table, names: Mapping[str, str], wanted: str, for_each: ForE
 
 
 def _codes(values: pa.Array, key: Key, request: Request, for_each: ForEach) -> IntegerArray:
-    """Returns the number of each value's label; of a value inside a bin, that of its bin."""
+    """Returns the number of each value's label; of a value inside a bin, that of its bin; of one beyond all bins, that
+    of the first or the last where the domain is WITH EDGES.
+    """
+    domain = request.question.sources[key.sources[0]].domain
     with sandbox() as connection:
         labels = label_array(connection, key.labels, key.type_name)
         if values.type != labels.type:
             raise _refused(for_each, f"{key.name[:100]!r} has another type than here", "the same column of the parents")
         connection.register("parents", pa.table({"place": np.arange(len(values)), "value": values}))
         connection.register("labels", pa.table({"code": np.arange(len(labels)), "label": labels}))
-        bins = isinstance(request.question.sources[key.sources[0]].domain, RangeDomain)
-        exact = "LEFT JOIN labels ON value IS NOT DISTINCT FROM label"
-        join = "ASOF LEFT JOIN (FROM labels WHERE label IS NOT NULL) ON value >= label" if bins else exact
+        join, code = "LEFT JOIN labels ON value IS NOT DISTINCT FROM label", "code"
+        if isinstance(domain, RangeDomain):
+            join = "ASOF LEFT JOIN (FROM labels WHERE label IS NOT NULL) ON value >= label"
+            inside = f"CASE WHEN value < CAST({quote_text(domain.upper)} AS {domain.type_name}) THEN code END"
+            code = "ifnull(code, 0)" if domain.with_edges else inside
         null = "(SELECT code FROM labels WHERE label IS NULL)"
-        sql = f"SELECT CASE WHEN value IS NULL THEN {null} ELSE code END FROM parents {join} ORDER BY place"
+        sql = f"SELECT CASE WHEN value IS NULL THEN {null} ELSE {code} END FROM parents {join} ORDER BY place"
         found = connection.sql(sql).to_arrow_table().column(0).combine_chunks()
     if found.null_count or len(found) != len(values):
         raise _refused(for_each, f"{key.name[:100]!r} has values outside the domain here", "the same column, and bins")
@@ -120,11 +146,16 @@ def _codes(values: pa.Array, key: Key, request: Request, for_each: ForEach) -> I
 
 
 def child_codes(
-    distribution: Distribution, times: IntegerArray, given: Mapping[int, IntegerArray], words: Words
+    distribution: Distribution,
+    times: IntegerArray,
+    given: Mapping[int, IntegerArray],
+    words: Words,
+    zeros: Sequence[ImpossibleCells] = (),
 ) -> list[IntegerArray]:
     """Returns the code of every child for each attribute, those of the first parent first.
 
-    Where the distribution has no such parents, a child is drawn as if nothing were known of its own.
+    Where the distribution has no such parents, a child is drawn as if nothing were known of its own; and where that is
+    what WHERE rules out, evenly among what it does not. zeros: which are none of all that a parent could have.
     """
     parents = np.flatnonzero(times)
     known = np.stack([given[place] for place in given])[:, parents] if given else np.zeros((0, len(parents)), np.int64)
@@ -141,7 +172,44 @@ def child_codes(
         some = order[ends[number] : ends[number + 1]]
         part = dict(zip(given, combinations[:, begin : begin + step], strict=True))
         _draw(distribution, part, some, of_row[some] - begin, turns[some], codes, words)
+    rules, broken = _rules(distribution.sizes, zeros), _broken(distribution.sizes, codes, zeros)
+    if rules is not None and broken.any():
+        again = np.bincount(np.repeat(np.arange(len(times)), times)[broken], minlength=len(times))
+        for place, values in enumerate(child_codes(rules, again, given, words)):
+            codes[place][broken] = values
     return codes
+
+
+def ruled_out(
+    sizes: Sequence[int], given: Mapping[int, IntegerArray], zeros: Sequence[ImpossibleCells]
+) -> NDArray[np.bool_]:
+    """Tells of which parents WHERE rules out every child, whatever its own values are, by public facts alone."""
+    count = len(next(iter(given.values())))
+    rules = _rules(sizes, zeros)
+    if rules is None or not count:
+        return np.zeros(count, np.bool_)
+    if any(len(one.cells) == prod(sizes[member] for member in one.members) for one in zeros):
+        return np.ones(count, np.bool_)
+    combinations, owners = np.unique(np.stack(list(given.values())), axis=1, return_inverse=True)
+    step, found = _at_once(rules, tuple(given)), []
+    for begin in range(0, combinations.shape[1], step):
+        found.append(_beneath(rules, dict(zip(given, combinations[:, begin : begin + step], strict=True)))[1])
+    return np.concatenate(found)[owners.reshape(-1)]
+
+
+def _rules(sizes: Sequence[int], zeros: Sequence[ImpossibleCells]) -> Distribution | None:
+    """Returns the uniform distribution over what WHERE does not rule out; None where it rules out nothing."""
+    kept = kept_zeros(sizes, (), zeros, LARGEST_ZEROS)
+    return uniform(sizes, dense=False, zeros=zero_tables(sizes, kept)) if kept else None
+
+
+def _broken(sizes: Sequence[int], codes: Sequence[IntegerArray], zeros: Sequence[ImpossibleCells]) -> NDArray[np.bool_]:
+    """Tells which rows are ruled out."""
+    found = np.zeros(len(codes[0]), np.bool_)
+    for one in kept_zeros(sizes, (), zeros, LARGEST_ZEROS):
+        places = tuple(codes[member] for member in one.members)
+        found |= np.isin(np.ravel_multi_index(places, [sizes[member] for member in one.members]), one.cells)
+    return found
 
 
 def _at_once(distribution: Distribution, given: Members) -> int:
@@ -191,7 +259,9 @@ def _draw(
             codes[member][rows[again]] = free[member][rows[again]]
 
 
-def _beneath(distribution: Distribution, given: Mapping[int, IntegerArray]) -> tuple[list[FloatArray], np.ndarray]:
+def _beneath(
+    distribution: Distribution, given: Mapping[int, IntegerArray]
+) -> tuple[list[FloatArray], NDArray[np.bool_]]:
     """Returns for each clique, and each combination of what is known, the weights of what is unknown in it: the share
     of its values, given what it shares with the clique before, times the probability of what is known beneath it.
 

@@ -25,7 +25,7 @@ from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.prices import priced_entry
 from dpduck.mechanisms.release import Steps, is_ctrl_c
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.synthetic.children import Parents, child_codes, parents_of
+from dpduck.mechanisms.synthetic.children import Parents, child_codes, has_parents, parents_of
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, fit_tables, needed_cells, sampled_codes
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
@@ -86,7 +86,8 @@ class SyntheticTables:
     def is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
         """Tells whether this very statement made its tables already; Refusal where a name is not free for them.
 
-        Asked before the charge, so that a table of weights that cannot be made is refused here.
+        Asked before the charge, so that a table of weights that cannot be made is refused here, and so are more rows
+        than have room. Made tables stand when their parents are dropped.
         """
         cells = prod(request.base.question.sizes)
         if request.options.weights and cells > LARGEST_TABLE:
@@ -95,13 +96,33 @@ class SyntheticTables:
                 accepted=f"at most {LARGEST_TABLE}, or the same statement without weights = TRUE",
             )
         names = [statement.name, *([statement.name + WEIGHTS] if request.options.weights else [])]
-        digest = _named(request, self._parents(statement, request))
+        if self._stand(names, statement, text, caller, request):
+            return True
+        parents = self._parents(statement, request)
+        digest = _named(request, parents)
         made = [self._views.is_made(name, statement.replace, text, caller, digest) for name in names]
+        wanted = request.options.rows if parents is None else parents.children
+        if wanted is not None and not all(made):
+            _require_room(caller, wanted, _labelled(request.base.question.keys))
         return all(made)
+
+    def _stand(
+        self, names: Sequence[str], statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest
+    ) -> bool:
+        """Tells whether this very statement made its tables, of this very distribution, for parents that are gone."""
+        if statement.for_each is None or has_parents(self._releases, statement.for_each):
+            return False
+        release, views = self._releases.by_digest(request.digest()), [self._releases.view(name) for name in names]
+        return release is not None and all(
+            view is not None
+            and (view.statement, view.principal, view.ledger_id) == (text, caller.name, release.ledger_id)
+            and self._releases.taken(view.name)
+            for view in views
+        )
 
     def _parents(self, statement: CreateSynthetic, request: SyntheticRequest) -> Parents | None:
         """Returns the released rows for each of which there are rows, where the statement names some."""
-        return None if statement.for_each is None else parents_of(self._releases, statement.for_each, request.base)
+        return None if statement.for_each is None else parents_of(self._releases, statement.for_each, request)
 
     def put(
         self,
@@ -203,7 +224,7 @@ class SyntheticTables:
         self._steps("drawing rows")
         own = [place for place in range(len(columns)) if place not in parents.given]
         found = child_codes(
-            model.distribution, parents.times, parents.given, lambda count: words64(self._entropy, count)
+            model.distribution, parents.times, parents.given, lambda count: words64(self._entropy, count), request.zeros
         )
         codes = [found[place] for place in own]
         taken = _taken([columns[place] for place in own], codes)

@@ -127,13 +127,17 @@ def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence
 
     kept: a table of UNIT and KEPT, how many rows were kept of a unit each time: so many fewer are taken now. What is
     taken of a unit is a function of that unit's own rows, those of now and those that arrived before. Where nothing but
-    units is counted, rows of one unit, cell and flags are one row, the first: a unit then has max_rows cells, not rows,
-    and adds as much to a cell as all of these rows would.
+    units is counted, rows of one unit and cell are one row, the first, whose flags are those that any of them has; and
+    without any flag it is none. A unit then has max_rows cells in which it is counted, not rows, and adds as much to a
+    cell as all of these rows would.
     """
     used, arrived = [name for number, one in enumerate(aggregates) for name in _columns(number, one)], source
     if aggregates and all(_is_presence(one) for one in aggregates):
-        alike = ", ".join([UNIT, PERIOD, *cells, *used])
-        arrived = f"(SELECT {alike}, min({ORDER}) AS {ORDER} FROM {arrived} GROUP BY {alike})"
+        flags = [f"count(CASE WHEN {name} THEN 1 END) > 0 AS {name}" for name in used]
+        counted = f" WHERE {' OR '.join(used)}" if len(used) == len(aggregates) else ""
+        alike = ", ".join([UNIT, PERIOD, *cells])
+        listed = ", ".join([alike, *flags, f"min({ORDER}) AS {ORDER}"])
+        arrived = f"(SELECT {listed} FROM {arrived}{counted} GROUP BY {alike})"
     ranked = f"row_number() OVER (PARTITION BY {UNIT} ORDER BY {', '.join([PERIOD, ORDER, *cells, *used])})"
     before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {kept} SEMI JOIN {source} USING ({UNIT}) GROUP BY {UNIT}"
     return (

@@ -154,6 +154,35 @@ def test_max_rows_of_persons_are_groups() -> None:
     visits.con.close()
 
 
+def test_rows_that_filter_leaves_out_fill_no_groups_of_persons() -> None:
+    """Groups in which FILTER counts nobody are none of the MAX ROWS groups of a person who is counted later; a group in
+    which some of a person's rows are counted by one answer and others by another is one group."""
+    visits = Visits(budget="rho = 1000000")
+    visits.put([("eve", f"2024-{month:02}-03", "a", 1 if month < 5 else 7) for month in range(1, 7)])
+    visits.put([("eve", "2024-05-04", "a", 1), ("bob", "2024-01-05", "a", 1)])
+    persons = "count(DISTINCT person) FILTER (WHERE number {}) AS {}"
+    clause = options("rho = 1", more=", max_rows_contributed = 2")
+    for answers, counted in (
+        ([persons.format("> 5", "n")], [[0, 0, 0, 0, 1, 1]]),
+        ([persons.format("> 5", "n"), persons.format("> 6", "m")], [[0, 0, 0, 0, 1, 1]] * 2),
+        ([persons.format("> 5", "n"), "count(DISTINCT person) AS m"], [[0, 0, 0, 0, 0, 0], [2, 1, 0, 0, 0, 0]]),
+    ):
+        select = f"SELECT came, ward, {', '.join(answers)} FROM visits GROUP BY came, ward"
+        visits.dp(f"CREATE PRIVATE STREAM by_month OPTIONS ({clause}) AS {select}")
+        for month in (1, 4, 6):
+            visits.refresh(month)
+        assert [visits.exact(table)[:, 0].tolist() for table in range(len(answers))] == counted
+        visits.dp("DROP PRIVATE STREAM by_month")
+    visits.con.execute("DELETE FROM visits WHERE number = 1 AND day(came) = 3")
+    both = (
+        f"SELECT came, ward, {persons.format('= 7', 'n')}, {persons.format('= 1', 'm')} FROM visits GROUP BY came, ward"
+    )
+    visits.dp(f"CREATE PRIVATE STREAM by_month OPTIONS ({clause}) AS {both}")
+    visits.refresh(6)
+    assert [visits.exact(table)[:, 0].tolist() for table in (0, 1)] == [[0, 0, 0, 0, 1, 1], [1, 0, 0, 0, 1, 0]]
+    visits.con.close()
+
+
 def test_persons_so_far(stays: Stays) -> None:
     """With max_rows_contributed = 1 a running total of rows is the number of persons so far, each counted once."""
     clause = options(SILENT, "factorisation", ", answers = 'totals', max_rows_contributed = 1")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import duckdb
 import numpy as np
 import pytest
 
 import dpduck
-from dpduck.mechanisms.synthetic.children import child_codes
+from dpduck.engine.functions import OWNER, engine_of
+from dpduck.frontend.select.impossible_cells import ImpossibleCells
+from dpduck.mechanisms.synthetic.children import child_codes, ruled_out
 from dpduck.mechanisms.synthetic.distribution import Distribution, uniform
 from dpduck.trusted.noise.entropy import operating_system_entropy, words64
+from dpduck.values.errors import Refusal
 from tests.support.clinics import Clinic
 
 ENTROPY = operating_system_entropy()
@@ -136,6 +140,7 @@ def test_refusals_are_of_released_rows_and_cost_nothing(shop: Clinic) -> None:
     statements += [
         dear.replace("1e-6)", "1e-6, rows = 5)"), dear.replace("1e-6)", "1e-6, key = Item)"),
         dear.replace("1e-6)", "1e-6, key = customer)"), dear.replace("SELECT region, age,", "SELECT"),
+        dear.replace("(customer", '(""'), dear.replace("1e-6)", '1e-6, key = "")'),
     ]  # fmt: skip
     messages = shop.all_refused(statements)
     for message, said in zip(messages, (
@@ -143,6 +148,7 @@ def test_refusals_are_of_released_rows_and_cost_nothing(shop: Clinic) -> None:
         "no column of whole numbers", "a column 'item' already", "there is no column 'nowhere'", "is not expected here",
         "is not expected here", "is below 0, or too large", "rows says nothing here", "a column 'Item' already",
         "a column 'customer' already", "no column of the SELECT is one of the parents",
+        "a column of no name", "a column of no name",
     ), strict=True):  # fmt: skip
         assert said in message and "accepted:" in message, message
 
@@ -165,6 +171,78 @@ def test_other_parents_are_another_table(shop: Clinic) -> None:
     shop.con.execute("DROP TABLE private.others")
     assert "there is no private table 'others'" in shop.refused(moved.replace("epsilon = 2", "epsilon = 3"))
     assert shop.charges() == charged
+
+
+def test_children_stand_when_their_parents_are_dropped(shop: Clinic) -> None:
+    """The statement that made children says that they are there, whatever became of their parents; another one, and
+    one of another epoch, need them."""
+    shop.dp(PARENTS.replace("made_customers", "leaving"))
+    text = CHILDREN.replace("made_orders", "left_behind").replace("made_customers", "leaving")
+    shop.dp(text)
+    first, charged = shop.rows("FROM private.left_behind ORDER BY ALL"), shop.charges()
+    shop.dp("DROP PRIVATE TABLE leaving")
+    shop.dp(text)
+    assert shop.rows("FROM private.left_behind ORDER BY ALL") == first
+    assert "there is no private table 'leaving'" in shop.refused(text.replace("= id", "= n"))
+    shop.con.execute("DROP TABLE private.left_behind")
+    assert "there is no private table 'leaving'" in shop.refused(text)
+    assert shop.charges() == charged
+
+
+def test_more_children_than_have_room_are_refused_before_the_charge(shop: Clinic) -> None:
+    """How many children there are is known from their parents: no room for them costs nothing; the same goes for the
+    option rows."""
+    engine, charged = engine_of(shop.con), shop.charges()
+    small, new = replace(OWNER, room=lambda rows: 3), CHILDREN.replace("made_orders", "no_room")
+    for text in (new.replace("epsilon = 2", "epsilon = 4"),
+                 new.replace("epsilon = 2", "epsilon = 4, rows = 5").replace(EACH, "")):  # fmt: skip
+        with pytest.raises(Refusal, match="rows have no room in the store"):
+            engine.run(text, small)
+    assert shop.charges() == charged
+
+
+def test_parents_whom_where_rules_out_have_no_children(shop: Clinic) -> None:
+    """WHERE of a parent's column leaves parents without children, and so do conditions that leave a child no value of
+    its own; all others have as many as they should."""
+    rule = "region <> 'west' AND NOT (age < 30 AND item = 'pen') AND NOT (age < 30 AND item <> 'pen')"
+    shop.dp(CHILDREN.replace("made_orders", "ruled").replace("NOT (age < 30 AND paid >= 30)", rule))
+    out = "region = 'west' OR (age < 30) IS NOT FALSE"  # of an unknown age WHERE keeps none either
+    numbers = """SELECT count(*) FROM (SELECT any_value(n) AS n, any_value({}) AS gone, count(customer) AS found
+        FROM private.made_customers LEFT JOIN private.ruled ON customer = id GROUP BY id) WHERE {}"""
+    assert shop.value(numbers.format(out, "gone AND n > 0")) > 500
+    assert shop.value(numbers.format(out, "found <> CASE WHEN gone THEN 0 ELSE n END")) == 0
+
+
+def test_parents_beyond_the_domain_are_refused() -> None:
+    """Parents that were made before a DOMAIN was narrowed have values below or above all its bins: refused before the
+    charge; WITH EDGES they are those of the first and the last bin."""
+    with dpduck.connect() as connection:
+        clinic = Clinic(connection)
+        connection.execute(
+            """CREATE TABLE people AS SELECT i AS id, 20 + i % 40 AS age FROM range(80) AS r(i);
+               ALTER TABLE people ADD PRIMARY KEY (id);
+               CREATE TABLE buys AS SELECT i % 80 AS who, ['pen', 'ink'][1 + i % 2] AS item FROM range(160) AS r(i)"""
+        )
+        clinic.dp(
+            "CREATE PRIVACY POLICY ON people (PRIVACY UNIT id MAX ROWS 1, BUDGET (epsilon = 900, delta = 1e-3), "
+            "DOMAIN age RANGE 20 TO 60 STEP 10, EXPECT ROWS 80)"
+        )
+        clinic.dp(
+            "CREATE PRIVACY POLICY ON buys (PRIVACY UNIT who REFERENCES people.id MAX ROWS 2, "
+            "DOMAIN item IN ('pen', 'ink'))"
+        )
+        clinic.dp(
+            "CREATE PRIVATE TABLE made OPTIONS (epsilon = 20, delta = 1e-6, key = id) AS SELECT age FROM people "
+            "WORKLOAD MARGINALS (1)"
+        )
+        text = """CREATE PRIVATE TABLE bought OPTIONS (epsilon = 20, delta = 1e-6) AS SELECT age, item FROM people
+            JOIN buys ON id = who FOR EACH ROW OF made (who = id) TIMES id WORKLOAD MARGINALS (2)"""
+        for bins in ("20 TO 40 STEP 10", "40 TO 60 STEP 10"):
+            clinic.dp(f"ALTER PRIVACY POLICY ON people SET DOMAIN age RANGE {bins}")
+            assert "'age' has values outside the domain here" in clinic.refused(text)
+        clinic.dp("ALTER PRIVACY POLICY ON people SET DOMAIN age RANGE 30 TO 50 STEP 10 WITH EDGES")
+        clinic.dp(text)
+        assert clinic.value("SELECT count(DISTINCT age) FROM private.made ANTI JOIN private.bought ON who = id") == 0
 
 
 def test_values_inside_bins_find_their_bin(shop: Clinic) -> None:
@@ -232,7 +310,8 @@ def test_children_of_one_parent_are_independent() -> None:
 
 
 def test_parents_that_cannot_be_have_children_all_the_same() -> None:
-    """A parent's combination of values without any probability has children drawn as if nothing were known of it."""
+    """A parent's combination of values without any probability has children drawn as if nothing were known of it; but
+    none that WHERE rules out of this parent."""
     table = np.array([[0.5, 0.0], [0.25, 0.25]])
     distribution = uniform((2, 2, 3), dense=True)
     full = (table[:, :, None] * np.array([0.2, 0.3, 0.5])).astype(np.float64)
@@ -241,5 +320,10 @@ def test_parents_that_cannot_be_have_children_all_the_same() -> None:
     codes = child_codes(distribution, np.ones(9000, np.int64), known, lambda count: words64(ENTROPY, count))
     assert set(codes[0]) == {0} and set(codes[1]) == {1}
     assert np.abs(np.bincount(codes[2], minlength=3) / 9000 - [0.2, 0.3, 0.5]).max() < 0.06
+    zeros = (ImpossibleCells((0, 2), (2,)),)
+    ruled = child_codes(distribution, np.ones(9000, np.int64), known, lambda count: words64(ENTROPY, count), zeros)
+    assert set(ruled[0]) == {0} and set(ruled[1]) == {1} and set(ruled[2]) == {0, 1}
+    assert ruled_out((2, 2, 3), known, zeros).sum() == 0
+    assert ruled_out((2, 2, 3), known, (*zeros, ImpossibleCells((1, 2), (3, 4)))).all()
     assert all(len(one) == 0 for one in child_codes(distribution, np.zeros(3, np.int64), {0: np.zeros(3, np.int64)},
                                                     lambda count: words64(ENTROPY, count)))  # fmt: skip
