@@ -193,6 +193,7 @@ def test_more_children_than_have_room_are_refused_before_the_charge(shop: Clinic
     """How many children there are is known from their parents: no room for them costs nothing; the same goes for the
     option rows."""
     engine, charged = engine_of(shop.con), shop.charges()
+    assert engine is not None
     small, new = replace(OWNER, room=lambda rows: 3), CHILDREN.replace("made_orders", "no_room")
     for text in (new.replace("epsilon = 2", "epsilon = 4"),
                  new.replace("epsilon = 2", "epsilon = 4, rows = 5").replace(EACH, "")):  # fmt: skip
