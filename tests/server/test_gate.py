@@ -220,10 +220,12 @@ def refused_beside(opened: Served, working: tuple[str, ...], monkeypatch: pytest
     told: dict[str, str] = {}
     before = opened.spent()
 
-    def held(principal: str, sql: str, tables: Sequence[tuple[str, str]], given_up: GivenUp) -> str:
+    def held(
+        principal: str, sql: str, tables: Sequence[tuple[str, str]], given_up: GivenUp, letters: int | None
+    ) -> str:
         entered.release()
         assert go_on.wait(600)
-        return run(principal, sql, tables, given_up)
+        return run(principal, sql, tables, given_up, letters)
 
     with monkeypatch.context() as patch, ThreadPoolExecutor(len(working)) as pool:
         patch.setattr(opened.service.public, "run", held)
