@@ -23,11 +23,11 @@ _SHORT = re.compile(
     r"TIME(_NS| WITH TIME ZONE)?|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?",
     re.DOTALL,
 )
+_QUOTED = re.compile(r"'(?:[^']|'')*'" r'|"(?:[^"]|"")*"')
 _NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
 _APART: Mapping[str, str] = {"FLOAT": "BIT", "DOUBLE": "BIT", "INTERVAL": "VARCHAR"}
 """Types of which values that differ are equal: 0 and -0, one NaN and another, a month and thirty days. Cast so, they
 are apart, and DuckDB does not put the one for the other where it sorts. Nested values are not read by expressions."""
-
 _TEXTS = ("VARCHAR", "BLOB")
 
 ORDER_OF_TABLE = "dpduck_order_of_table"
@@ -46,10 +46,10 @@ def is_short(type_name: str) -> bool:
 def hashed_sql(column: str, type_name: str) -> str:
     """Returns what the order of a unit's rows is made of, for a stored column.
 
-    DuckDB sorts the keys of a VARIANT's objects where it writes some 30,000 rows together, and not where it writes
-    fewer: its hash would depend on how many rows other people have. Whether it is NULL does not.
+    DuckDB sorts the keys of a VARIANT's objects where some 30,000 rows are written together: its hash would depend on
+    how many rows others have. Whether it is NULL does not. Labels and names of fields may be called so, too (_QUOTED).
     """
-    return f"{column} IS NULL" if "VARIANT" in type_name else column
+    return f"{column} IS NULL" if "VARIANT" in _QUOTED.sub("", type_name) else column
 
 
 @dataclass(frozen=True)
