@@ -23,7 +23,7 @@ from dpduck.server.principals import Audit, AuditFile
 from dpduck.server.quack import QuackListener
 from dpduck.server.vault import SECONDS
 from dpduck.server.vault_client import Keeping
-from dpduck.server.web.listener import WebListener
+from dpduck.server.web.listener import WebListener, page_address
 from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 
@@ -145,6 +145,8 @@ def _serve(
     quack = None if listening.quack is None else QuackListener(listening.quack, log, limits, listening.in_the_clear)
     if quack is None and listening.flight is None and listening.web is None:
         raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
+    if listening.web is not None:
+        page_address(listening.web, listening.tls, listening.origin)  # before a vault is started for nothing
     try:
         prepare = None if quack is None else quack.prepare
         service = open_service(database, store, log, limits, prepare=prepare, keeping=keeping)

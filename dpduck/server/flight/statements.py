@@ -278,7 +278,7 @@ class Statements:
 
 def _reader(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader | None:
     try:
-        reader = cursor.execute(sql).to_arrow_reader(ROWS_AT_ONCE)
+        reader = cursor.sql(sql).to_arrow_reader(ROWS_AT_ONCE)
     except duckdb.Error:
         return None
     shown = as_texts(reader.schema)

@@ -214,7 +214,7 @@ def _read(
     """
     rows: list[tuple[Any, ...]] = []
     size = 0
-    for batch in cursor.execute(sql).to_arrow_reader(_ROWS_AT_ONCE):
+    for batch in cursor.sql(sql).to_arrow_reader(_ROWS_AT_ONCE):
         for start in range(0, batch.num_rows, _ROWS_OF_A_PIECE):
             piece = batch.slice(start, _ROWS_OF_A_PIECE)
             size += piece.nbytes

@@ -206,6 +206,22 @@ class _Server(ThreadingHTTPServer):
         """Says nothing: whatever went wrong with a connection is its client's."""
 
 
+def page_address(address: str, tls: Tls | None, origin: str | None) -> tuple[str, int]:
+    """Returns the host and port of an address, where a page may be served."""
+    parts = _ADDRESS.fullmatch(address)
+    if parts is None or not int(parts["port"] or PORT) < 65536:
+        raise Refusal(f"{address[:200]!r} is no address", accepted="127.0.0.1:8080")
+    host, port = parts["host"].lower(), int(parts["port"] or PORT)
+    if host not in LOOPBACK and tls is None and not (origin or "").startswith("https://"):
+        raise Refusal(
+            "tokens would travel in the clear",
+            accepted="127.0.0.1, --tls-certificate with --tls-key, or behind a proxy --web-origin https://NAME",
+        )
+    if host in _EVERYWHERE and origin is None:
+        raise Refusal(f"{host} is no name of a page", accepted="--web-origin https://NAME beside it")
+    return host, port
+
+
 class WebListener:
     """Serves the page, in threads of its own."""
 
@@ -213,17 +229,7 @@ class WebListener:
         self, address: str, service: Service, limits: Limits, tls: Tls | None = None, origin: str | None = None
     ) -> None:
         """origin: under which browsers see the page, where a proxy that speaks TLS is before it."""
-        parts = _ADDRESS.fullmatch(address)
-        if parts is None or not int(parts["port"] or PORT) < 65536:
-            raise Refusal(f"{address[:200]!r} is no address", accepted="127.0.0.1:8080")
-        host, port = parts["host"].lower(), int(parts["port"] or PORT)
-        if host not in LOOPBACK and tls is None and not (origin or "").startswith("https://"):
-            raise Refusal(
-                "tokens would travel in the clear",
-                accepted="127.0.0.1, --tls-certificate with --tls-key, or behind a proxy --web-origin https://NAME",
-            )
-        if host in _EVERYWHERE and origin is None:
-            raise Refusal(f"{host} is no name of a page", accepted="--web-origin https://NAME beside it")
+        host, port = page_address(address, tls, origin)
         pages = Pages(service, limits, place_of(host, port, tls is not None, origin), f"dpduck_{port}")
         try:
             self._server = _Server(host.strip("[]"), port, pages, limits.characters, _context(tls))

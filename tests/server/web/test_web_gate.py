@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -230,7 +231,9 @@ def test_names_are_text_wherever_they_come_from(tmp_path: Path, state_directory:
     for one in seen:
         assert one.status == 200 and evil not in one.body and "<img" not in one.body
         assert evil in one.words, one.words
-    assert "The answer" in seen[1].words and 'role="img"' in seen[4].body, "its labels are in the picture, too"
+    assert "The answer" in seen[1].words
+    if find_spec("vl_convert"):
+        assert 'role="img"' in seen[4].body, "its labels are in the picture, too"
 
 
 @pytest.mark.parametrize(
