@@ -130,7 +130,7 @@ def load(
                 _begin(connection, files, steps)
             else:
                 engine.connections.add(connection)
-            install_macros(connection)
+                install_macros(connection)
             with suppress(Refusal), connection.cursor() as cursor:  # where it is refused, so is every new release
                 keep_plans_plain(cursor)
         except BaseException:
