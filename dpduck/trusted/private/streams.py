@@ -73,7 +73,7 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
     for ask in asks:
         require_weights(_query(ask))
     held = job.unit_sql is None or job.unit_type in HELD_UNITS
-    plain = job.prepared is None and job.elsewhere is None and job.periods is None and job.lookup is None
+    plain = job.prepared is None and job.elsewhere is None and job.periods is None
     by_group = any(aggregate.per_group for aggregate in job.aggregates)
     if not held or not plain or job.source is None or (job.unit_sql is None and by_group):
         raise InternalError("rows that a stream does not follow")
