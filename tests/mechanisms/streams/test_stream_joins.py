@@ -162,16 +162,16 @@ def joins() -> Iterator[Joins]:
     made.con.close()
 
 
-PEOPLE = st.sampled_from([EVE, EVE, EVE, BOB, ANN])
+PEOPLE = st.sampled_from([EVE, EVE, EVE, EVE, BOB, ANN])
 DAYS = st.dates(date(2024, 1, 1), date(2024, PERIODS + 1, 5))
 LETTERS = st.sampled_from("ab")
 TURNS = st.builds(
     Turn,
     st.dictionaries(PEOPLE, st.sampled_from("fm"), max_size=2),
-    st.dictionaries(st.integers(0, 30), st.tuples(st.one_of(PEOPLE, st.none()), DAYS, LETTERS), max_size=6),
-    st.lists(st.tuples(st.integers(0, 30), DAYS, LETTERS), max_size=4),
+    st.dictionaries(st.integers(0, 12), st.tuples(st.one_of(PEOPLE, st.none()), DAYS, LETTERS), min_size=4, max_size=8),
+    st.lists(st.tuples(st.integers(0, 12), DAYS, LETTERS), min_size=4, max_size=8),
     st.sampled_from(["", "", "delete", "move", "give away"]),
-    st.integers(1, PERIODS),
+    st.integers(2, PERIODS),
 )
 
 
