@@ -162,20 +162,22 @@ def joins() -> Iterator[Joins]:
     made.con.close()
 
 
-PEOPLE = st.sampled_from([EVE, EVE, EVE, EVE, BOB, ANN])
+PEOPLE = [EVE, EVE, EVE, EVE, BOB, ANN]
 DAYS = st.dates(date(2024, 1, 1), date(2024, PERIODS + 1, 5))
 LETTERS = st.sampled_from("ab")
 TURNS = st.builds(
     Turn,
-    st.dictionaries(PEOPLE, st.sampled_from("fm"), max_size=2),
-    st.dictionaries(st.integers(0, 12), st.tuples(st.one_of(PEOPLE, st.none()), DAYS, LETTERS), min_size=4, max_size=8),
-    st.lists(st.tuples(st.integers(0, 12), DAYS, LETTERS), min_size=4, max_size=8),
+    st.dictionaries(st.sampled_from(PEOPLE), st.sampled_from("fm"), max_size=2),
+    st.dictionaries(
+        st.integers(0, 15), st.tuples(st.sampled_from([*PEOPLE, None]), DAYS, LETTERS), min_size=6, max_size=12
+    ),
+    st.lists(st.tuples(st.integers(0, 15), DAYS, LETTERS), min_size=6, max_size=12),
     st.sampled_from(["", "", "delete", "move", "give away"]),
     st.integers(2, PERIODS),
 )
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+@settings(max_examples=10, deadline=None, phases=[Phase.generate])
 @given(
     name=st.sampled_from(sorted(SOURCES)),
     strategy=st.sampled_from(STRATEGIES),
