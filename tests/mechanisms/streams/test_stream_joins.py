@@ -169,15 +169,15 @@ TURNS = st.builds(
     Turn,
     st.dictionaries(st.sampled_from(PEOPLE), st.sampled_from("fm"), max_size=2),
     st.dictionaries(
-        st.integers(0, 15), st.tuples(st.sampled_from([*PEOPLE, None]), DAYS, LETTERS), min_size=6, max_size=12
+        st.integers(0, 25), st.tuples(st.sampled_from([*PEOPLE, None]), DAYS, LETTERS), min_size=12, max_size=20
     ),
-    st.lists(st.tuples(st.integers(0, 15), DAYS, LETTERS), min_size=6, max_size=12),
+    st.lists(st.tuples(st.integers(0, 25), DAYS, LETTERS), min_size=12, max_size=20),
     st.sampled_from(["", "", "delete", "move", "give away"]),
     st.integers(2, PERIODS),
 )
 
 
-@settings(max_examples=10, deadline=None, phases=[Phase.generate])
+@settings(max_examples=8, deadline=None, phases=[Phase.generate])
 @given(
     name=st.sampled_from(sorted(SOURCES)),
     strategy=st.sampled_from(STRATEGIES),
