@@ -17,7 +17,7 @@ are all in one refresh: each cell of the horizon is added to once, so by min(m, 
 periods are those that the file holds, not what the tables say by now. A row of S that was answered before a later
 period closed reads 0 for it, which moves it no further than S says.
 
-A row of the scan may be made of rows of several tables, or find its unit through another table: at each refresh it is of
+A row of the scan may be made of rows of several tables, or find its unit through another one: at each refresh it is of
 one unit, and without that unit's rows of that time it is not there, and all others are (frontend/rows/tree.py).
 
 Rows that are units themselves are in one period, each at most as often as its joins make copies of it: nothing is kept

@@ -55,7 +55,8 @@ class Audited(Visits):
         self.con.execute("CREATE TABLE stays (person INTEGER, came DATE, ward INTEGER, sex VARCHAR, charge INTEGER)")
         self.dp(
             f"CREATE PRIVACY POLICY ON stays (PRIVACY UNIT {unit}, BUDGET ({price}), "
-            f"DOMAIN ward RANGE 0 TO {self.wards} STEP 1, DOMAIN sex IN ('f', 'm'), DOMAIN came RANGE 2024-01-01 TO 2024-05-01 STEP MONTH, "
+            f"DOMAIN ward RANGE 0 TO {self.wards} STEP 1, DOMAIN sex IN ('f', 'm'), "
+            "DOMAIN came RANGE 2024-01-01 TO 2024-05-01 STEP MONTH, "
             "CLAMP charge BETWEEN 0 AND 10)"
         )
         totals = "" if kind == "persons" else ", answers = 'totals'"  # of which trees are more than single months
