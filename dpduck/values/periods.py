@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from itertools import pairwise
 
@@ -84,11 +84,15 @@ class Periods:
 
 @dataclass(frozen=True)
 class PeriodColumn:
-    """The stored column by which rows are of a period, by its SQL, its type, and the periods that are read."""
+    """The stored column by which rows are of a period, by its SQL, its type, and the periods that are read.
+
+    also: those of the other private tables that a row is made of, by SQL and type: all of one row are of one period.
+    """
 
     sql: str
     type_name: str
     periods: Periods
+    also: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 def number_of(word: str, day: date) -> int:

@@ -8,7 +8,7 @@ scan reads rows of that run alone (trusted/rows/periods.py), and the charge name
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from functools import reduce
@@ -16,13 +16,14 @@ from functools import reduce
 from sqlglot import exp
 
 from dpduck.frontend.rows.facts import PublicFacts, Rows, SourceColumn
+from dpduck.frontend.rows.relation import PrivateRelation
 from dpduck.frontend.rows.sql import base, column_types
 from dpduck.frontend.rows.tree import PrivateJoin, RowSource
 from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import Refusal
-from dpduck.values.periods import WORDS, Period, PeriodColumn, between, every, last_number, number_of, start_of
+from dpduck.values.periods import WORDS, Period, PeriodColumn, Periods, between, every, last_number, number_of, start_of
 
 DATES = ("DATE", "TIMESTAMP")
 """Types of columns by which rows are of a period: no session's time zone has a say in which."""
@@ -69,20 +70,70 @@ _ANY = _Span()
 
 
 def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Period | None:
-    """Returns the period of the rows of a source; refused where they are made of rows of several tables or periods."""
+    """Returns the period of the rows of a source; refused where they are made of rows of several periods."""
     policies = [policy for policy in map(facts.policy, source.tables) if policy is not None]
     period = next((policy.unit.period for policy in policies if policy.unit.period is not None), None)
     if period is None:
         return None
-    plain = source.first.nested is None and not source.first.parents
-    if not plain or any(isinstance(join, PrivateJoin) for join in source.joins):
+    word = period.word.lower()
+    if not _has_moments(source) or not all(_carries(source, one, period.word) for one in range(len(source.joins))):
         raise refusal(
             place,
-            f"units of one {period.word.lower()} are not followed through joins of private rows, UNION ALL or "
-            "features of each unit",
-            f"one table with PER {period.word}, joined with public tables",
+            f"units of one {word} are not followed through joins of private rows that are not by a key, or not within "
+            f"one {word}, UNION ALL or features of each unit",
+            f"one table with PER {period.word}, joined with public tables; or JOIN by a PRIMARY KEY or UNIQUE column "
+            f"ON equal units AND date_trunc('{word}', ..) = date_trunc('{word}', ..) of both columns of PER",
         )
     return source.first.policy.unit.period
+
+
+def _has_moments(source: RowSource) -> bool:
+    """Tells whether a source's first table is one whose own rows say of which period they are."""
+    return source.first.nested is None and not source.first.parents and source.first.policy.unit.period is not None
+
+
+def _carries(source: RowSource, number: int, word: str) -> bool:
+    """Tells whether rows of a join are made of rows of one period; of public tables, always.
+
+    It is by a key: where rows of a unit are joined each with each, which are read would depend on other periods.
+    """
+    join = source.joins[number]
+    if not isinstance(join, PrivateJoin):
+        return True
+    plain = join.kind == "JOIN" and not join.source.joins and _has_moments(join.source)
+    if not plain or source.multiplies(number):
+        return False
+    before = [source.first, *(one.source.first for one in source.joins[:number] if isinstance(one, PrivateJoin))]
+    ours, theirs = ([_Of(of.alias, _moment_of(of), False) for of in sides] for sides in (before, [join.source.first]))
+    return any(_within_one_period(condition, ours, theirs, word) for condition in join.conditions)
+
+
+def _moment_of(relation: PrivateRelation) -> str:
+    """Returns the column that says of which period a row of a table is."""
+    period = relation.policy.unit.period
+    names = (column.name for column in relation.columns if period and fold(column.name) == fold(period.column))
+    return next(names, "")
+
+
+def _within_one_period(condition: exp.Expr, ours: list[_Of], theirs: list[_Of], word: str) -> bool:
+    """Tells whether a condition holds only of two rows of one period: equal moments, or their equal days or periods."""
+    node = condition.unnest()
+    if not isinstance(node, exp.EQ):
+        return False
+    sides = [_inner(side.unnest(), word) for side in (node.left, node.right)]
+    return any(
+        any(_is_column(one, of) for of in ours) and any(_is_column(other, of) for of in theirs)
+        for one, other in (sides, sides[::-1])
+    )
+
+
+def _inner(node: exp.Expr, word: str) -> exp.Expr:
+    """Returns what is truncated to a day or a period of a word; anything else as it is."""
+    days = isinstance(node, exp.Cast) and node.args["to"].this is exp.DataType.Type.DATE
+    unit = node.args.get("unit") if isinstance(node, (exp.TimestampTrunc, exp.DateTrunc)) else None
+    to = unit.name.upper() if isinstance(unit, exp.Expr) else ""
+    inner: exp.Expr = node.this.unnest() if days or to in ("DAY", word) else node
+    return inner
 
 
 def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> PeriodColumn | None:
@@ -90,27 +141,30 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
     period = require_periods_alone(source, facts, place)
     if period is None:
         return None
-    relation = source.first
-    name = next((column.name for column in relation.columns if fold(column.name) == fold(period.column)), "")
-    sql = base(relation.alias, name)
-    type_name = column_types(source).get(sql, "")
+    joined = [join.source.first for join in source.joins if isinstance(join, PrivateJoin)]
+    types = column_types(source)
+    (sql, type_name), *also = [_stored_moment(one, types, place) for one in (source.first, *joined)]
+    of = _Of(source.first.alias, _moment_of(source.first), type_name == "DATE")
+    span = reduce(_Span.common, (_read(condition, of) for condition in source.filters), _ANY)
+    found = PeriodColumn(sql, type_name, every(period.word), tuple(also))
+    return found if span == _ANY else replace(found, periods=_within(period.word, span))
+
+
+def _stored_moment(relation: PrivateRelation, types: Mapping[str, str], place: exp.Expr) -> tuple[str, str]:
+    """Returns the column of PER of a table by its SQL and type; refused where it, or the unit, became another one."""
+    period = relation.policy.unit.period
+    written, word = ("", "period") if period is None else (period.column, period.word.lower())
+    sql = base(relation.alias, _moment_of(relation))
+    type_name = types.get(sql, "")
     if type_name not in DATES:
         raise refusal(
             place,
-            f"{period.column!r} is {type_name.partition('(')[0] or 'gone'}, and no longer says of which "
-            f"{period.word.lower()} a row is",
+            f"{written!r} is {type_name.partition('(')[0] or 'gone'}, and no longer says of which {word} a row is",
             "the column that PER .. OF names as a DATE or TIMESTAMP",
         )
     if relation.unit is not None and relation.unit_type not in UNITS:
-        raise refusal(
-            place, f"{relation.unit!r} is no longer told apart by {period.word.lower()}", "the type that it had"
-        )
-    of = _Of(relation.alias, name, type_name == "DATE")
-    spans = (_read(condition, of) for condition in source.filters)
-    span = reduce(_Span.common, spans, _ANY)
-    if span == _ANY:
-        return PeriodColumn(sql, type_name, every(period.word))
-    return _within(sql, type_name, period.word, span)
+        raise refusal(place, f"{relation.unit!r} is no longer told apart by {word}", "the type that it had")
+    return sql, type_name
 
 
 def by_periods(
@@ -126,8 +180,7 @@ def by_periods(
     for one in columns:
         span = _of_domain(one) if one.sql == column.sql else None
         if span is not None:
-            run = _within(column.sql, column.type_name, column.periods.word, span).periods
-            common = column.periods.common(run)
+            common = column.periods.common(_within(column.periods.word, span))
             if common is None:
                 raise _empty()
             column = replace(column, periods=common)
@@ -167,11 +220,11 @@ def _same(word: str, low: datetime, high: datetime) -> bool:
     return number_of(word, low.date()) == number_of(word, high.date())
 
 
-def _within(sql: str, type_name: str, word: str, span: _Span) -> PeriodColumn:
+def _within(word: str, span: _Span) -> Periods:
     run = between(word, span.low.date(), span.high.date()) if span.low <= span.high else None
     if run is None:
         raise _empty()
-    return PeriodColumn(sql, type_name, run)
+    return run
 
 
 def _empty() -> Refusal:

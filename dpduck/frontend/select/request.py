@@ -379,6 +379,8 @@ class Request:
             del fields[aside]
         if self.rows.periods is None:
             del fields["periods"]
+        elif not self.rows.periods.also:
+            del fields["periods"]["also"]
         if not self.question.own:
             del fields["own"]
         for aggregate in fields["aggregates"]:

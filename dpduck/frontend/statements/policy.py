@@ -125,6 +125,12 @@ def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     position = reader.position
     if reader.take_words("ROW"):
         return replace(clauses, unit=UnitClause(None, None, 1, position, _read_period(reader)))
+    if reader.at(TokenType.L_PAREN):
+        raise reader.refuse(
+            "a privacy unit is one column, or ROW",
+            "a stored column that holds what tells units apart: ALTER TABLE t ADD COLUMN unit VARCHAR; "
+            "UPDATE t SET unit = household || '/' || survey; and PRIVACY UNIT unit MAX ROWS m",
+        )
     column = reader.name("ROW or a column")
     references = _table_and_column(reader) if reader.take_words("REFERENCES") else None
     period = _read_period(reader)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpduck.database.cursors import Caller
-from dpduck.database.releases import KNOWN, ReleaseStore, StoredRelease
+from dpduck.database.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
 from dpduck.database.sandbox import first_line, sandbox
 from dpduck.database.tables import rows_sql
 from dpduck.frontend.rows.expressions import sql_of
@@ -91,6 +91,12 @@ def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRel
     if found is not None and found.strategy == KNOWN:
         raise Refusal(
             f"{name[:100]!r} was refreshed: it rests on several releases", accepted="dp_known, or one of dp_releases()"
+        )
+    if found is not None and found.strategy == STREAM:
+        raise Refusal(
+            f"{name[:100]!r} is a stream, and has no cells of one moment",
+            accepted=f"the columns .._stderr of private.{name[:100]}; dp_difference('{name[:100]}', '{name[:100]}', "
+            "'2025-02-01', '2025-01-01'), which has the error of two periods' difference",
         )
     base = None if found is None else releases.by_digest(found.digest)
     if base is None:

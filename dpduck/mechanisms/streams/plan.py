@@ -12,7 +12,7 @@ from fractions import Fraction
 from sqlglot import exp, parse_one
 
 from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.rows.parts import Stored, repeats
+from dpduck.frontend.rows.parts import Stored
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request
 from dpduck.frontend.statements.kinds import AskStatement, CreateStream
@@ -38,6 +38,7 @@ PRICES = tuple(option for option in PRICE_OPTIONS if option.name != "refresh")
 MOST_CELLS = 1 << 24
 MOST_SETS = 256
 MOMENTS = ("DATE", "TIMESTAMP")
+KINDS = ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN")
 _AROUND = ("having", "qualify", "order", "limit", "offset", "distinct")
 
 
@@ -127,11 +128,16 @@ def _require_rows(request: Request, place: exp.Expr) -> None:
             place, f"the unit is a person's {rows.periods.periods.word.lower()}, which a stream would protect longer",
             "a policy without PER; or one statement for each period, as docs/monthly.md shows",
         )  # fmt: skip
-    alone = rows.source is not None and isinstance(rows.source.first, Stored) and rows.lookup is None
-    if not alone or rows.source is None or repeats(rows.source) or any(read.table != rows.table for read in rows.reads):
+    source, joined = rows.source, () if rows.source is None else rows.source.joins
+    if source is None or any(not isinstance(of.first, Stored) for of in (source, *(one.right for one in joined))):
         raise refusal(
-            place, "a stream follows the rows of one private table, which has its unit's column",
-            "that table alone, or joined with public tables",
+            place, "a stream follows rows as they are stored: not those of UNION ALL, nor one for each unit",
+            "one private table, joined with public tables, or by a key with tables of its unit",
+        )  # fmt: skip
+    if any(one.content or one.right.joins or one.kind not in KINDS for one in joined):
+        raise refusal(
+            place, "a stream does not follow rows of a unit that are joined each with each, nor RIGHT and FULL JOIN",
+            "JOIN or LEFT JOIN by a PRIMARY KEY or UNIQUE column of one side, SEMI JOIN, ANTI JOIN",
         )  # fmt: skip
     held = rows.unit_sql is None or rows.unit_type in HELD_UNITS
     if not held or any(collated for _, _, collated in rows.shapes):

@@ -17,6 +17,9 @@ are all in one refresh: each cell of the horizon is added to once, so by min(m, 
 periods are those that the file holds, not what the tables say by now. A row of S that was answered before a later
 period closed reads 0 for it, which moves it no further than S says.
 
+A row of the scan may be made of rows of several tables, or find its unit through another one: at each refresh it is of
+one unit, and without that unit's rows of that time it is not there, and all others are (frontend/rows/tree.py).
+
 Rows that are units themselves are in one period, each at most as often as its joins make copies of it: nothing is kept
 of them. Histories are those of inserted rows then: a row that was altered is another one.
 
@@ -73,7 +76,7 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
     for ask in asks:
         require_weights(_query(ask))
     held = job.unit_sql is None or job.unit_type in HELD_UNITS
-    plain = job.prepared is None and job.elsewhere is None and job.periods is None and job.lookup is None
+    plain = job.prepared is None and job.elsewhere is None and job.periods is None
     by_group = any(aggregate.per_group for aggregate in job.aggregates)
     if not held or not plain or job.source is None or (job.unit_sql is None and by_group):
         raise InternalError("rows that a stream does not follow")

@@ -3,11 +3,15 @@
 What a statement says of that date is never relied on. The scan itself compares the stored column with the ends of the
 charged run, so that no row of another period is counted, whatever was read of the statement's conditions; a row whose
 date is NULL or infinite meets no comparison. A unit is its person and the number of its period, as one value: rows of
-one person in two periods are those of two units. The number is computed by functions that are total between the ends
-of all periods (rows/bins.py uses the same ones), behind a comparison with these.
+one person in two periods are those of two units. Where a row is made of rows of several private tables, these are of
+one period, too: taking away a person's rows of one period takes away joined rows of that period alone. The number is
+computed by functions that are total between the ends of all periods (rows/bins.py uses the same ones), behind a
+comparison with these.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from dpduck.trusted.rows.plain import MOMENTS
 from dpduck.values.errors import InternalError
@@ -23,8 +27,13 @@ _NUMBERS = {
 
 
 def inside_sql(column: PeriodColumn) -> list[str]:
-    """Returns conditions of the rows that lie in the periods that are read."""
-    return _between(column, column.periods)
+    """Returns conditions of the rows that lie in the periods that are read; all tables of a row in one and the same."""
+    found = _between(column, column.periods)
+    for sql, type_name in column.also:
+        other = replace(column, sql=sql, type_name=type_name, also=())
+        inside = " AND ".join([*_between(column, column.periods), *_between(other, column.periods)])
+        found.append(f"CASE WHEN {inside} THEN {number_sql(column)} = {number_sql(other)} ELSE FALSE END")
+    return found
 
 
 def unit_sql(unit: str, column: PeriodColumn) -> str:

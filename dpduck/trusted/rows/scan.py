@@ -172,15 +172,25 @@ def _read(job: CountingJob) -> list[str]:
 
 
 def _periods(job: CountingJob, types: Types | None) -> list[str]:
-    """Returns conditions of our own that keep rows of the job's periods alone: of the first table's stored column."""
-    column = job.periods
+    """Returns conditions of our own that keep rows of the job's periods alone: of the stored columns of its tables.
+
+    A private table beside the first is joined by a key, which cuts no rows: a cut would depend on rows of other
+    periods. Joins with public tables alone are by keys of theirs, without a content.
+    """
+    column, source = job.periods, job.source
     if column is None:
         return []
-    first = None if job.source is None else job.source.first
-    if not isinstance(first, Stored) or types is None or types.get(column.sql) != column.type_name:
+    if source is None or types is None:
         raise InternalError(FAILED)
-    if not column.sql.startswith(f'"{first.alias}".'):
+    private = [join for join in source.joins if join.content or not join.keys]
+    tables = [source.first, *(join.right.first for join in private)]
+    columns = [(column.sql, column.type_name), *column.also]
+    plain = all(join.kind == "JOIN" and not (join.content or join.right.joins) for join in private)
+    if not plain or len(tables) != len(columns):
         raise InternalError(FAILED)
+    for table, (sql, type_name) in zip(tables, columns, strict=True):
+        if not isinstance(table, Stored) or not sql.startswith(f'"{table.alias}".') or types.get(sql) != type_name:
+            raise InternalError(FAILED)
     return inside_sql(column)
 
 

@@ -26,6 +26,12 @@ STEPS = (
 )
 """Of a refresh, in order."""
 
+WHILE_MADE = (
+    *("charge begins", "row not committed", "row committed", "counters written"),
+    *("charge returns", "charge ended"),
+)
+"""Of the statement that makes a stream, in order."""
+
 CREATE = {
     "count": "CREATE PRIVATE STREAM days OPTIONS (epsilon = 1, strategy = 'tree') AS "
     "SELECT came, count(*) AS n FROM visits GROUP BY came",
@@ -45,14 +51,15 @@ class Left:
     versions: list[str] = field(default_factory=list)
 
 
-def make(directory: Path, kind: str) -> None:
+def make(directory: Path, kind: str, budget: int = 1) -> None:
     with dpduck.connect(directory / "clinic.duckdb") as con:
         con.execute(
             "CREATE TABLE visits AS SELECT range % 50 AS person, DATE '2024-01-01' + (range // 5)::INTEGER AS came, "
             "range % 2 AS ward, range % 7 AS charge FROM range(200)"
         )
         con.execute(
-            "FROM dp($$ CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 3, BUDGET (epsilon = 1), "
+            "FROM dp($$ CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 3, "
+            f"BUDGET (epsilon = {budget}), "
             "DOMAIN came RANGE 2024-01-01 TO 2024-02-10 STEP DAY, DOMAIN ward IN (0, 1), "
             "CLAMP charge BETWEEN 0 AND 6) $$)"
         ).fetchall()
@@ -120,5 +127,39 @@ def run(directory: Path, children: int, kind: str) -> None:
     print_account(killed, "published", len(left.published) // ROWS_A_DAY[kind])
 
 
+def made(directory: Path, pipe: int, kill_at: str, number: int) -> None:
+    """Makes a stream and is killed at a step; asked again, it is there once, was paid for once, and is refreshed."""
+
+    def step(name: str) -> None:
+        if name == kill_at:
+            os.write(pipe, f"killed {name}\n".encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with duckdb.connect(str(directory / "clinic.duckdb")) as con:
+        dpduck.load(con, steps=step)
+        statement = CREATE["count"].replace("STREAM days", f"STREAM s{number}")
+        con.execute("FROM dp(?)", [statement]).fetchall()
+        con.execute("FROM dp(?)", [f"REFRESH PRIVATE STREAM s{number} UNTIL '2024-01-04'"]).fetchall()
+        assert con.execute(f"SELECT count(*) FROM private.s{number}").fetchall() == [(3,)]
+        assert con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall() == [(number + 2,)]
+        assert con.execute("SELECT count(*) FROM dp_streams()").fetchall() == [(number + 2,)]
+
+
+def run_made(directory: Path) -> None:
+    run_child(lambda pipe: make(directory, "count", len(WHILE_MADE) + 1))
+    killed: Counter[str] = Counter()
+    for number, kill_at in enumerate(WHILE_MADE):
+        for at in (kill_at, "nothing"):
+
+            def work(pipe: int, at: str = at, number: int = number) -> None:
+                made(directory, pipe, at, number)
+
+            killed.update(line.removeprefix("killed ") for line in run_child(work))
+    print_account(killed, "made", len(WHILE_MADE))
+
+
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    if sys.argv[3] == "made":
+        run_made(Path(sys.argv[1]))
+    else:
+        run(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

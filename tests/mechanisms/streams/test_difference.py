@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from itertools import product
 from math import sqrt
 
+import duckdb
 import numpy as np
 import pytest
 
 from dpduck.mechanisms.streams.strategies import plan_from_facts
 from dpduck.planning.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import STREAM, Visits, options
+from tests.support.clinics import one_line
 
 ANSWERS = {"n": 1, "n_total": 0, "n_last": 2}
 
@@ -150,4 +152,15 @@ def test_a_count_may_be_called_as_a_total_is(visits: Visits, alias: str) -> None
     errors = {row[2] for row in visits.con.execute(f"FROM dp_difference('by_month', 'by_month', {of})").fetchall()}
     variance = plan_from_facts(visits.named.plan).noise.variance
     assert [pytest.approx(sqrt(2 * variance))] == sorted(errors)
+    visits.dp("DROP PRIVATE STREAM by_month")
+
+
+def test_sums_of_a_streams_cells_are_refused_by_name(visits: Visits) -> None:
+    """dp_stderr_of is about one release; a stream's own columns and dp_difference have the errors over time."""
+    visits.create(options("rho = 1"))
+    with pytest.raises(duckdb.Error) as caught:
+        visits.con.execute("FROM dp_stderr_of('by_month', '1')")
+    said = one_line(caught.value)
+    assert "'by_month' is a stream" in said and "accepted: the columns .._stderr of private.by_month" in said
+    assert "dp_difference('by_month', 'by_month'" in said
     visits.dp("DROP PRIVATE STREAM by_month")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mechanisms.streams.stream_kill_harness import STEPS
+from tests.mechanisms.streams.stream_kill_harness import STEPS, WHILE_MADE
 from tests.support.kills import account
 
 HARNESS = Path(__file__).with_name("stream_kill_harness.py")
@@ -18,6 +18,11 @@ def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path, kind: str) -> None:
     found = account(HARNESS, tmp_path, len(STEPS), kind)
     assert set(found) - {"published"} == set(STEPS)
     assert found["published"] > 0
+
+
+def test_a_kill_at_any_step_of_making_a_stream(tmp_path: Path) -> None:
+    """The same statement again makes the stream that was paid for, or makes it and pays: one stream for one charge."""
+    assert account(HARNESS, tmp_path, 0, "made") == {**dict.fromkeys(WHILE_MADE, 1), "made": len(WHILE_MADE)}
 
 
 @pytest.mark.audit
