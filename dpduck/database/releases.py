@@ -36,7 +36,7 @@ FEW = 256
 
 _PLAIN = frozenset((pa.string(), pa.int64(), pa.int32(), pa.float64()))
 BEFORE_STORING = "before it is stored"
-_COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
+_COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind, source"
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class StoredRelease:
 
     laws: for each aggregate and grouping set, how its noise is distributed. epsilon: None for a Gaussian release.
     scope, notes: of a view that is being made, what its comment says beside the price, and those of its columns.
+    source: of a view, the release whose measurements it shows; of an answer with reuse, the one that it paid for.
     """
 
     name: str
@@ -60,6 +61,7 @@ class StoredRelease:
     laws: tuple[tuple[ErrorLaw, ...], ...]
     kind: str
     scope: str = ""
+    source: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -111,9 +113,10 @@ class ReleaseStore:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table} (name VARCHAR, digest VARCHAR, statement VARCHAR, "
                 "strategy VARCHAR, epsilon VARCHAR, delta VARCHAR, rho VARCHAR, released_at TIMESTAMP, "
-                "rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR, covariances VARCHAR)"
+                "rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR, covariances VARCHAR, source VARCHAR)"
             )
-            cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS covariances VARCHAR")
+            for later in ("covariances", "source"):
+                cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS {later} VARCHAR")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._failures} (digest VARCHAR, ledger_id BIGINT)")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._unanswered} (digest VARCHAR, ledger_id BIGINT)")
             cursor.execute(
@@ -346,8 +349,8 @@ class ReleaseStore:
             cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.column_note(row[0]))}")
         marks, values = written_values([
             release.name, release.digest, release.statement, release.strategy,
-            None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho),
-            rows, release.principal, release.ledger_id, laws_to_text(release.laws), release.kind, covariances,
+            None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho), rows,
+            release.principal, release.ledger_id, laws_to_text(release.laws), release.kind, release.source, covariances,
         ])  # fmt: skip
         columns = f"{_COLUMNS}, covariances, released_at"
         cursor.execute(f"INSERT INTO {self._table} ({columns}) VALUES ({marks}, now() AT TIME ZONE 'UTC')", values)
@@ -395,5 +398,5 @@ def _release(row: Sequence[object]) -> StoredRelease:
         principal=str(row[8]),
         ledger_id=int(str(row[9])),
         laws=laws_from_text(str(row[10])),
-        kind=str(row[11]),
+        kind=str(row[11]), source=str(row[12] or ""),
     )

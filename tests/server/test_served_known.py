@@ -5,11 +5,18 @@ from __future__ import annotations
 from tests.server.served import Served, ask
 
 CELLS = "SELECT sex, age, count(*) AS n FROM visits GROUP BY sex, age"
+COUNTED = ", count(*) AS n FROM visits GROUP BY"
 
 
 def known(statement: str) -> str:
     """A plain statement as a client asks what is known."""
     return f"FROM dp_known($known$ {statement} $known$)"
+
+
+def from_releases(served: Served, who: str, statement: str) -> set[str]:
+    """The releases that a known answer rests on."""
+    ((said,),) = set(served.rows(who, f"SELECT known_from {known(statement)}"))
+    return set(said.split("; ")[0].split(", "))
 
 
 def test_a_dashboard_over_views_is_free(served: Served) -> None:
@@ -113,3 +120,22 @@ def test_what_is_not_known_is_refused_with_what_would_pay(served: Served) -> Non
     assert "there is no private view 'agess'; accepted: ages" in served.refused("bob", "SELECT count(*) FROM agess")
     assert "no aggregate over private rows" in served.refused("bob", "FROM visits")
     assert "there is no private view 'nothing'" in served.refused("bob", "SELECT count(*) FROM nothing, ages")
+
+
+def test_a_view_tells_nothing_of_another_s_answer(served: Served) -> None:
+    """Bob's view of the statement that alice asked for herself measured something else: nobody is shown alice's
+    release, neither its numbers nor its name. A view of what alice measured shows it, and dropping the view ends that.
+    """
+    asked, cells = f"sex, ward{COUNTED} ROLLUP (sex, ward)", f"SELECT sex, ward{COUNTED} sex, ward"
+    served.rows("alice", ask(f"CREATE PRIVATE VIEW all_see OPTIONS (epsilon = 0.5) AS SELECT sex, ward{COUNTED} sex, ward"))
+    before = from_releases(served, "alice", cells)
+    served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {asked}"))
+    (own,) = from_releases(served, "alice", cells) - before
+    shared = from_releases(served, "bob", cells)
+    served.rows("bob", ask(f"CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.1, reuse = TRUE) AS SELECT {asked}"))
+    (bobs,) = from_releases(served, "bob", cells) - shared
+    assert bobs != own and from_releases(served, "alice", cells) == {*before, own, bobs}
+    served.rows("alice", ask(f"CREATE PRIVATE VIEW hers OPTIONS (epsilon = 0.1) AS SELECT {asked}"))
+    assert from_releases(served, "bob", cells) == {*shared, bobs, own}
+    served.rows("alice", ask("DROP PRIVATE VIEW hers"))
+    assert from_releases(served, "bob", cells) == {*shared, bobs}
