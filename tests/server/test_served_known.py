@@ -94,6 +94,8 @@ def test_a_plain_select_is_what_is_known(served: Served) -> None:
         "SELECT * FROM (SELECT sex, count(*) AS n FROM visits WHERE ward IN ('w0', 'w1') GROUP BY sex) AS t LIMIT 2",
         "WITH t AS (SELECT sex, count(*) AS n FROM visits GROUP BY sex) SELECT max(n) AS most FROM t",
         "SELECT count(*) FROM visits",
+        "SELECT sex, count(*) AS n FROM clinic.main.visits GROUP BY sex",
+        'SELECT v.sex, count(*) AS n FROM "clinic"."main"."visits" AS v GROUP BY v.sex',
     ):
         for who in ("alice", "bob"):
             assert served.rows(who, statement) == served.rows(who, known(statement)), statement
@@ -107,6 +109,19 @@ def test_a_plain_select_is_what_is_known(served: Served) -> None:
             "n", "stderr", "interval_low", "interval_high", "known_from",
         ]  # fmt: skip
     assert served.spent() == spent
+
+
+def test_full_names_reach_private_tables_alone(served: Served) -> None:
+    """database.schema.table is a private table of dp_known, or is no private view: nothing else is told apart."""
+    for name in ("clinic.main.secret", "clinic.main.nothing", "clinic_private.dpduck.releases", "elsewhere.main.visits"):
+        told = f"there is no private view '{name}'; accepted: "
+        assert told in served.refused("bob", f"SELECT count(*) AS n FROM {name}")
+        assert told in served.refused("bob", f"FROM {name}")
+        assert told in served.refused("bob", f"SELECT * FROM {ask('SELECT 1')[5:]}, {name}")
+    assert "carol may not ask" in served.refused("carol", "SELECT count(*) AS n FROM clinic.main.visits")
+    for database in ("memory", "answers", "listing", "system", "temp", "private.pg_catalog"):
+        name = f"{database}.visits" if "." in database else f"{database}.main.visits"
+        assert f"the table '{name}' is not served" in served.refused("bob", f"SELECT count(*) AS n FROM {name}")
 
 
 def test_what_is_not_known_is_refused_with_what_would_pay(served: Served) -> None:
