@@ -107,13 +107,13 @@ class ReleaseStore:
         self._plans = f"{self._store}.dpduck.plans"
 
     def create_tables(self) -> None:
-        """Creates the table of releases, where it is not there yet."""
+        """Creates the table of releases where it is not there yet, and columns that earlier versions did not have."""
         with self._open_cursor() as cursor:
             cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._store}.dpduck")
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table} (name VARCHAR, digest VARCHAR, statement VARCHAR, "
                 "strategy VARCHAR, epsilon VARCHAR, delta VARCHAR, rho VARCHAR, released_at TIMESTAMP, "
-                "rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR, covariances VARCHAR, source VARCHAR)"
+                "rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR)"
             )
             for later in ("covariances", "source"):
                 cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS {later} VARCHAR")
@@ -387,10 +387,7 @@ def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
 
 def _release(row: Sequence[object]) -> StoredRelease:
     return StoredRelease(
-        name=str(row[0]),
-        digest=str(row[1]),
-        statement=str(row[2]),
-        strategy=str(row[3]),
+        *(str(row[0]), str(row[1]), str(row[2]), str(row[3])),
         epsilon=None if row[4] is None else Fraction(str(row[4])),
         delta=Fraction(str(row[5])),
         rho=Fraction(str(row[6])),
@@ -398,5 +395,6 @@ def _release(row: Sequence[object]) -> StoredRelease:
         principal=str(row[8]),
         ledger_id=int(str(row[9])),
         laws=laws_from_text(str(row[10])),
-        kind=str(row[11]), source=str(row[12] or ""),
+        kind=str(row[11]),
+        source=str(row[12] or ""),
     )

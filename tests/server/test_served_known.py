@@ -113,7 +113,12 @@ def test_a_plain_select_is_what_is_known(served: Served) -> None:
 
 def test_full_names_reach_private_tables_alone(served: Served) -> None:
     """database.schema.table is a private table of dp_known, or is no private view: nothing else is told apart."""
-    for name in ("clinic.main.secret", "clinic.main.nothing", "clinic_private.dpduck.releases", "elsewhere.main.visits"):
+    for name in (
+        "clinic.main.secret",
+        "clinic.main.nothing",
+        "clinic_private.dpduck.releases",
+        "elsewhere.main.visits",
+    ):
         told = f"there is no private view '{name}'; accepted: "
         assert told in served.refused("bob", f"SELECT count(*) AS n FROM {name}")
         assert told in served.refused("bob", f"FROM {name}")
@@ -142,7 +147,9 @@ def test_a_view_tells_nothing_of_another_s_answer(served: Served) -> None:
     release, neither its numbers nor its name. A view of what alice measured shows it, and dropping the view ends that.
     """
     asked, cells = f"sex, ward{COUNTED} ROLLUP (sex, ward)", f"SELECT sex, ward{COUNTED} sex, ward"
-    served.rows("alice", ask(f"CREATE PRIVATE VIEW all_see OPTIONS (epsilon = 0.5) AS SELECT sex, ward{COUNTED} sex, ward"))
+    served.rows(
+        "alice", ask(f"CREATE PRIVATE VIEW all_see OPTIONS (epsilon = 0.5) AS SELECT sex, ward{COUNTED} sex, ward")
+    )
     before = from_releases(served, "alice", cells)
     served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {asked}"))
     (own,) = from_releases(served, "alice", cells) - before

@@ -14,7 +14,7 @@ from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Aggregate
 from dpduck.mechanisms.known.axes import LARGEST_JOINT, Asked, Axes, asked, axes_of, seen_by
 from dpduck.mechanisms.known.chosen_tables import alone, selections
-from dpduck.mechanisms.known.tables import Match, Same, Usable, Wanted, match, usable, wanted
+from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, usable, wanted
 from dpduck.planning.recovery.curved import LEVELS, Curved, average, rescaled
 from dpduck.planning.recovery.intervals import sum_margin
 from dpduck.planning.recovery.known import Knowledge
@@ -144,7 +144,8 @@ def _solved(axes: Axes, sets: Sequence[Asked], chosen: Sequence[Usable], remembe
     if not chosen:
         return None
     knowledge, smallest = knowledge_of(axes, chosen, remembered)
-    found = [_cells(knowledge, one) for one in sets]
+    planned = any(use.kept.name == PLANNED for use in chosen)
+    found = [_cells(knowledge, one, planned) for one in sets]
     parts = [one for one in found if one is not None]
     if len(parts) < len(found):
         return None
@@ -185,8 +186,8 @@ def knowledge_of(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> 
     return known
 
 
-def _cells(knowledge: Knowledge, of_set: Asked) -> tuple[FloatArray, FloatArray] | None:
-    found = knowledge.answer(of_set.along)
+def _cells(knowledge: Knowledge, of_set: Asked, planned: bool) -> tuple[FloatArray, FloatArray] | None:
+    found = knowledge.answer(of_set.along, errors_alone=planned)
     if not found.known.all():
         return None
     return of_set.cells(found.estimates), of_set.cells(found.variances)

@@ -27,7 +27,7 @@ from dpduck.mechanisms.cubes.plan import noise_of
 from dpduck.mechanisms.known.answer import Remembered, axes_over, knowledge_of, with_one
 from dpduck.mechanisms.known.axes import Asked, Axes, asked
 from dpduck.mechanisms.known.chosen_tables import is_cellwise
-from dpduck.mechanisms.known.tables import Match, Usable, match, usable, wanted
+from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, usable, wanted
 from dpduck.planning.marginals.given import MOST_AXES, Gap, best_precisions, least_amount, shares_of
 from dpduck.planning.marginals.planners import SHARES
 from dpduck.trusted.noise.law import NoiseKind
@@ -37,9 +37,6 @@ from dpduck.values.privacy import Charge
 
 MOST_CELLS = 1 << 18
 """Cells that are measured in place of a statement's own."""
-
-PLANNED = "planned"
-"""The name of what is not measured yet."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,6 +91,19 @@ def test_a_target_costs_no_more_than_as_it_is_written(clinic: Clinic) -> None:
     assert paid(clinic) < 0.04 + 0.6 * float(str(alone["rho"]))
 
 
+def test_a_target_may_pay_ahead(clinic: Clinic) -> None:
+    """At four times the price a quarter of the variance: two wards together are free then. Without a target that
+    reuses what is known, there is nothing to be paid ahead of."""
+    make_visits(clinic)
+    both = "SELECT sex, count(*) AS n FROM visits WHERE ward IN ('north', 'south') GROUP BY sex"
+    clinic.dp(with_reuse("target_stderr = 5, ahead = 4", NORTH))
+    assert 0.07 < paid(clinic) <= 0.0801 and known_stderr(clinic, f"SELECT {NORTH}") <= 2.5
+    assert known_stderr(clinic, both) <= 5
+    for price in ("epsilon = 1, reuse = TRUE, ahead = 4", "target_stderr = 5, ahead = 4"):
+        told = clinic.refused(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}) {NORTH}")
+        assert "accepted: target_stderr = .., reuse = TRUE, ahead = 4" in told
+
+
 def test_other_rows_have_the_same_plan_and_price(clinic: Clinic) -> None:
     """Noise and shapes decide, no estimate: over other rows the same statements measure and cost the same."""
     found = []
