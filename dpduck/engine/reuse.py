@@ -14,7 +14,6 @@ from fractions import Fraction
 from functools import partial
 from math import ceil
 
-import numpy as np
 import pyarrow as pa
 
 from dpduck.database.cursors import Caller, SandboxAnswers
@@ -55,7 +54,9 @@ At = Callable[[Fraction], Request | None]
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The errors of a combination: largest standard error, summed variance; and which rows the answers are about."""
+    """The errors of a combination: largest standard error, summed variance (Answer.spread); and which rows the answers
+    are about.
+    """
 
     worst: float
     total: float
@@ -123,7 +124,7 @@ class Reuse:
         if len(found) < len(answers):
             return None
         worst = max(float(one.stderrs.max()) for one in found)
-        total = sum(float(np.square(one.stderrs).sum()) for one in found)
+        total = sum(one.spread for one in found)
         return Foreseen(worst, total, tuple((one.left_out, one.bounded, one.alone) for one in found))
 
     def _at_price(self, request: Request) -> tuple[Request, Request]:
