@@ -111,9 +111,9 @@ class ReleaseStore:
         with self._open_cursor() as cursor:
             cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._store}.dpduck")
             cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._table} (name VARCHAR, digest VARCHAR, statement VARCHAR, "
-                "strategy VARCHAR, epsilon VARCHAR, delta VARCHAR, rho VARCHAR, released_at TIMESTAMP, "
-                "rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR)"
+                f"CREATE TABLE IF NOT EXISTS {self._table} (name VARCHAR, digest VARCHAR, statement VARCHAR, strategy "
+                "VARCHAR, epsilon VARCHAR, delta VARCHAR, rho VARCHAR, released_at TIMESTAMP, rows BIGINT, principal "
+                "VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR)"
             )
             for later in ("covariances", "source"):
                 cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS {later} VARCHAR")
@@ -129,8 +129,7 @@ class ReleaseStore:
 
     def by_digest(self, digest: str) -> StoredRelease | None:
         """Returns the release of a request, None where it has not been released."""
-        found = self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])
-        return found[0] if found else None
+        return next(iter(self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])), None)
 
     def put_failure(self, digest: str, ledger_id: int) -> None:
         """Records that a request failed after its charge: it is said again, not charged for again."""

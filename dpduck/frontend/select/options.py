@@ -134,24 +134,17 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
         tuple((option.name, given.value(option.name)) for option in more if option.name in given),
         given.choice("form"),
         given.flag("reuse"),
-        _ahead(given),
+        given.number("ahead") or Fraction(1),
     )
 
 
-def _ahead(given: Given) -> Fraction:
-    """Returns how many times its price a statement may pay; refused where nothing is left to be paid or kept."""
-    if "ahead" in given and not (given.flag("reuse") and "target_stderr" in given):
-        raise refusal(
-            given["ahead"], "ahead goes with a target and reuse", "target_stderr = .., reuse = TRUE, ahead = 4"
-        )
-    return given.number("ahead") or Fraction(1)
-
-
 def _require_one_price(given: Given, selecting: bool, place: exp.Expr) -> None:
-    """Refuses no price, two of them, and a delta beside what has none."""
+    """Refuses no price, two of them, a delta beside what has none, and paying ahead of nothing."""
     prices = [name for name in given.nodes if name in ("epsilon", "rho", "target_stderr")]
     if len(prices) > 1:
         raise refusal(given[prices[1]], f"{prices[0]} and {prices[1]} are two prices", "one of them")
+    if "ahead" in given and not (given.flag("reuse") and "target_stderr" in given):
+        raise refusal(given["ahead"], "ahead goes with a target", "target_stderr = .., reuse = TRUE, ahead = 4")
     if "delta" in given and prices == ["rho"] and not selecting:
         raise refusal(given["delta"], "rho has no delta beside it", "rho = .. alone, or epsilon = .. and delta = ..")
     if "delta" in given and prices == ["target_stderr"]:
