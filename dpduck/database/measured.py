@@ -177,11 +177,12 @@ class MeasuredStore:
     def of(self, table: str, reader: str | None) -> list[Kept]:
         """Returns measurements of a private table that a reader may know of, oldest first; None for its owner.
 
-        They are the reader's own, and those behind private views, which whoever may ask at all may read.
+        They are the reader's own, and those behind private views, which whoever may ask at all may read. What is
+        behind a view is named by it: another's release of the same statement is not (digests would find it).
         """
         seen, asked = "true", {"table": table}
         if reader is not None:
-            viewed = f"EXISTS (FROM {self._releases} AS v WHERE v.digest = r.digest AND v.kind = 'view')"
+            viewed = f"EXISTS (FROM {self._releases} AS v WHERE v.source = r.name AND v.kind = 'view')"
             seen, asked = f"(r.principal = $reader OR {viewed})", {"table": table, "reader": reader}
         with self._open_cursor() as cursor:
             found = cursor.execute(

@@ -36,7 +36,7 @@ FEW = 256
 
 _PLAIN = frozenset((pa.string(), pa.int64(), pa.int32(), pa.float64()))
 BEFORE_STORING = "before it is stored"
-_COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind"
+_COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, principal, ledger_id, laws, kind, source"
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class StoredRelease:
 
     laws: for each aggregate and grouping set, how its noise is distributed. epsilon: None for a Gaussian release.
     scope, notes: of a view that is being made, what its comment says beside the price, and those of its columns.
+    source: of a view, the release whose measurements it shows; of an answer with reuse, the one that it paid for.
     """
 
     name: str
@@ -60,6 +61,7 @@ class StoredRelease:
     laws: tuple[tuple[ErrorLaw, ...], ...]
     kind: str
     scope: str = ""
+    source: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -105,15 +107,16 @@ class ReleaseStore:
         self._plans = f"{self._store}.dpduck.plans"
 
     def create_tables(self) -> None:
-        """Creates the table of releases, where it is not there yet."""
+        """Creates the table of releases where it is not there yet, and columns that earlier versions did not have."""
         with self._open_cursor() as cursor:
             cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._store}.dpduck")
             cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._table} (name VARCHAR, digest VARCHAR, statement VARCHAR, "
-                "strategy VARCHAR, epsilon VARCHAR, delta VARCHAR, rho VARCHAR, released_at TIMESTAMP, "
-                "rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR, covariances VARCHAR)"
+                f"CREATE TABLE IF NOT EXISTS {self._table} (name VARCHAR, digest VARCHAR, statement VARCHAR, strategy "
+                "VARCHAR, epsilon VARCHAR, delta VARCHAR, rho VARCHAR, released_at TIMESTAMP, rows BIGINT, principal "
+                "VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR)"
             )
-            cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS covariances VARCHAR")
+            for later in ("covariances", "source"):
+                cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS {later} VARCHAR")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._failures} (digest VARCHAR, ledger_id BIGINT)")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._unanswered} (digest VARCHAR, ledger_id BIGINT)")
             cursor.execute(
@@ -126,8 +129,7 @@ class ReleaseStore:
 
     def by_digest(self, digest: str) -> StoredRelease | None:
         """Returns the release of a request, None where it has not been released."""
-        found = self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])
-        return found[0] if found else None
+        return next(iter(self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])), None)
 
     def put_failure(self, digest: str, ledger_id: int) -> None:
         """Records that a request failed after its charge: it is said again, not charged for again."""
@@ -346,8 +348,8 @@ class ReleaseStore:
             cursor.execute(f"COMMENT ON COLUMN {target} IS {quote_text(release.column_note(row[0]))}")
         marks, values = written_values([
             release.name, release.digest, release.statement, release.strategy,
-            None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho),
-            rows, release.principal, release.ledger_id, laws_to_text(release.laws), release.kind, covariances,
+            None if release.epsilon is None else str(release.epsilon), str(release.delta), str(release.rho), rows,
+            release.principal, release.ledger_id, laws_to_text(release.laws), release.kind, release.source, covariances,
         ])  # fmt: skip
         columns = f"{_COLUMNS}, covariances, released_at"
         cursor.execute(f"INSERT INTO {self._table} ({columns}) VALUES ({marks}, now() AT TIME ZONE 'UTC')", values)
@@ -384,10 +386,7 @@ def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
 
 def _release(row: Sequence[object]) -> StoredRelease:
     return StoredRelease(
-        name=str(row[0]),
-        digest=str(row[1]),
-        statement=str(row[2]),
-        strategy=str(row[3]),
+        *(str(row[0]), str(row[1]), str(row[2]), str(row[3])),
         epsilon=None if row[4] is None else Fraction(str(row[4])),
         delta=Fraction(str(row[5])),
         rho=Fraction(str(row[6])),
@@ -396,4 +395,5 @@ def _release(row: Sequence[object]) -> StoredRelease:
         ledger_id=int(str(row[9])),
         laws=laws_from_text(str(row[10])),
         kind=str(row[11]),
+        source=str(row[12] or ""),
     )

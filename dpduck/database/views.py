@@ -81,7 +81,7 @@ class PrivateViews:
         self, statements: Sequence[tuple[AskStatement, str]], text: str, caller: Caller, release: StoredRelease
     ) -> str:
         """Stores the views of a release, each with its SELECT, all of them or none; the word is about the first."""
-        name = statements[0][0].view or ""
+        name, release = statements[0][0].view or "", replace(release, source=release.source or release.name)
         with self.naming():
             missing = [
                 (replace(release, name=one.view or "", statement=text, principal=caller.name, kind="view"), select_sql)

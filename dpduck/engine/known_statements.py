@@ -208,7 +208,7 @@ class KnownStatements:
         digest = reuse_digest(analysis.request, caller)
         name = f"{release.name}_{int(digest[:12], 16)}"
         made = replace(resting_on(release, answers, self._releases), name=name, digest=digest, principal=caller.name,
-                       laws=((),) * len(answers), rows=rows.num_rows)  # fmt: skip
+                       laws=((),) * len(answers), rows=rows.num_rows, source=release.name)  # fmt: skip
         with self._views.naming():
             found = self._releases.by_digest(digest)
             if found is None:

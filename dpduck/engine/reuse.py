@@ -14,7 +14,6 @@ from fractions import Fraction
 from functools import partial
 from math import ceil
 
-import numpy as np
 import pyarrow as pa
 
 from dpduck.database.cursors import Caller, SandboxAnswers
@@ -29,7 +28,8 @@ from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import amount_of, planned, raised, require_within, rounded_up
 from dpduck.mechanisms.known.answer import Answer, answers_of
-from dpduck.mechanisms.known.given import PLANNED, Given, given_known, priced_at
+from dpduck.mechanisms.known.given import Given, given_known, priced_at
+from dpduck.mechanisms.known.tables import PLANNED
 from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
 from dpduck.values.errors import Refusal
 
@@ -54,7 +54,9 @@ At = Callable[[Fraction], Request | None]
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The errors of a combination: largest standard error, summed variance; and which rows the answers are about."""
+    """The errors of a combination: largest standard error, summed variance (Answer.spread); and which rows the answers
+    are about.
+    """
 
     worst: float
     total: float
@@ -114,14 +116,16 @@ class Reuse:
         blank = blank_measured(propose_cube(request))
         if blank is None:
             return None
-        own = Kept(PLANNED, "", self.moment, blank)
-        answers = answers_of(self.question, [*kept, own], SandboxAnswers(4), self.moment, PLANNED)
+        return self._errors([*kept, Kept(PLANNED, "", self.moment, blank)], PLANNED)
+
+    def _errors(self, kept: Sequence[Kept], about: str = "") -> Foreseen | None:
+        answers = answers_of(self.question, kept, SandboxAnswers(4), self.moment, about)
         found = [one for one in answers if one is not None]
         if len(found) < len(answers):
             return None
         worst = max(float(one.stderrs.max()) for one in found)
-        total = sum(float(np.square(one.stderrs).sum()) for one in found)
-        return Foreseen(worst, total, tuple((one.left_out, one.bounded) for one in found))
+        total = sum(one.spread for one in found)
+        return Foreseen(worst, total, tuple((one.left_out, one.bounded, one.alone) for one in found))
 
     def _at_price(self, request: Request) -> tuple[Request, Request]:
         """Returns the request, and what to measure: something else where that helps more."""
@@ -146,10 +150,16 @@ class Reuse:
         if first is None:
             raise Refusal(NOT_KEPT, accepted=WITHOUT)
         if first.worst <= float(target.stderr):
-            raise Refusal(
-                f"a standard error of {float(target.stderr):g} is known already, or nearly",
-                accepted=f"FROM dp_known('SELECT ..'), which is free, or {WITHOUT}",
-            )
+            known = self._errors(self.kept)
+            if known is not None and known.about == first.about and known.worst <= float(target.stderr):
+                raise Refusal(
+                    f"a standard error of {float(target.stderr):g} is known already",
+                    accepted=f"FROM dp_known('SELECT ..'), which is free, or {WITHOUT}",
+                )
+            least = written(max(target.least, whole / STEPS))  # nearly
+            return least, least
+        if (ahead := self._ahead(request, target, whole, first.about)) is not None:
+            return written(ahead[1]), ahead[0]
         given, amount = self._by_formula(request, target, whole, first.about)
         steps = STEPS if given is None else int(amount / whole * STEPS * (1 - ALIKE))
         wanted = float(target.stderr) ** -2
@@ -159,6 +169,18 @@ class Reuse:
         require_within(amount, target)
         other = None if given is None else given.at(amount)
         return written(amount), written(amount) if other is None else other
+
+    def _ahead(
+        self, request: Request, target: Target, whole: Fraction, about: tuple[object, ...]
+    ) -> tuple[Request, Fraction] | None:
+        """Returns marginals that leave the answer's variance smaller by as many times as may be paid ahead, and their
+        price; None where nothing is paid ahead, or not enough for that.
+        """
+        times = self.question.analysis.ahead
+        finer = replace(target, stderr=target.stderr / Fraction(float(times) ** 0.5))
+        given, amount = self._by_formula(request, finer, whole * times, about) if times > 1 else (None, whole)
+        chosen = None if given is None or amount > target.limit else given.at(amount)
+        return None if chosen is None else (chosen, amount)
 
     def _given(self, request: Request, amount: Fraction, kept: Sequence[Kept]) -> Given | None:
         return given_known(self.question, request, kept, SandboxAnswers(4), self.moment, amount)

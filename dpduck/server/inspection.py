@@ -23,6 +23,9 @@ from dpduck.values.errors import PermissionRefusal, Refusal
 ANSWERS, LISTING, PRIVATE, OWN = "answers", "listing", "private", "memory"
 """Databases of the public database: answers of dp functions, views of the catalog; and two names for its own tables."""
 
+_NOBODY_S = frozenset((ANSWERS, LISTING, PRIVATE, OWN, "system", "temp", "information_schema", "pg_catalog"))
+"""Databases and schemas in which no private table lies, whatever the served file is called."""
+
 MOST_NODES = 20_000
 DEEPEST_NODE = 400
 _REWRITTEN = "dpduck_answer_"
@@ -242,7 +245,10 @@ class _Walk:
             return self._replaced(node, LISTING, listing, node["alias"] or node["table_name"], node)
         if catalog or schema not in ("", "main", PRIVATE):
             place = ".".join(part for part in (catalog, schema, name) if part)
-            raise _refusal(f"the table {place[:200]!r} is not served", "private views: FROM dp_releases()")
+            if {catalog, schema} & _NOBODY_S:
+                raise _refusal(f"the table {place[:200]!r} is not served", "private views: FROM dp_releases()")
+            self.views.add(place)  # no view's name has a dot: dp_known may know a private table of this name, or nobody
+            return node
         self.views.add(name)
         if schema == PRIVATE:
             self.changed = True

@@ -5,11 +5,18 @@ from __future__ import annotations
 from tests.server.served import Served, ask
 
 CELLS = "SELECT sex, age, count(*) AS n FROM visits GROUP BY sex, age"
+COUNTED = ", count(*) AS n FROM visits GROUP BY"
 
 
 def known(statement: str) -> str:
     """A plain statement as a client asks what is known."""
     return f"FROM dp_known($known$ {statement} $known$)"
+
+
+def from_releases(served: Served, who: str, statement: str) -> set[str]:
+    """The releases that a known answer rests on."""
+    ((said,),) = set(served.rows(who, f"SELECT known_from {known(statement)}"))
+    return set(said.split("; ")[0].split(", "))
 
 
 def test_a_dashboard_over_views_is_free(served: Served) -> None:
@@ -87,6 +94,8 @@ def test_a_plain_select_is_what_is_known(served: Served) -> None:
         "SELECT * FROM (SELECT sex, count(*) AS n FROM visits WHERE ward IN ('w0', 'w1') GROUP BY sex) AS t LIMIT 2",
         "WITH t AS (SELECT sex, count(*) AS n FROM visits GROUP BY sex) SELECT max(n) AS most FROM t",
         "SELECT count(*) FROM visits",
+        "SELECT sex, count(*) AS n FROM clinic.main.visits GROUP BY sex",
+        'SELECT v.sex, count(*) AS n FROM "clinic"."main"."visits" AS v GROUP BY v.sex',
     ):
         for who in ("alice", "bob"):
             assert served.rows(who, statement) == served.rows(who, known(statement)), statement
@@ -102,6 +111,24 @@ def test_a_plain_select_is_what_is_known(served: Served) -> None:
     assert served.spent() == spent
 
 
+def test_full_names_reach_private_tables_alone(served: Served) -> None:
+    """database.schema.table is a private table of dp_known, or is no private view: nothing else is told apart."""
+    for name in (
+        "clinic.main.secret",
+        "clinic.main.nothing",
+        "clinic_private.dpduck.releases",
+        "elsewhere.main.visits",
+    ):
+        told = f"there is no private view '{name}'; accepted: "
+        assert told in served.refused("bob", f"SELECT count(*) AS n FROM {name}")
+        assert told in served.refused("bob", f"FROM {name}")
+        assert told in served.refused("bob", f"SELECT * FROM {ask('SELECT 1')[5:]}, {name}")
+    assert "carol may not ask" in served.refused("carol", "SELECT count(*) AS n FROM clinic.main.visits")
+    for database in ("memory", "answers", "listing", "system", "temp", "private.pg_catalog"):
+        name = f"{database}.visits" if "." in database else f"{database}.main.visits"
+        assert f"the table '{name}' is not served" in served.refused("bob", f"SELECT count(*) AS n FROM {name}")
+
+
 def test_what_is_not_known_is_refused_with_what_would_pay(served: Served) -> None:
     """In one line, whoever asks; what is no private table is a private view that is not there."""
     told = served.refused("bob", f"{CELLS} ORDER BY n")
@@ -113,3 +140,24 @@ def test_what_is_not_known_is_refused_with_what_would_pay(served: Served) -> Non
     assert "there is no private view 'agess'; accepted: ages" in served.refused("bob", "SELECT count(*) FROM agess")
     assert "no aggregate over private rows" in served.refused("bob", "FROM visits")
     assert "there is no private view 'nothing'" in served.refused("bob", "SELECT count(*) FROM nothing, ages")
+
+
+def test_a_view_tells_nothing_of_another_s_answer(served: Served) -> None:
+    """Bob's view of the statement that alice asked for herself measured something else: nobody is shown alice's
+    release, neither its numbers nor its name. A view of what alice measured shows it, and dropping the view ends that.
+    """
+    asked, cells = f"sex, ward{COUNTED} ROLLUP (sex, ward)", f"SELECT sex, ward{COUNTED} sex, ward"
+    served.rows(
+        "alice", ask(f"CREATE PRIVATE VIEW all_see OPTIONS (epsilon = 0.5) AS SELECT sex, ward{COUNTED} sex, ward")
+    )
+    before = from_releases(served, "alice", cells)
+    served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) {asked}"))
+    (own,) = from_releases(served, "alice", cells) - before
+    shared = from_releases(served, "bob", cells)
+    served.rows("bob", ask(f"CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.1, reuse = TRUE) AS SELECT {asked}"))
+    (bobs,) = from_releases(served, "bob", cells) - shared
+    assert bobs != own and from_releases(served, "alice", cells) == {*before, own, bobs}
+    served.rows("alice", ask(f"CREATE PRIVATE VIEW hers OPTIONS (epsilon = 0.1) AS SELECT {asked}"))
+    assert from_releases(served, "bob", cells) == {*shared, bobs, own}
+    served.rows("alice", ask("DROP PRIVATE VIEW hers"))
+    assert from_releases(served, "bob", cells) == {*shared, bobs}

@@ -67,6 +67,7 @@ class Analysis:
 
     shown: the names under which aggregates are shown as they are, and which these are.
     cells: of a view with one row for each cell, its columns: the name of each, and of the released one; else none.
+    ahead: how many times its price a target with reuse may pay.
     """
 
     request: Request
@@ -75,6 +76,7 @@ class Analysis:
     shown: tuple[tuple[str, int], ...] = ()
     cells: tuple[tuple[str, str], ...] = ()
     reuse: bool = False
+    ahead: Fraction = Fraction(1)
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
@@ -155,7 +157,7 @@ def read_analysis(
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
-    return Analysis(request, outer, require_confidence(options), shown, cells, options.reuse), source
+    return Analysis(request, outer, require_confidence(options), shown, cells, options.reuse, options.ahead), source
 
 
 def _possible(

@@ -6,7 +6,7 @@ Its conditions, and those of the releases, are read as sets of codes of declared
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -53,7 +53,8 @@ class Condition:
 class Readings:
     """What was read of columns and conditions of the same rows; all of it follows from public facts.
 
-    domains: digests of columns' domains. tables: what a release's tables are about, by its name.
+    domains: digests of columns' domains. tables: what a release's tables are about, by its name. seen: how they see
+    the rows, along the axes of a question.
     """
 
     columns: dict[str, SourceColumn | None] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Readings:
     partial: dict[str, bool] = field(default_factory=dict)
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tables: dict[tuple[str, str, int], Sequence[Any]] = field(default_factory=dict)
+    seen: dict[Hashable, Sequence[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,12 +51,14 @@ TABLE = (
     Option("quantiles", "choice", "how quantiles are measured", choices=("tree", "choice")),
     Option("form", "choice", "rows by grouping set, or one for each cell of all columns", choices=("sets", "cells")),
     Option("reuse", "flag", "combined with all that is known of the same rows"),
+    Option("ahead", "number", "how many times its price a target with reuse may pay, for later statements", Fraction(1),
+           Fraction(100)),
     Option("other", "flag", "a row for what the threshold has dropped"),
     *SUMMARY_OPTIONS,
 )  # fmt: skip
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
-    "strategy_table", "aggregate_weights", "quantiles", "form", "reuse",
+    "strategy_table", "aggregate_weights", "quantiles", "form", "reuse", "ahead",
 )  # fmt: skip
 STRATEGIES = (
     "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
@@ -94,6 +96,7 @@ class Options:
     own: tuple[tuple[str, Value], ...] = ()
     form: str = "sets"
     reuse: bool = False
+    ahead: Fraction = Fraction(1)
 
 
 def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequence[Option] = ()) -> Options:
@@ -131,14 +134,17 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
         tuple((option.name, given.value(option.name)) for option in more if option.name in given),
         given.choice("form"),
         given.flag("reuse"),
+        given.number("ahead") or Fraction(1),
     )
 
 
 def _require_one_price(given: Given, selecting: bool, place: exp.Expr) -> None:
-    """Refuses no price, two of them, and a delta beside what has none."""
+    """Refuses no price, two of them, a delta beside what has none, and paying ahead of nothing."""
     prices = [name for name in given.nodes if name in ("epsilon", "rho", "target_stderr")]
     if len(prices) > 1:
         raise refusal(given[prices[1]], f"{prices[0]} and {prices[1]} are two prices", "one of them")
+    if "ahead" in given and not (given.flag("reuse") and "target_stderr" in given):
+        raise refusal(given["ahead"], "ahead goes with a target", "target_stderr = .., reuse = TRUE, ahead = 4")
     if "delta" in given and prices == ["rho"] and not selecting:
         raise refusal(given["delta"], "rho has no delta beside it", "rho = .. alone, or epsilon = .. and delta = ..")
     if "delta" in given and prices == ["target_stderr"]:

@@ -14,7 +14,7 @@ from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Aggregate
 from dpduck.mechanisms.known.axes import LARGEST_JOINT, Asked, Axes, asked, axes_of, seen_by
 from dpduck.mechanisms.known.chosen_tables import alone, selections
-from dpduck.mechanisms.known.tables import Match, Same, Usable, Wanted, match, usable, wanted
+from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, usable, wanted
 from dpduck.planning.recovery.curved import LEVELS, Curved, average, rescaled
 from dpduck.planning.recovery.intervals import sum_margin
 from dpduck.planning.recovery.known import Knowledge
@@ -39,7 +39,8 @@ class Answer:
 
     releases: names of those that it rests on. alone: the moment of the one release, where its rows may have changed
     since. left_out: columns whose rows outside of their domains are not in it. bounded: see Match.
-    ends: ends of intervals for every level of LEVELS, shape (levels, cells).
+    ends: ends of intervals for every level of LEVELS, shape (levels, cells). spread: the summed variance of all sums
+    that it is computed from, which depends on no estimate.
     """
 
     estimates: FloatArray
@@ -51,6 +52,7 @@ class Answer:
     left_out: frozenset[str]
     bounded: str
     ends: Callable[[], tuple[FloatArray, FloatArray]]
+    spread: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,8 @@ def _best(
         others = [replace(same, quantity=quantity) for quantity in need.quantities]
         if how is None or not all(other in tables for other in others):
             continue
-        sums = [_summed(question, how, tables[other], remembered, about) for other in others]
+        alone = len(others) == 1  # an average's error depends on estimates, which are worked out then
+        sums = [_summed(question, how, tables[other], remembered, about, alone) for other in others]
         if any(one is None for one in sums):
             continue
         parts = [one for one in sums if one is not None]
@@ -121,7 +124,7 @@ def _best(
 
 
 def _summed(
-    question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str
+    question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str, linear: bool
 ) -> _Sum | None:
     """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it."""
     axes = axes_over(question, how, uses)
@@ -131,20 +134,23 @@ def _summed(
     sets = [asked(axes, request, grouping_set, how.seen) for grouping_set in request.grouping_sets]
     columns = frozenset(source.sql for source in request.sources).union(*(one.columns for one in how.seen))
     tried = selections(axes, uses, columns, bool(about))
-    found = [_solved(axes, sets, chosen, remembered) for chosen in tried]
+    found = [_solved(axes, sets, chosen, remembered, linear) for chosen in tried]
     best = min((one for one in found if one is not None), key=lambda one: float(one.variances.sum()), default=None)
     if best is not None:
         return best
-    each = (_solved(axes, sets, chosen, remembered) for chosen in alone(axes, uses, tried))
+    each = (_solved(axes, sets, chosen, remembered, linear) for chosen in alone(axes, uses, tried))
     return next((one for one in each if one is not None), None)
 
 
-def _solved(axes: Axes, sets: Sequence[Asked], chosen: Sequence[Usable], remembered: Remembered) -> _Sum | None:
+def _solved(
+    axes: Axes, sets: Sequence[Asked], chosen: Sequence[Usable], remembered: Remembered, linear: bool
+) -> _Sum | None:
     """Returns all cells from some tables; None where they do not determine them."""
     if not chosen:
         return None
     knowledge, smallest = knowledge_of(axes, chosen, remembered)
-    found = [_cells(knowledge, one) for one in sets]
+    planned = linear and any(use.kept.name == PLANNED for use in chosen)
+    found = [_cells(knowledge, one, planned) for one in sets]
     parts = [one for one in found if one is not None]
     if len(parts) < len(found):
         return None
@@ -185,8 +191,8 @@ def knowledge_of(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> 
     return known
 
 
-def _cells(knowledge: Knowledge, of_set: Asked) -> tuple[FloatArray, FloatArray] | None:
-    found = knowledge.answer(of_set.along)
+def _cells(knowledge: Knowledge, of_set: Asked, planned: bool) -> tuple[FloatArray, FloatArray] | None:
+    found = knowledge.answer(of_set.along, errors_alone=planned)
     if not found.known.all():
         return None
     return of_set.cells(found.estimates), of_set.cells(found.variances)
@@ -196,21 +202,20 @@ def _answered(question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum
     names = tuple(dict.fromkeys(use.kept.name for one in sums for use in one.uses))
     moments = [use.kept.released_at for one in sums for use in one.uses]
     alone = "" if now else moments[0]
-    confidence = question.analysis.confidence
+    confidence, spread = question.analysis.confidence, sum(float(one.variances.sum()) for one in sums)
     if len(sums) == 1:
         stderrs = np.sqrt(sums[0].variances)
         margins = sum_margin(sums[0].noise, confidence)
         half = np.array([margins.of(stderr, stderr / sums[0].smallest) for stderr in stderrs.tolist()])
         estimates = sums[0].estimates
         ends = partial(_ends, sums[0])
-        return Answer(
-            estimates, stderrs, estimates - half, estimates + half, names, alone, how.left_out, how.bounded, ends
-        )
+        found = estimates, stderrs, estimates - half, estimates + half
+        return Answer(*found, names, alone, how.left_out, how.bounded, ends, spread)
     curved = _average(aggregate, sums)
     level = next((place for place, one in enumerate(LEVELS) if one >= confidence), len(LEVELS) - 1)
     low, high = curved.lows[level], curved.highs[level]
     found = curved.estimates, curved.stderrs, low, high
-    return Answer(*found, names, alone, how.left_out, how.bounded, lambda: (curved.lows, curved.highs))
+    return Answer(*found, names, alone, how.left_out, how.bounded, lambda: (curved.lows, curved.highs), spread)
 
 
 def _ends(one: _Sum) -> tuple[FloatArray, FloatArray]:

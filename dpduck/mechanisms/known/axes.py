@@ -13,7 +13,7 @@ from scipy import sparse
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
 from dpduck.frontend.select.known import Condition
 from dpduck.frontend.select.request import Key, Question
-from dpduck.mechanisms.known.tables import Usable
+from dpduck.mechanisms.known.tables import MOST_SEEN, Usable
 from dpduck.planning.recovery.atoms import Along, Seen
 from dpduck.trusted.noise.law import noise_variance
 from dpduck.trusted.operators import Factor, IdentityFactor, MatrixFactor
@@ -120,8 +120,21 @@ def _seen(axes: Axes, conditions: Sequence[Condition]) -> dict[int, NDArray[np.b
     return found
 
 
-def seen_by(axes: Axes, use: Usable) -> list[Seen]:
-    """Returns what a release measured of one quantity, along the axes; factors that ask the same are one object."""
+def seen_by(axes: Axes, use: Usable) -> Sequence[Seen]:
+    """Returns what a release measured of one quantity, along the axes; remembered, since it never changes."""
+    name = None if use.name is None else (axes, use.name)
+    found = None if name is None else use.before.get(name)
+    if found is None:
+        found = _seen_by(axes, use)
+        if name is not None:
+            if len(use.before) >= MOST_SEEN:
+                use.before.clear()
+            use.before[name] = found
+    return found
+
+
+def _seen_by(axes: Axes, use: Usable) -> list[Seen]:
+    """Returns the same; factors that ask the same are one object."""
     measured = use.kept.measured
     table, names = measured.tables[use.table], [column.sql for column in measured.columns]
     masks = _seen(axes, use.seen)

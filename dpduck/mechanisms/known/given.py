@@ -16,18 +16,18 @@ from math import prod
 
 import numpy as np
 
-from dpduck.database.measured import Kept
+from dpduck.database.measured import Kept, MeasuredTable
 from dpduck.frontend.rows.facts import SourceColumn
 from dpduck.frontend.select.keys import KeyBuilder
 from dpduck.frontend.select.known import Condition, KnownQuestion
-from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
+from dpduck.frontend.select.request import Key, Question, Request, Treatment
 from dpduck.frontend.statements.parse import parse_expression
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import noise_of
 from dpduck.mechanisms.known.answer import Remembered, axes_over, knowledge_of, with_one
 from dpduck.mechanisms.known.axes import Asked, Axes, asked
 from dpduck.mechanisms.known.chosen_tables import is_cellwise
-from dpduck.mechanisms.known.tables import Match, Usable, match, usable, wanted
+from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, usable, wanted
 from dpduck.planning.marginals.given import MOST_AXES, Gap, best_precisions, least_amount, shares_of
 from dpduck.planning.marginals.planners import SHARES
 from dpduck.trusted.noise.law import NoiseKind
@@ -38,15 +38,13 @@ from dpduck.values.privacy import Charge
 MOST_CELLS = 1 << 18
 """Cells that are measured in place of a statement's own."""
 
-PLANNED = "planned"
-"""The name of what is not measured yet."""
-
 
 @dataclass(frozen=True, eq=False)
 class Given:
     """What a statement lacks, and the request that measures any marginals in place of it.
 
-    whole: all columns in one marginal. finer: whether it measures rows that the statement's conditions leave out.
+    whole: all columns in one marginal. gap: in units of the most that a row adds to what is asked, 1 for counts.
+    finer: whether it measures rows that the statement's conditions leave out.
     """
 
     whole: Request
@@ -98,7 +96,8 @@ def given_known(
     moment: str,
     amount: Fraction,
 ) -> Given | None:
-    """Returns what a statement lacks given what is known; None where it asks for more than counts of declared columns.
+    """Returns what a statement lacks given what is known; None where it asks for more than counts, or sums or averages
+    of one clamped column, by declared columns.
 
     moment: of the rows of now. amount: a price, so that it can be planned at all.
     """
@@ -111,34 +110,45 @@ def given_known(
     if blank is None:
         return None
     tables = with_one(usable(question, [*kept, Kept(PLANNED, "", moment, blank)]), PLANNED)
-    rows: list[FloatArray] = []
-    gap: Gap | None = None
+    gaps, scale = list[Gap](), 1.0
     for aggregate in request.question.aggregates:
         need = wanted(aggregate, request.rows.filters)
-        found = [same for same in tables if need and same.quantity == need.quantities[0]]
-        how = match(question, found[0], need.conditions) if need and len(found) == 1 else None
-        if how is None:
-            return None
-        uses = tables[found[0]]
-        gap = _gap(question, whole, how, uses, remembered)
-        if gap is None:
-            return None
-        rows.append(gap.asked)
-    if gap is None:
+        for quantity in need.quantities if need else ():
+            found = [same for same in tables if same.quantity == quantity]
+            how = match(question, found[0], need.conditions) if need and len(found) == 1 else None
+            gap = None if how is None else _gap(question, whole, how, tables[found[0]], remembered)
+            if gap is None:
+                return None
+            gaps.append(gap)
+            (own,) = (use for use in tables[found[0]] if use.kept.name == PLANNED)
+            scale = _scale(blank.tables[own.table], own.weights)
+    if not gaps:
         return None
     finer = len(whole.rows.filters) < len(request.rows.filters) or any(
         one.condition for one in request.question.aggregates
     )
-    return Given(whole, Gap(gap.sizes, gap.known, np.concatenate(rows)), finer)
+    least = np.min([one.known for one in gaps], axis=0)  # an average's two sums are measured alike
+    asked_of_all = np.concatenate([one.asked for one in gaps])
+    return Given(whole, Gap(gaps[0].sizes, least * scale**2, asked_of_all), finer)
+
+
+def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
+    """Returns the most that a row adds to a table, in units of the quantity that is its weighted parts."""
+    whole = float(table.steps**table.degree)
+    if table.form == "sum":
+        whole = float(max(abs(table.low), abs(table.high)) / table.step)
+    return whole * float(np.linalg.norm(weights))
 
 
 def _whole(question: KnownQuestion, request: Request) -> Request | None:
-    """Returns one count by every column that a statement names, of all rows that its conditions on them leave out, too.
+    """Returns a statement's aggregate by every column that it names, of all rows that its conditions on them leave out,
+    too.
 
     Where a unit's rows are cut to MAX ROWS after WHERE, that stays as it is: other rows would be counted.
     """
     asked_of = request.question
-    if any(one.function != "count" or one.operand is not None for one in asked_of.aggregates):
+    kinds = {(one.function, one.operand) for one in asked_of.aggregates}
+    if len(kinds) > 1 or not kinds <= {("count", None)} | {(name, one) for name in ("sum", "avg") for _, one in kinds}:
         return None
     left, conditions = list(request.rows.filters), list[Condition]()
     for written in request.rows.filters if request.rows.unit_sql is None and request.rows.periods is None else ():
@@ -160,7 +170,8 @@ def _whole(question: KnownQuestion, request: Request) -> Request | None:
         return None
     keys, sources = built
     everything = tuple(range(len(keys)))
-    counted = Question(sources, keys, (everything,), (Aggregate("", "count(*)"),), Treatment())
+    all_rows = replace(asked_of.aggregates[0], condition="")
+    counted = Question(sources, keys, (everything,), (all_rows,), Treatment())
     return replace(request, rows=replace(request.rows, filters=tuple(left)), question=counted)
 
 

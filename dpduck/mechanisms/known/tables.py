@@ -9,9 +9,10 @@ known to neither. So they are kept apart (docs/decisions.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,12 @@ from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.select.known import Condition, KnownQuestion, conjuncts
 from dpduck.frontend.select.request import Aggregate, Operand
 from dpduck.frontend.statements.parse import parse_expression
+
+PLANNED = "planned"
+"""The name of what is not measured yet."""
+
+MOST_SEEN = 4096
+"""Tables whose view of some axes is remembered."""
 
 Quantity = tuple[str | Fraction | int, ...]
 """What is added up over rows: ('count',), ('sum', value and bounds), ('moment', the same and which of the two)."""
@@ -46,13 +53,21 @@ class Same:
 class Usable:
     """One quantity that a release measured. table: its number there. weights: of its parts, whose sum is the quantity.
 
-    seen: codes that it sees alone, beside those that its keys leave out.
+    seen: codes that it sees alone, beside those that its keys leave out. before: see Readings.seen.
     """
 
     kept: Kept
     table: int
     weights: tuple[float, ...]
     seen: tuple[Condition, ...]
+    before: dict[Hashable, Sequence[Any]]
+
+    @property
+    def name(self) -> tuple[Hashable, ...] | None:
+        """Returns equal for the same quantity; None for what is planned, which has none."""
+        if self.kept.name == PLANNED:
+            return None
+        return self.kept.name, self.kept.moment, self.table, self.weights
 
     @property
     def columns(self) -> frozenset[str]:
@@ -74,7 +89,7 @@ def usable(question: KnownQuestion, kept: Sequence[Kept]) -> dict[Same, list[Usa
         if one.measured.rows == rows and _columns_are_known(question, one):
             for number, table in enumerate(one.measured.tables):
                 for same, weights, seen in _quantities_of(question, one, number, table):
-                    found.setdefault(same, []).append(Usable(one, number, weights, seen))
+                    found.setdefault(same, []).append(Usable(one, number, weights, seen, question.readings.seen))
     return found
 
 

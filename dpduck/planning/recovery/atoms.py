@@ -210,12 +210,10 @@ def _quadratic(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
     order = sorted(range(len(rows)), key=lambda place: len(rows[place]) / sizes[place])
     found = matrix.reshape([*sizes, *sizes]).transpose([*order, *(place + len(sizes) for place in order)])
     for done, place in enumerate(order):  # of each axis that is left there are two, after those that are done
-        distinct, which = np.unique(rows[place], axis=0, return_inverse=True)
         left = len(order) - done
         found = np.moveaxis(found, [done, done + left], [0, 1])
-        half = np.tensordot(distinct, found, axes=([1], [0]))
-        summed = np.einsum("gb...,gb->g...", half, distinct)
-        found = np.moveaxis(summed[which.ravel()], 0, done)
+        half = np.tensordot(rows[place], found, axes=([1], [0]))
+        found = np.moveaxis(np.einsum("gb...,gb->g...", half, rows[place]), 0, done)
     return np.maximum(found.transpose(np.argsort(order)) if order else found, 0.0)
 
 

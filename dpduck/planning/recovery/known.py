@@ -48,6 +48,23 @@ class Found:
     known: NDArray[np.bool_]
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of weights over the atoms of an axis. distinct: each different one, once. which: of these each row is."""
+
+    all: FloatArray
+    distinct: FloatArray
+    which: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, rows: FloatArray) -> _Rows:
+        """Finds those that differ."""
+        numbers: dict[bytes, int] = {}
+        which = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.intp)
+        first = np.unique(which, return_index=True)[1]
+        return cls(rows, rows[first], which)
+
+
 class Knowledge:
     """Everything that was measured about some rows; blocks are solved when they are first needed, and kept."""
 
@@ -66,14 +83,20 @@ class Knowledge:
         """Tells how many atoms the largest block has, over all axes."""
         return prod(len(axis.sizes) for axis in self._axes)
 
-    def answer(self, asked: Mapping[int, sparse.csr_array]) -> Found:
-        """Returns the best estimates of weighted sums: along each asked axis rows of weights, ones along the others."""
+    def answer(self, asked: Mapping[int, sparse.csr_array], errors_alone: bool = False) -> Found:
+        """Returns the best estimates of weighted sums: along each asked axis rows of weights, ones along the others.
+
+        errors_alone: estimates are 0, as for what is planned, since errors do not depend on what was measured.
+        """
         members = tuple(sorted(asked))
-        rows = {i: axis.atoms_of(asked[i]) if i in asked else axis.ones[None, :] for i, axis in enumerate(self._axes)}
+        rows = {
+            i: _Rows.of(axis.atoms_of(asked[i]) if i in asked else axis.ones[None, :])
+            for i, axis in enumerate(self._axes)
+        }
         parts = {i: self._axes[i].contrast_norms(asked[i]) for i in members}
         shape = tuple(asked[i].shape[0] for i in members)
         estimates, variances, known = np.zeros(shape), np.zeros(shape), np.ones(shape, np.bool_)
-        sums = [self._sums(members, level) for level in self._levels]
+        sums = [] if errors_alone else [self._sums(members, level) for level in self._levels]
         for inside in _subsets(members):
             data = [self._part(inside, members, one) for one in sums] if all(parts[i].any() for i in inside) else []
             for chosen in product(*(np.flatnonzero(parts[i].any(axis=0)).tolist() for i in inside)):
@@ -81,7 +104,7 @@ class Knowledge:
                 codes = [self._axes[i].codes(atom) for i, atom in zip(inside, chosen, strict=True)]
                 size = [parts[i][:, atom] for i, atom in zip(inside, chosen, strict=True)]
                 outside = [rows[i] for i in range(len(self._axes)) if i not in inside]
-                variance, held = block.errors(outside)
+                variance, held = _every(outside, *block.errors([one.distinct for one in outside]))
                 size_of_all = _outer(size)
                 variances += self._placed(np.multiply.outer(size_of_all, variance), inside, members)
                 known &= self._placed(np.logical_or.outer(size_of_all <= NOTHING, held), inside, members)
@@ -90,7 +113,7 @@ class Knowledge:
                     for place, i in enumerate(inside):
                         solved = _contracted(asked[i][:, codes[place]], solved, place)
                     for place, row in enumerate(outside, len(inside)):
-                        solved = _contracted(row, solved, place)
+                        solved = _contracted(row.all, solved, place)
                     estimates += self._placed(solved, inside, members)
         return Found(estimates, variances, known)
 
@@ -192,6 +215,16 @@ def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp
             one = np.kron(one, kinds.blocks[kind])
         matrix += one
     return matrix
+
+
+def _every(
+    rows: Sequence[_Rows], variances: FloatArray, held: NDArray[np.bool_]
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Returns what was found of distinct rows for all rows."""
+    if not rows:
+        return variances, held
+    places = np.ix_(*(one.which for one in rows))
+    return variances[places], held[places]
 
 
 def _outer(parts: Sequence[FloatArray]) -> FloatArray:

@@ -28,7 +28,7 @@ SHAPES = (
 """Marginals, cubes, ranges, prefixes, filters of both kinds, and CASE."""
 
 
-def make_visits(clinic: Clinic, unit: str = "ROW") -> None:
+def make_visits(clinic: Clinic, unit: str = "ROW", budget: str = "rho") -> None:
     """1,000 rows, prepared, under a budget that both kinds of noise can be paid from."""
     clinic.con.execute(
         "CREATE TABLE visits AS SELECT range // 4 AS patient, ['F', 'M', NULL][range % 3 + 1] AS sex, "
@@ -36,7 +36,7 @@ def make_visits(clinic: Clinic, unit: str = "ROW") -> None:
         "AS ward, (range * 13) % 101 AS charge FROM range(1000)"
     )
     clinic.dp(
-        f"CREATE PRIVACY POLICY ON visits (PRIVACY UNIT {unit}, BUDGET (rho = 100000), "
+        f"CREATE PRIVACY POLICY ON visits (PRIVACY UNIT {unit}, BUDGET ({budget} = 100000), "
         "DOMAIN sex IN ('F', 'M') WITH NULL WITH OTHER 'x', DOMAIN age RANGE 0 TO 40 STEP 10 WITH NULL WITH EDGES, "
         "DOMAIN ward IN ('north', 'south') WITH NULL WITH OTHER 'other', CLAMP charge BETWEEN 0 AND 100 STEP 1)"
     )

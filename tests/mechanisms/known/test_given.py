@@ -69,6 +69,43 @@ def test_a_condition_becomes_a_column(clinic: Clinic) -> None:
     assert "known already" in clinic.refused(with_reuse("target_stderr = 5", NORTH.replace("north", "south")))
 
 
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+@pytest.mark.parametrize("unit", ["ROW", "patient MAX ROWS 4"])
+def test_sums_are_planned_like_counts(clinic: Clinic, measure: str, unit: str) -> None:
+    """Of a rollup whose margins are known the cells are measured, at less error; of a condition all of its column."""
+    make_visits(clinic, unit, measure)
+    release(clinic, "ward, sum(charge) AS s FROM visits GROUP BY ROLLUP (ward)", f"{measure} = 9")
+    rollup = "ward, sex, sum(charge) AS s FROM visits GROUP BY ROLLUP (ward, sex)"
+    asked = with_reuse(f"{measure} = 0.05", rollup)
+    said = explained(clinic, asked)
+    if measure == "rho":  # Laplace noise goes into the cells as it is
+        assert str(said["note"]).startswith("given what is known; ")
+    clinic.dp(asked)
+    assert [query.keys for query in measured(clinic)[-1].queries[0]] == [(0, 1)]
+    assert known_stderr(clinic, f"SELECT {rollup}") == pytest.approx(said["stderr_with_known"])
+    north = "age, sum(charge) FILTER (WHERE ward = 'north') AS s FROM visits GROUP BY age"
+    clinic.dp(with_reuse(f"{measure} = 0.05", north))
+    assert clinic.value(f"SELECT sum({measure}) FROM dp_ledger()") == pytest.approx(9.1), "at the same price"
+    (table,) = measured(clinic)[-1].tables
+    assert (table.form, table.condition) == ("sum", "")
+    south = f"SELECT {north.replace('north', 'south')}"
+    assert known_stderr(clinic, south) == pytest.approx(known_stderr(clinic, f"SELECT {north}"))
+
+
+def test_averages_are_planned_like_counts(clinic: Clinic) -> None:
+    """Both sums of an average: of a rollup whose margins are known the cells are measured, and conditions left off."""
+    make_visits(clinic)
+    release(clinic, "ward, avg(charge) AS a FROM visits GROUP BY ROLLUP (ward)", "rho = 5")
+    asked = with_reuse("rho = 0.05", "ward, sex, avg(charge) AS a FROM visits GROUP BY ROLLUP (ward, sex)")
+    assert str(explained(clinic, asked)["note"]).startswith("given what is known; ")
+    clinic.dp(asked)
+    assert [query.keys for query in measured(clinic)[-1].queries[0]] == [(0, 1)]
+    clinic.dp(with_reuse("rho = 0.05", "age, avg(charge) AS a FROM visits WHERE ward = 'north' GROUP BY age"))
+    assert paid(clinic) == pytest.approx(5.1)
+    south = "SELECT age, avg(charge) AS a FROM visits WHERE ward = 'south' GROUP BY age"
+    assert known_stderr(clinic, south) > 0
+
+
 def test_rows_that_max_rows_cuts_stay_those_that_are_asked_for(clinic: Clinic) -> None:
     """WHERE comes before MAX ROWS: the same rows without it are other rows, and are not measured in place of them."""
     make_visits(clinic, "patient MAX ROWS 2")
@@ -89,6 +126,19 @@ def test_a_target_costs_no_more_than_as_it_is_written(clinic: Clinic) -> None:
     clinic.dp(with_reuse("target_stderr = 3", grouped))
     alone = explained(clinic, f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 3) {grouped}")
     assert paid(clinic) < 0.04 + 0.6 * float(str(alone["rho"]))
+
+
+def test_a_target_may_pay_ahead(clinic: Clinic) -> None:
+    """At four times the price a quarter of the variance: two wards together are free then. Without a target that
+    reuses what is known, there is nothing to be paid ahead of."""
+    make_visits(clinic)
+    both = "SELECT sex, count(*) AS n FROM visits WHERE ward IN ('north', 'south') GROUP BY sex"
+    clinic.dp(with_reuse("target_stderr = 5, ahead = 4", NORTH))
+    assert 0.07 < paid(clinic) <= 0.0801 and known_stderr(clinic, f"SELECT {NORTH}") <= 2.5
+    assert known_stderr(clinic, both) <= 5
+    for price in ("epsilon = 1, reuse = TRUE, ahead = 4", "target_stderr = 5, ahead = 4"):
+        told = clinic.refused(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}) {NORTH}")
+        assert "accepted: target_stderr = .., reuse = TRUE, ahead = 4" in told
 
 
 def test_other_rows_have_the_same_plan_and_price(clinic: Clinic) -> None:

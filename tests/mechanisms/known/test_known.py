@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dpduck
+from dpduck.mechanisms.known import chosen_tables
 from dpduck.values.arrays import FloatArray
 from tests.mechanisms.known.known import SHAPES, cells, dense_rows, known, make_visits, measured, release
 from tests.support.clinics import Clinic, one_line
@@ -52,6 +53,28 @@ def test_answers_are_those_of_dense_least_squares(clinic: Clinic, releases: int)
         np.testing.assert_allclose(found[:, 0], weights @ inverse @ (rows.T / variances) @ noisy, atol=1e-6)
         determined += len(found)
     assert determined == 13
+
+
+@pytest.mark.parametrize("together", ["all", "a few"])
+def test_later_releases_never_make_an_answer_worse(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, together: str
+) -> None:
+    """After each of twelve random releases no error of any question is larger, also where too many tables are there
+    to be solved together."""
+    if together == "a few":
+        monkeypatch.setattr(chosen_tables, "EASY", 4)
+        monkeypatch.setattr(chosen_tables, "FEW", 2)
+        monkeypatch.setattr(chosen_tables, "LARGEST_BLOCK", 16)
+    make_visits(clinic)
+    draw, before = np.random.default_rng(12), dict.fromkeys(QUESTIONS, float("inf"))
+    for number in range(12):
+        shape = SHAPES[0] if number == 0 else SHAPES[int(draw.integers(len(SHAPES)))]
+        price = f"{'epsilon' if draw.random() < 0.5 else 'rho'} = {draw.uniform(0.1, 2):.3f}"
+        release(clinic, shape, f"{price}, refresh = 'r{number}'")
+        for statement, largest in before.items():
+            found = sum(float(str(row[2])) ** 2 for row in known(clinic, statement))
+            assert found <= largest * (1 + 1e-9), (number, statement)
+            before[statement] = found
 
 
 def test_a_dear_release_and_a_cheap_one(clinic: Clinic) -> None:

@@ -56,6 +56,17 @@ def test_a_target_pays_for_what_is_missing(clinic: Clinic) -> None:
     )
 
 
+def test_next_to_nothing_is_missing(clinic: Clinic) -> None:
+    """A standard error of 5.0001 is known and 5 is asked for: a thousandth of the price pays for it."""
+    make_visits(clinic)
+    release(clinic, "ward, count(*) AS n FROM visits GROUP BY ward", "rho = 0.019999")
+    assert clinic.value(f"SELECT max(stderr) FROM dp_known($$ {PLAIN} $$)") > 5
+    reached = reusing(clinic, "target_stderr = 5")
+    assert float(str(reached[0][2])) <= 5
+    paid = clinic.rows("SELECT rho FROM dp_ledger() ORDER BY id DESC LIMIT 1")[0][0]
+    assert paid == pytest.approx(0.02 / 1024, rel=0.01)
+
+
 def test_what_is_not_combined(clinic: Clinic) -> None:
     """Rows that may change, and answers that are not as they were measured: refused before the charge."""
     make_visits(clinic)
