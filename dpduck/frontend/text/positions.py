@@ -186,5 +186,6 @@ def unknown_option(
 ) -> Refusal:
     """Returns the refusal of a name: the modern name of an older one, else the nearest, and all there are."""
     modern, near = (older or {}).get(name), get_close_matches(name, known, n=1, cutoff=NEAREST)
-    first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), of " if near else ""
-    return refusal(place, f"the option {name!r} is unknown{whose}", first + ", ".join(known))
+    first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), or " if near else ""
+    others = [one for one in known if modern or one not in near]
+    return refusal(place, f"the option {name!r} is unknown{whose}", first + ", ".join(others))

@@ -8,7 +8,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS () count(*) FROM visits
 
 -- title: an unknown option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, kappa = 1) count(*) FROM visits
--- refused: line 1, column 56: the option 'kappa' is unknown; accepted: max_groups_contributed, of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, form, reuse, other, summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows
+-- refused: line 1, column 56: the option 'kappa' is unknown; accepted: max_groups_contributed, of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, form, reuse, ahead, other, summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows
 
 -- title: an option twice
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, EPSILON = 2) count(*) FROM visits
@@ -16,7 +16,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, EPSILON = 2) count(*) FRO
 
 -- title: an option without a value
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon) count(*) FROM visits
--- refused: line 1, column 43: an option is written name = value; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, form, reuse, other, summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows
+-- refused: line 1, column 43: an option is written name = value; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, form, reuse, ahead, other, summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows
 
 -- title: options without =
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon 1) count(*) FROM visits
@@ -157,15 +157,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, refresh = '<<x * 101>>') 
 
 -- title: a misspelt option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilonn = 1) count(*) FROM visits
--- refused: line 1, column 43: the option 'epsilonn' is unknown; accepted: epsilon (did you mean that?), of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, form, reuse, other, summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows
+-- refused: line 1, column 43: the option 'epsilonn' is unknown; accepted: epsilon (did you mean that?), or delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, form, reuse, ahead, other, summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows
 
 -- title: a misspelt option of a private table
 CREATE PRIVATE TABLE t OPTIONS (epsilon = 1, round = 4) AS SELECT sex FROM visits WORKLOAD MARGINALS (1)
--- refused: line 1, column 46: the option 'round' is unknown for a private table; accepted: rounds (did you mean that?), of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, refresh, planning_seconds, mechanism, rows, weights, bins, inside, key, rounds, ask, update, replays, keep, first, first_share, choice_share, adaptive
+-- refused: line 1, column 46: the option 'round' is unknown for a private table; accepted: rounds (did you mean that?), or epsilon, delta, rho, privacy_unit_column, max_rows_contributed, refresh, planning_seconds, mechanism, rows, weights, bins, inside, key, ask, update, replays, keep, first, first_share, choice_share, adaptive
 
 -- title: a misspelt option of a session
 CREATE PRIVATE SESSION s OPTIONS (epsilon = 1, query = 4) ON visits (ward)
--- refused: line 1, column 48: the option 'query' is unknown for a session; accepted: queries (did you mean that?), of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, refresh, sparsity, queries, beta, updates, alpha, heaviest
+-- refused: line 1, column 48: the option 'query' is unknown for a session; accepted: queries (did you mean that?), or epsilon, delta, rho, privacy_unit_column, max_rows_contributed, refresh, sparsity, beta, updates, alpha, heaviest
 
 -- title: options without the word
 SELECT WITH DIFFERENTIAL_PRIVACY (epsilon = 1) sex, count(*) FROM visits GROUP BY sex
