@@ -27,9 +27,10 @@ import duckdb
 import dpduck
 from dpduck.engine.connection import verify_store
 from dpduck.publish.postgres import extension_file, load_extension
+from dpduck.server.audit import AuditFile
 from dpduck.server.gate import Service, open_service
 from dpduck.server.limits import Limits
-from dpduck.server.principals import AuditFile, PrincipalBook
+from dpduck.server.principals import PrincipalBook
 from dpduck.server.public_database import Size
 from dpduck.server.quack import QuackListener
 from dpduck.trusted.ledger.secrets import SecretsFile

@@ -16,10 +16,10 @@ import click
 
 from dpduck.commands import DATABASE, STORE, one_line_errors, prepared_tables
 from dpduck.database.attached import store_files
+from dpduck.server.audit import Audit, AuditFile
 from dpduck.server.flight.listener import FlightListener, Tls
 from dpduck.server.gate import Service, open_service
 from dpduck.server.limits import FLOOR, SWITCH_SECONDS, Limits, Quota, parse_size
-from dpduck.server.principals import Audit, AuditFile
 from dpduck.server.quack import QuackListener
 from dpduck.server.vault import SECONDS
 from dpduck.server.vault_client import Keeping
@@ -168,6 +168,8 @@ def _serve(
         if listening.web is not None and not ended.is_set():
             page = WebListener(listening.web, service, limits, listening.tls, listening.origin)
             click.echo(page.address)
+            if page.warning:
+                click.echo(page.warning, err=True)
             closing.append(page.close)
         _say_what_is_served(service, path)
         while not ended.wait(1.0):

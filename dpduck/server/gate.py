@@ -21,14 +21,15 @@ from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.frontend.select.known import NOTHING_PRIVATE
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import meant_or
+from dpduck.server.audit import Audit
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Debts, GivenUp, Limits, never
-from dpduck.server.principals import Audit, Principal, PrincipalBook, WatchedSecrets
+from dpduck.server.principals import Principal, PrincipalBook, WatchedSecrets
 from dpduck.server.public_database import NOTHING, PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
 from dpduck.server.vault_client import Keeping, VaultProcess
-from dpduck.values.errors import DpduckError, Refusal, StoreError
+from dpduck.values.errors import BusyRefusal, DpduckError, Refusal, StoreError
 
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
 FREE = frozenset(
@@ -59,10 +60,12 @@ class Told(DpduckError):
 class Terms:
     """What a client takes of a statement. ceilings: the most that each argument of dp may cost, whatever is not among
     them nothing; None for no limit. letters: of a text, or of a nested value as text; None for values as they are.
+    page: whether a page asks this of itself, and nobody typed it.
     """
 
     ceilings: Mapping[str, Ceiling] | None = None
     letters: int | None = None
+    page: bool = False
 
     def ceiling(self, argument: str | None) -> Ceiling | None:
         """Returns the most that this argument may cost."""
@@ -98,10 +101,10 @@ class Gate:
         gone; a release goes on, what runs over released tables ends.
         """
         charged: list[int] = []
-        with self._noting_refusals(principal, text, charged):
+        with self._noting_refusals(principal, text, charged, terms.page):
             sql = self._admitted(principal, text, charged, given_up, terms)
         event = "charged" if charged else "answered"
-        self._audit.note(principal.name, event, text, charged=charged[-1] if charged else None)
+        self._audit.note(principal.name, event, text, charged=charged[-1] if charged else None, page=terms.page)
         return sql
 
     def charging(self, principal: Principal, text: str) -> list[Call]:
@@ -110,27 +113,29 @@ class Gate:
             return [call for call in self.inspected(text).calls if call.action not in FREE]
 
     @contextmanager
-    def _noting_refusals(self, principal: Principal, text: str, charged: list[int]) -> Iterator[None]:
+    def _noting_refusals(
+        self, principal: Principal, text: str, charged: list[int], page: bool = False
+    ) -> Iterator[None]:
         """Lends a place among the statements at work, and notes why one is refused."""
         try:
             with self._turn(principal.name):
                 yield
         except DpduckError as error:
-            self._note_refused(principal, text, charged, str(error))
+            self._note_refused(principal, text, charged, str(error), page)
             raise
         except RecursionError:
             deep = Refusal("the statement is nested too deeply", accepted="fewer levels")
-            self._note_refused(principal, text, charged, str(deep))
+            self._note_refused(principal, text, charged, str(deep), page)
             raise deep from None
         except Exception:
-            self._note_refused(principal, text, charged, UNEXPECTED)
+            self._note_refused(principal, text, charged, UNEXPECTED, page)
             raise DpduckError(UNEXPECTED) from None
 
-    def _note_refused(self, principal: Principal, text: str, charged: list[int], why: str) -> None:
+    def _note_refused(self, principal: Principal, text: str, charged: list[int], why: str, page: bool) -> None:
         """Notes a refusal, which stands where noting fails; what was charged was noted as asked before."""
         with suppress(StoreError):
             entry = charged[-1] if charged else None
-            self._audit.note(principal.name, "refused", text, charged=entry, why=why)
+            self._audit.note(principal.name, "refused", text, charged=entry, why=why, page=page)
 
     def probe(self, principal: Principal, text: str) -> str:
         """Returns SQL for the public database with the columns that a statement would have, and no rows: it charges
@@ -314,7 +319,7 @@ class Gate:
             if self._ending:
                 raise Refusal("the server is ending", accepted="the same statement when it is there again")
             if self._running.total() >= self._limits.running or self._running[name] >= self._limits.running_each:
-                raise Refusal(
+                raise BusyRefusal(
                     "too many statements at once",
                     accepted=f"{self._limits.running_each} at a time, {self._limits.running} of all principals",
                 )

@@ -21,9 +21,10 @@ from duckdb.sqltypes import BOOLEAN, VARCHAR
 from dpduck.engine.functions import raising_sql
 from dpduck.frontend.text.names import quote_text
 from dpduck.publish.postgres import load_extension
+from dpduck.server.audit import Audit
 from dpduck.server.gate import UNEXPECTED, Gate
 from dpduck.server.limits import Limits
-from dpduck.server.principals import Audit, PrincipalBook
+from dpduck.server.principals import PrincipalBook
 from dpduck.server.public_database import PublicDatabase
 from dpduck.server.sessions import Sessions
 from dpduck.values.errors import DpduckError, Refusal, StoreError

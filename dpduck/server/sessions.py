@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dpduck.server.limits import Limits
 from dpduck.server.principals import Principal, PrincipalBook
-from dpduck.values.errors import PermissionRefusal, Refusal
+from dpduck.values.errors import BusyRefusal, PermissionRefusal
 
 _MINUTE = 60.0
 
@@ -75,7 +75,7 @@ class Sessions:
         while opened and now - opened[0] >= _MINUTE:
             opened.popleft()
         if len(opened) >= self._limits.connections:
-            raise Refusal(f"{name} opens too many connections", accepted=f"{self._limits.connections} in a minute")
+            raise BusyRefusal(f"{name} opens too many connections", accepted=f"{self._limits.connections} in a minute")
         opened.append(now)
 
     def principal(self, session: str) -> Principal:

@@ -54,6 +54,10 @@ class BudgetRefusal(Refusal):
     """A charge that the ledger does not have room for; nothing was charged."""
 
 
+class BusyRefusal(Refusal):
+    """More at once, or in a minute, than one principal or the server may have; nothing was charged."""
+
+
 class PermissionRefusal(Refusal):
     """A statement that this principal may not make; nothing was charged."""
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import dpduck
+from dpduck.server.audit import AuditFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
-from dpduck.server.principals import AuditFile, PrincipalBook
+from dpduck.server.principals import PrincipalBook
 from dpduck.server.vault import LocalVault
 from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.server.served import CANARY, CUBE, Served, count, serving_flight

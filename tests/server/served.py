@@ -18,9 +18,10 @@ import duckdb
 import pyarrow as pa
 
 import dpduck
+from dpduck.server.audit import AuditFile
 from dpduck.server.gate import Service, open_service
 from dpduck.server.limits import Limits, Quota, TimeGrid
-from dpduck.server.principals import AuditFile, PrincipalBook
+from dpduck.server.principals import PrincipalBook
 from dpduck.server.vault import LocalVault
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import DpduckError
@@ -176,7 +177,14 @@ class NoAudit:
     """An audit log for tests that look elsewhere."""
 
     def note(
-        self, principal: str | None, event: str, statement: str = "", *, charged: int | None = None, why: str = ""
+        self,
+        principal: str | None,
+        event: str,
+        statement: str = "",
+        *,
+        charged: int | None = None,
+        why: str = "",
+        page: bool = False,
     ) -> None: ...
 
     def reopen(self) -> None: ...

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dpduck.server import principals
+from dpduck.server.audit import MOST_BYTES, MOST_NOTES, MOST_REFUSED, MOST_TEXT, MOST_TURNED_AWAY, AuditFile
 from dpduck.server.limits import Limits
-from dpduck.server.principals import MOST_BYTES, MOST_NOTES, MOST_REFUSED, MOST_TURNED_AWAY, AuditFile, PrincipalBook
+from dpduck.server.principals import PrincipalBook
 from dpduck.server.sessions import Sessions
 from dpduck.trusted.ledger.secrets import SecretsInMemory
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
@@ -35,7 +35,7 @@ class Disk:
             self.room -= written
             return written
 
-        monkeypatch.setattr("dpduck.server.principals.os.write", bounded)
+        monkeypatch.setattr("dpduck.server.audit.os.write", bounded)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def test_nobody_fills_the_log(tmp_path: Path) -> None:
     assert path.stat().st_size < 2 * MOST_BYTES + 300 * MOST_NOTES
     assert len(noted[0]["statement"]) == MOST_REFUSED and "statement_sha256" in noted[MOST_NOTES - 1]
     assert sum(line["principal"] is None for line in noted) == MOST_TURNED_AWAY
-    assert noted[-2]["ledger_id"] == "7" and len(noted[-1]["statement"]) == principals.MOST_TEXT
+    assert noted[-2]["ledger_id"] == "7" and len(noted[-1]["statement"]) == MOST_TEXT
     now[0] = 61.0
     log.note("mallory", "answered", "FROM ages")
     log.close()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import dpduck
+from dpduck.server.audit import AuditFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
-from dpduck.server.principals import AuditFile
 from dpduck.server.vault import LocalVault
 from tests.server.served import Served, add_principals, make_clinic
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import duckdb
 
+from dpduck.server.audit import AuditFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
-from dpduck.server.principals import AuditFile
 from dpduck.server.vault import LocalVault
 from dpduck.values.errors import DpduckError
 from tests.server.served import Served, add_principals, ask, make_clinic

@@ -43,6 +43,7 @@ _ROWS_AT_ONCE, _ROWS_OF_A_PIECE = 2_048, 64
 _ERRORS = ("stderr", "interval_low", "interval_high")
 
 _WITH_ERRORS = re.compile(r"\s*(SELECT|CREATE\s+(OR\s+REPLACE\s+)?PRIVATE\s+VIEW)\b", re.IGNORECASE)
+_SELECTS = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 _CHANGES_NOTHING_PAID = re.compile(r"\s*DROP\b", re.IGNORECASE)
 
 
@@ -126,9 +127,20 @@ class Desk:
         self._service = service
         self.principal, self._gone = principal, gone
 
-    def ask(self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None) -> Answer:
-        """Returns the first rows of a statement. ceilings: what each argument of dp may cost; nothing without them."""
-        sql = self._service.gate.admit(self.principal, text, self._gone, Terms(ceilings or {}, MOST_LETTERS))
+    def ask(
+        self,
+        text: str,
+        most: int = MOST_POINTS,
+        ceilings: Mapping[str, Ceiling] | None = None,
+        *,
+        typed: bool = False,
+    ) -> Answer:
+        """Returns the first rows of a statement. ceilings: what each argument of dp may cost; nothing without them.
+
+        typed: whether somebody typed it, or what it quotes; otherwise the page asks it of itself.
+        """
+        terms = Terms(ceilings or {}, MOST_LETTERS, page=not typed)
+        sql = self._service.gate.admit(self.principal, text, self._gone, terms)
         with self._service.public.cursor() as cursor:
             try:
                 bound = cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0")
@@ -169,10 +181,11 @@ class Desk:
         paying = [statement for statement in run if not _CHANGES_NOTHING_PAID.match(statement)]
         if not paying:
             return Prices(tuple(map(Priced, run)))
-        plan = self.ask(f"FROM dp_plan({quote_text(';'.join(f'{one}{chr(10)}' for one in paying))})").dicts()
+        batch = quote_text(";".join(f"{one}\n" for one in paying))
+        plan = self.ask(f"FROM dp_plan({batch})", typed=True).dicts()
         rows = [row for row in plan if row["number"] is not None]
         if len(rows) != len(paying):
-            self.ask(asked.text)  # which says in its own words why not
+            self.ask(asked.text, typed=True)  # which says in its own words why not
             raise Refusal("there are several statements in one text", accepted="one statement in each dp('..')")
         left = iter(rows)
         listed = tuple(Priced(one, None if _CHANGES_NOTHING_PAID.match(one) else next(left)) for one in run)
@@ -319,3 +332,14 @@ def is_offer(offer: bytes, session: str, text: str, prices: Prices) -> bool:
 
 def _digest(session: str, text: str, prices: Prices) -> bytes:
     return hashlib.sha256(repr((session, text, prices.facts())).encode("utf-8", "surrogatepass")).digest()
+
+
+def is_paid(asked: Asked, prices: Prices) -> bool:
+    """Tells whether asking reads what is paid for, and changes nothing: as a page does that is loaded again."""
+    selects = all(one.plan is not None and _SELECTS.match(one.statement) for one in prices.statements)
+    return selects and all(action == "run" for action, _ in asked.charging) and not any(map(is_charged, prices.totals))
+
+
+def is_charged(row: Mapping[str, Any]) -> bool:
+    """Tells whether a row of dp_plan costs anything."""
+    return any(row.get(name) for name in ("epsilon", "rho", "delta"))

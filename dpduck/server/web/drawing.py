@@ -1,6 +1,7 @@
 """Pictures, drawn in a process of its own that holds nothing else: Vega-Lite is a large program, and may be ended.
 
-One picture a line each way. The process has a limit of memory and a clock; without vl-convert there are no pictures.
+One picture a line each way. The process has a clock and limits: of memory and open files, no file that it writes, and
+nothing that it fetches. Without vl-convert there are no pictures.
 """
 
 from __future__ import annotations
@@ -34,12 +35,16 @@ MEMORY = 2 << 30
 REMEMBERED, REMEMBERED_LENGTH = 64, 2**20
 """Pictures, and characters of each: a browser that comes back asks for the same."""
 
-_CHILD = """
-import json, sys
+OPEN_FILES = 64
+
+_CHILD = f"""
+import json, resource, sys
+for limit, most in ((resource.RLIMIT_NOFILE, {OPEN_FILES}), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
+    resource.setrlimit(limit, (most, most))
 import vl_convert
 for line in sys.stdin:
     try:
-        drawn = vl_convert.vegalite_to_svg(json.loads(line))
+        drawn = vl_convert.vegalite_to_svg(json.loads(line), allowed_base_urls=[])
     except Exception:
         drawn = None
     print(json.dumps(drawn), flush=True)

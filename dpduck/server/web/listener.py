@@ -45,6 +45,10 @@ READ_SECONDS, WRITE_SECONDS = 15.0, 30.0
 """In which a whole request has to come, and an answer has to be taken."""
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
+_OPEN = (
+    "the page listens at {} without TLS: from the proxy to here tokens travel in the clear, which a network of its own "
+    "makes up for; accepted without it: --web 127.0.0.1:PORT, or --tls-certificate with --tls-key"
+)
 _EVERYWHERE = ("0.0.0.0", "[::]")  # noqa: S104 - to refuse it
 
 
@@ -126,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(WRITE_SECONDS)
         self.request_version = self.protocol_version  # whatever was asked: of an older one nobody is sent headers
         self.send_response_only(response.status)
-        for name, value in headers_of(response):
+        for name, value in headers_of(response, self.server.pages.place):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(response.body)
@@ -136,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
             return REFUSED
         pages, gone = self.server.pages, is_gone(self.connection)
         asked = request_of(self.command, self.path, self.headers, pages.place, pages.cookie, gone)
-        if asked is None or "Transfer-Encoding" in self.headers:
+        if asked is None:
             return REFUSED
         form: dict[str, str] | None = {}
         if asked.method == "POST":
@@ -239,6 +243,7 @@ class WebListener:
             ) from None
         self._pages = pages
         self.address = origin or f"{'http' if tls is None else 'https'}://{host}:{port}"
+        self.warning = "" if tls is not None or host in LOOPBACK else _OPEN.format(f"{host}:{port}")
         threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True).start()
 
     def close(self) -> None:

@@ -210,11 +210,6 @@ def total(row: Mapping[str, Any]) -> Made:
     return element("p", "In all ", element("strong", price(row)), _remains(row), class_="price")
 
 
-def is_charged(row: Mapping[str, Any]) -> bool:
-    """Tells whether a row of dp_plan costs anything."""
-    return any(row.get(name) for name in ("epsilon", "rho", "delta"))
-
-
 def price(row: Mapping[str, Any]) -> str:
     """Returns a price in a few words, never less than it is.
 
@@ -285,3 +280,14 @@ def login_form() -> Made:
                 class_="help"),
         element("button", "Log in"), method="post", action="/login", class_="login",
     )  # fmt: skip
+
+
+def sentence(comment: object) -> str:
+    """Returns a comment as a sentence."""
+    said = str(comment or "")
+    return f"{said[:1].upper()}{said[1:]}." if said else ""
+
+
+def more(summary: str, inside: Made) -> Made:
+    """Returns what a summary opens."""
+    return element("details", element("summary", summary), inside)

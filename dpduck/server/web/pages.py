@@ -11,7 +11,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -32,7 +32,9 @@ from dpduck.server.web.asking import (
     Offers,
     Prices,
     answer_shape,
+    is_charged,
     is_offer,
+    is_paid,
     seal,
     sealed,
     view_shape,
@@ -44,18 +46,19 @@ from dpduck.server.web.markup import (
     element,
     header,
     hidden,
-    is_charged,
     login_form,
+    more,
     page,
     price,
     priced,
     refusal,
+    sentence,
     shown,
     table,
     total,
 )
 from dpduck.server.web.requests import REFUSED, Place, Request, Response, new_nonce, set_cookie
-from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
+from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Refusal, StoreError
 
 LIFE, IDLE = 4 * 3600.0, 20 * 60.0
 """Seconds after which a session ends: in all, and unused."""
@@ -70,7 +73,6 @@ NOT_AS_SHOWN = "The price, or what it buys, is not what you were shown. Nothing 
 CHARGED = "What was charged is paid for: the same statement again is free."
 _KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_SELECTS = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 _VIEWS = "SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name"
 
 
@@ -131,20 +133,20 @@ class Pages:
                 return REFUSED
             principal = self._principal(request)
             if principal is None:
-                return _login_page("") if request.method == "GET" else _to("/")
+                return _login_page() if request.method == "GET" else _to("/")
             with self._turn(principal.name):
                 return found(self._visit(request, principal))
         except DpduckError as error:
-            return _message(str(error))
+            return _message(str(error), _status(error, HTTPStatus.BAD_REQUEST))
         except Exception:  # whatever it says could quote what is not the caller's
-            return _message(UNEXPECTED)
+            return _message(UNEXPECTED, HTTPStatus.BAD_REQUEST)
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
         """Lends a place among the requests of a principal that are at work."""
         with self._lock:
             if self._at_work[name] >= AT_WORK_EACH:
-                raise Refusal("too many pages at once", accepted=f"{AT_WORK_EACH} at a time")
+                raise BusyRefusal("too many pages at once", accepted=f"{AT_WORK_EACH} at a time")
             self._at_work[name] += 1
         try:
             yield
@@ -179,24 +181,33 @@ class Pages:
             principal = self._sessions.begin(hashed(session), token) if token else None
         except Refusal as error:
             self._service.audit.note(None, "turned away", why=str(error))
-            return _login_page(str(error))
+            return _login_page(str(error), _status(error, HTTPStatus.FORBIDDEN))
         if principal is None:
             self._service.audit.note(None, "turned away", why="no such token")
             pause(WRONG_TOKEN_SECONDS)
-            return _login_page("no such token; accepted: one that dpduck principal add printed, and that is in force")
+            said = "no such token; accepted: one that dpduck principal add printed, and that is in force"
+            return _login_page(said, HTTPStatus.FORBIDDEN)
         self._service.audit.note(principal.name, "connected")
         if request.session:
-            self._sessions.end(hashed(request.session))
+            self._end(request)
         return _to("/", set_cookie(self.cookie, session, self.place))
 
     def _logout(self, visit: _Visit) -> Response:
-        self._sessions.end(hashed(visit.request.session))
+        self._end(visit.request)
         return _to("/", set_cookie(self.cookie, "", self.place))
+
+    def _end(self, request: Request) -> None:
+        """Ends a session, if it is one, and notes that; it ends where that cannot be noted, too."""
+        principal = self._principal(request)
+        self._sessions.end(hashed(request.session))
+        if principal is not None:
+            with suppress(StoreError):
+                self._service.audit.note(principal.name, "disconnected")
 
     def _home(self, visit: _Visit) -> Response:
         views = visit.desk.ask(_VIEWS).rows
         listed = [
-            element("li", element("a", name, href=f"/view/{quote(name, safe='')}"), element("p", _sentence(comment)))
+            element("li", element("a", name, href=f"/view/{quote(name, safe='')}"), element("p", sentence(comment)))
             for name, comment in views
         ]
         found = element("ul", listed, class_="views") if views else element("p", "Nobody has made one yet.")
@@ -227,10 +238,10 @@ class Pages:
         about = [(c["column_name"], c["data_type"], c["comment"]) for c in columns]
         told = desk.read(f"FROM dp_certificate({quoted})")
         body = [
-            element("h1", name), *[element("p", _sentence(comment)) for (comment,) in comments], *paid,
+            element("h1", name), *[element("p", sentence(comment)) for (comment,) in comments], *paid,
             *shown(answer, view_shape(columns), name, self._artist, visit.principal.name),
-            _more("The columns", table(("column", "type", "what it is"), about, "Columns")),
-            None if told is None else _more("What was promised", table(told.columns, told.rows, "Certificate")),
+            more("The columns", table(("column", "type", "what it is"), about, "Columns")),
+            None if told is None else more("What was promised", table(told.columns, told.rows, "Certificate")),
         ]  # fmt: skip
         return self._page(name, visit, "", body)
 
@@ -244,7 +255,7 @@ class Pages:
                 return self._asked(visit, text, "Answer", self._answered(visit, asked))
             return self._asked(visit, text, "Price", self._offered(visit, asked, text, visit.desk.prices(asked)))
         except DpduckError as error:
-            return self._asked(visit, text, "Refused", [refusal(str(error))])
+            return self._refused(visit, text, error)
 
     def _run(self, visit: _Visit) -> Response:
         """Pays and answers, once, if this session was shown the price and it is the same still; shows it otherwise."""
@@ -255,11 +266,15 @@ class Pages:
                 asked = visit.desk.asked(text)
                 prices = visit.desk.prices(asked)
                 offered = offer is not None and is_offer(offer, visit.request.session, text, prices)
-                if offered or (offer is None and _is_paid(asked, prices)):
+                if offered or (offer is None and is_paid(asked, prices)):
                     return self._pays(visit, text, asked, prices)
                 return self._asked(visit, text, "Price", self._offered(visit, asked, text, prices, offer is not None))
             except DpduckError as error:
-                return self._asked(visit, text, "Refused", [refusal(str(error))])
+                return self._refused(visit, text, error)
+
+    def _refused(self, visit: _Visit, text: str, error: DpduckError) -> Response:
+        found = self._asked(visit, text, "Refused", [refusal(str(error))])
+        return replace(found, status=_status(error, found.status))
 
     def _pays(self, visit: _Visit, text: str, asked: Asked, prices: Prices) -> Response:
         """Pays what was shown, and answers."""
@@ -277,7 +292,7 @@ class Pages:
         return self._asked(visit, text, "Refused", [refusal(said), *([paid] if paid else []), *budget])
 
     def _answered(self, visit: _Visit, asked: Asked, prices: Prices | None = None) -> list[Made]:
-        answer = visit.desk.ask(asked.text, ceilings=prices.ceilings() if prices else None)
+        answer = visit.desk.ask(asked.text, ceilings=prices.ceilings() if prices else None, typed=True)
         shape = answer_shape(answer)
         bare = [name for name, errors in shape.answers if errors is None] if asked.charging and shape.keys else []
         how = f"Write dp_stderr({bare[0]}) beside it in the SELECT for its error bars: no further cost." if bare else ""
@@ -343,12 +358,6 @@ class Pages:
         return Response(HTTPStatus.OK, page(title, nonce, top, *body), nonce=nonce)
 
 
-def _is_paid(asked: Asked, prices: Prices) -> bool:
-    """Tells whether asking reads what is paid for, and changes nothing: as a page does that is loaded again."""
-    selects = all(one.plan is not None and _SELECTS.match(one.statement) for one in prices.statements)
-    return selects and all(action == "run" for action, _ in asked.charging) and not any(map(is_charged, prices.totals))
-
-
 def _dicts(answer: Answer | None) -> list[dict[str, object]]:
     return [] if answer is None else answer.dicts()
 
@@ -369,28 +378,22 @@ def _paid(desk: Desk) -> Made:
     return table(("when", "table", "epsilon", "rho", "delta", "statement"), found.rows, "What you paid")
 
 
-def _sentence(comment: object) -> str:
-    said = str(comment or "")
-    return f"{said[:1].upper()}{said[1:]}." if said else ""
-
-
-def _more(summary: str, inside: Made) -> Made:
-    return element("details", element("summary", summary), inside)
-
-
 def _to(path: str, *headers: tuple[str, str]) -> Response:
     return Response(HTTPStatus.SEE_OTHER, b"", headers=(("Location", path), *headers))
 
 
-def _message(said: str) -> Response:
+def _status(error: DpduckError, usual: HTTPStatus) -> HTTPStatus:
+    return HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, BusyRefusal) else usual
+
+
+def _message(said: str, status: HTTPStatus) -> Response:
     nonce = new_nonce()
     back = element("p", element("a", "To the private views", href="/"))
     body = page("Refused", nonce, None, element("h1", "Refused"), refusal(said), back)
-    return Response(HTTPStatus.BAD_REQUEST, body, nonce=nonce)
+    return Response(status, body, nonce=nonce)
 
 
-def _login_page(said: str) -> Response:
-    status = HTTPStatus.FORBIDDEN if said else HTTPStatus.OK
+def _login_page(said: str = "", status: HTTPStatus = HTTPStatus.OK) -> Response:
     nonce = new_nonce()
     body = [element("h1", "Log in"), refusal(said) if said else None, login_form()]
     return Response(status, page("Log in", nonce, None, *body), nonce=nonce)

@@ -10,6 +10,7 @@ import io
 import re
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,15 +32,25 @@ _BYTES_OF_A_CHARACTER = 12  # four bytes of UTF-8, each written %XX
 _SESSION = re.compile(r"[A-Za-z0-9_-]{43}")
 _LENGTH = re.compile(r"[0-9]{1,9}")
 _PATH = re.compile(r"/[A-Za-z0-9._~%/!$&'()*+,;=:@-]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Under which names browsers may see the page. secure: whether it reaches them over TLS."""
+    """Under which names browsers may see the page. secure: whether it reaches them over TLS.
+
+    strict: whether browsers are told to come over TLS alone, which holds for every port of a name: not of this machine.
+    """
 
     hosts: frozenset[str]
     secure: bool
+
+    @property
+    def strict(self) -> bool:
+        names = {host.partition(":")[0] for host in self.hosts}
+        return self.secure and names.isdisjoint(("localhost", "127.0.0.1", "["))
 
     def origin(self, host: str) -> str:
         """Returns the origin of a page that was asked for under this name."""
@@ -115,6 +126,9 @@ class Response:
     nonce: str = ""
 
 
+STRICT = "max-age=31536000"
+"""For a year browsers ask for this name over TLS, whatever was typed; names below it are not the page's to decide."""
+
 REFUSED = Response(HTTPStatus.NOT_FOUND, b"There is nothing here.\n", "text/plain; charset=utf-8")
 """The one answer to whatever is not understood."""
 
@@ -124,8 +138,9 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(18)
 
 
-def headers_of(response: Response) -> list[tuple[str, str]]:
+def headers_of(response: Response, place: Place) -> list[tuple[str, str]]:
     """Lists every header of a response: nothing is kept, framed, sniffed, or loaded from anywhere else."""
+    strict = [("Strict-Transport-Security", STRICT)] if place.strict else []
     loaded = f"'nonce-{response.nonce}'" if response.nonce else "'none'"
     policy = (
         f"default-src 'none'; script-src {loaded}; style-src {loaded}; img-src 'self'; form-action 'self'; "
@@ -142,6 +157,7 @@ def headers_of(response: Response) -> list[tuple[str, str]]:
         ("Cross-Origin-Resource-Policy", "same-origin"),
         ("Cache-Control", "no-store"),
         ("Connection", "close"),
+        *strict,
         *response.headers,
     ]
 
@@ -152,9 +168,21 @@ def request_of(method: str, target: str, headers: Message, place: Place, cookie:
     host = hosts[0].lower() if len(hosts) == 1 else ""
     if host not in place.hosts or method not in ("GET", "POST") or not _PATH.fullmatch(target):
         return None
+    path = unquote(target, errors="replace")
+    if _CONTROL.search(path) or not _well_formed(headers):
+        return None
     if method == "POST" and not _from_here(headers, place.origin(host)):
         return None
-    return Request(method, unquote(target, errors="replace"), host, _cookie(headers, cookie), gone=gone)
+    return Request(method, path, host, _cookie(headers, cookie), gone=gone)
+
+
+def _well_formed(headers: Message) -> bool:
+    """Tells whether every line was a header: a name with a blank, as of `Transfer-Encoding : chunked`, ends them for
+    Python, and may not for a proxy before it. No body comes in chunks, either.
+    """
+    if headers.defects or headers.get_payload() or "Transfer-Encoding" in headers:
+        return False
+    return all(_HEADER.fullmatch(name) and not _CONTROL.search(value) for name, value in headers.items())
 
 
 def _from_here(headers: Message, origin: str) -> bool:
@@ -204,13 +232,18 @@ def set_cookie(name: str, value: str, place: Place) -> tuple[str, str]:
 
 
 def is_gone(connection: socket.socket) -> Callable[[], bool]:
-    """Returns a look whether the browser has hung up; safe while nobody reads."""
+    """Returns a look whether the browser has hung up; safe while nobody reads.
+
+    Over TLS what follows a whole request is read and dropped: its goodbye is a record like any other, which peeking
+    would take for more to come.
+    """
+    secret = isinstance(connection, ssl.SSLSocket)
 
     def gone() -> bool:
         connection.settimeout(0)
         try:
-            return not socket.socket.recv(connection, 1, socket.MSG_PEEK)
-        except BlockingIOError:
+            return not (connection.recv(1) if secret else connection.recv(1, socket.MSG_PEEK))
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return False
         except (OSError, ValueError):
             return True

@@ -14,7 +14,7 @@ in which rows are stored or read, may have a say in it:
   that are still tied are the same.
 * What is kept of a unit while its rows are read is one value of a form, or, for DISTINCT and for windows, one short
   value of each row (held.py): texts that are counted apart are their SHA-256 beyond 64 bytes. Texts are the shorter
-  the more windows hold them, and there are few windows of different orders (texts_held).
+  the more features hold them, and there are few windows of different orders, and few DISTINCT (texts_held).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpduck.trusted.rows.held import is_short
 from dpduck.trusted.rows.plain import FLOATS
 from dpduck.values.errors import InternalError, Refusal
 
-MOST_DISTANCE, MOST_TEXTS, MOST_ORDERS = 10_000, 64, 8
+MOST_DISTANCE, MOST_TEXTS, MOST_ORDERS, MOST_DISTINCT = 10_000, 64, 8, 16
 _OF_VALUE = {"min": "min", "max": "max", "sum": "sum", "any": "bool_or", "all": "bool_and"}
 _NUMBERED = ("row_number", "rank", "dense_rank")
 _BESIDE = ("lag", "lead")
@@ -47,32 +47,49 @@ def without_signs(value: str, type_name: str) -> str:
 
 
 def texts_held(relation: Units) -> int:
-    """Returns how many texts of a row are held beside those that are read of it: made ones, and those of windows.
+    """Returns how many texts of a row are held beside those that are read of it: made ones, and those of features.
 
-    DuckDB computes windows of different orders one after the other. Each holds what the ones before it made, a text
-    once for each feature, and what its rows are ordered by: values that are tied, too, so that there are few of them.
+    DuckDB makes the sort keys of thousands of rows before it takes the first of them, and keeps each larger text that
+    takes the place of another one until all rows are read: a text counts once for each feature, and in its order.
     """
     types = dict(relation.source.types)
     made = sum(_is_text(one) and one.sql not in types for one in relation.operands)
-    if not relation.windowed:
-        return made
+    made += _of_windows(relation, types) if relation.windowed else _of_groups(relation)
+    if made > MOST_TEXTS:
+        what = "windows" if relation.windowed else "features"
+        raise Refusal(
+            f"the {what} of a subquery hold {made} texts of each row, more than {MOST_TEXTS}",
+            accepted=f"fewer {what} over texts, or ORDER BY numbers and dates in them",
+        )
+    return made
+
+
+def _of_groups(relation: Units) -> int:
+    distinct = sum(one.form == "distinct" for one in relation.features)
+    if distinct > MOST_DISTINCT:
+        raise Refusal(
+            f"a subquery has count(DISTINCT ..) {distinct} times, more than {MOST_DISTINCT}",
+            accepted=f"at most {MOST_DISTINCT} of them in one subquery",
+        )
+    return sum(_is_text(one) for feature in relation.features for one in feature.operands)
+
+
+def _of_windows(relation: Units, types: Mapping[str, str]) -> int:
+    """Returns how many texts windows hold. DuckDB computes those of different orders one after the other: each holds
+    what the ones before it made, and what its rows are ordered by: values that are tied, too, so that there are few.
+    """
     stored = (Operand(sql, types.get(sql, "")) for sql, _ in relation.outputs if sql != relation.unit_sql)
     tied = sum(map(_is_text, {*stored, *relation.operands}))
     windows = {(one.order, one.form in _IN_FULL_ORDER) for one in relation.features}
+    made = 0
     for order, in_full in windows:
         made += sum(_is_text(place.operand) for place in order) + (tied if in_full else 0)
-    made += sum(one.operand is not None and _is_text(one.operand) for one in relation.features)
     if len(windows) > MOST_ORDERS:
         raise Refusal(
             f"the windows of a subquery have {len(windows)} different orders, more than {MOST_ORDERS}",
             accepted="fewer orders: any number of windows with one ORDER BY are one",
         )
-    if made > MOST_TEXTS:
-        raise Refusal(
-            f"the windows of a subquery hold {made} texts of each row, more than {MOST_TEXTS}",
-            accepted="fewer windows over texts, or ORDER BY numbers and dates in them",
-        )
-    return made
+    return made + sum(one.operand is not None and _is_text(one.operand) for one in relation.features)
 
 
 def _is_text(operand: Operand) -> bool:

@@ -21,7 +21,7 @@ from dpduck.server.sessions import Sessions
 from dpduck.server.vault import LocalVault
 from dpduck.server.web import listener, pages
 from dpduck.server.web.listener import Connections, WebListener
-from dpduck.server.web.requests import REFUSED, Patient, form_of, place_of, set_cookie
+from dpduck.server.web.requests import REFUSED, place_of, set_cookie
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import PermissionRefusal, Refusal
 from tests.server.served import NoAudit, Served, add_principals, make_clinic
@@ -81,14 +81,18 @@ def test_a_session_ends(tmp_path: Path, served: Served) -> None:
         sessions.principal("revoked")
 
 
-def test_logging_out_ends_the_session_itself(alice: Browser) -> None:
-    """Whoever copied the cookie is out, too; a form from elsewhere cannot log anybody out."""
+def test_logging_out_ends_the_session_itself(served: Served, alice: Browser) -> None:
+    """Whoever copied the cookie is out, too; a form from elsewhere cannot log anybody out. It is noted."""
     copied = Browser(alice.port, alice.cookie)
     assert "Private views" in copied.get("/").words
     assert alice.post("/logout", {}).status == 400 and "Private views" in copied.get("/").words
     done = alice.post("/logout", alice.form(alice.get("/")))
     assert done.status == 303 and "Max-Age=0" in done.headers["Set-Cookie"]
     assert "Your token" in copied.get("/").words
+    assert (served.audited()[-1]["principal"], served.audited()[-1]["event"]) == ("alice", "disconnected")
+    alice.login(served.tokens["alice"])
+    alice.login(served.tokens["alice"])
+    assert [line["event"] for line in served.audited()[-3:]] == ["connected", "connected", "disconnected"]
 
 
 @pytest.mark.parametrize(
@@ -178,6 +182,11 @@ def test_what_is_not_known_has_one_answer(alice: Browser, stranger: Browser) -> 
         f"OPTIONS * HTTP/1.1\r\n{head}\r\n", f"GET http://evil.example/ HTTP/1.1\r\n{head}\r\n", "\x16\x03\x01\r\n\r\n",
         f"GET / HTTP/1.1\r\n{head}Host: 127.0.0.1:{port}\r\n\r\n", f"GET / HTTP/9.9\r\n{head}\r\n", "GET /\r\n\r\n",
         f"GET / HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        f"GET / HTTP/1.1\r\n{head}Transfer-Encoding : chunked\r\n\r\n",
+        f"POST /logout HTTP/1.1\r\n{head}{form}Content-Length: 3\r\nTransfer-Encoding : chunked\r\n\r\na=b",
+        f"GET / HTTP/1.1\r\n{head}X: a\r\n folded\r\n\r\n", f"GET / HTTP/1.1\r\n{head}X(y): a\r\n\r\n",
+        f"GET / HTTP/1.1\r\n{head}X: a\0b\r\n\r\n", f"GET / HTTP/1.1\r\n{head}: a\r\n\r\n",
+        f"GET / HTTP/1.1\r\n X: a\r\n{head}\r\n",
         f"POST /ask HTTP/1.1\r\n{head}{form}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         f"POST /ask HTTP/1.1\r\n{head}{form}Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n",
         f"POST /ask HTTP/1.1\r\n{head}{form}Content-Length: -1\r\n\r\n",
@@ -306,28 +315,13 @@ def test_what_is_at_work_keeps_its_place() -> None:
             one.close()
 
 
-def test_a_request_is_read_within_its_bytes() -> None:
-    """Headers without end stop at the limit; a form that is none is none."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.sendall(b"x" * 100)
-        reader = Patient(ours, 5.0, 64)
-        assert reader.read(100) == b"x" * 64
-        with pytest.raises(TimeoutError):
-            reader.read(1)
-        reader.allow(10)
-        assert reader.read(100) == b"x" * 10
-    assert form_of(b"a=1&b=%3C") == {"a": "1", "b": "<"}
-    for wrong in (b"a", b"a=1&a=2", b"\xff=1", b"&".join(b"a%d=1" % one for one in range(9))):
-        assert form_of(wrong) is None
-
-
 def test_one_principal_has_so_many_pages_at_work(
     served: Served, alice: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever asks for more at once is refused; everybody else is answered."""
     monkeypatch.setattr(pages, "AT_WORK_EACH", 0)
-    assert "too many pages at once" in alice.get("/").words.lower()
+    refused = alice.get("/")
+    assert refused.status == 429 and "too many pages at once" in refused.words.lower()
     monkeypatch.setattr(pages, "AT_WORK_EACH", 1)
     assert "Private views" in alice.get("/").words
 
@@ -350,10 +344,12 @@ def test_refusals_of_the_page_are_in_the_audit_log(served: Served, alice: Browse
         assert "Accepted" in alice.ask(text).words
         noted = [line for line in served.audited()[before:] if line["event"] == "refused"]
         assert len(noted) == 1 and text.startswith(noted[0]["statement"][:20]), text[:20]
-    gate = served.service.gate
+    gate, form = served.service.gate, alice.form(alice.get("/ask"), statement="SELECT 1; SELECT 2")
     gate._running["alice"] += 600
     try:
-        assert "too many statements at once" in alice.ask("SELECT 1; SELECT 2").words.lower()
+        refused = alice.post("/ask", form)
+        assert refused.status == 429 and "too many statements at once" in refused.words.lower()
+        assert alice.get("/").status == 429
     finally:
         del gate._running["alice"]
 

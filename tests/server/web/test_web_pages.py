@@ -5,7 +5,9 @@ from __future__ import annotations
 import html
 import http.client
 import json
+import resource
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -198,6 +200,27 @@ def test_pictures_have_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "<svg" in (artist.picture("carol", point) or "")
     artist.close()
     assert artist.picture("dora", point) is None
+
+
+def test_the_process_that_draws_may_do_little(tmp_path: Path) -> None:
+    """No file is written, few are open, no core is left; and what a picture names elsewhere is not fetched."""
+    pytest.importorskip("vl_convert", reason="vl-convert is not installed")
+    artist, port = Artist(), free_port()
+    point: dict[str, Any] = {"mark": "point", "data": {"values": [{"a": 1}]}, "encoding": {"x": {"field": "a"}}}
+    assert "<svg" in (artist.picture("alice", point) or "") and artist._process is not None
+    for limit, most in (
+        (resource.RLIMIT_NOFILE, drawing.OPEN_FILES),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        assert resource.prlimit(artist._process.pid, limit) == (most, most)
+    with socket.create_server(("127.0.0.1", port)) as elsewhere:
+        assert artist.picture("alice", point | {"data": {"url": f"http://127.0.0.1:{port}/x.json"}}) is None
+        elsewhere.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+    assert "<svg" in (artist.picture("bob", point) or "")
+    artist.close()
 
 
 class Watched(Artist):
