@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 251,
-    "lines": 62_741,
+    "modules": 252,
+    "lines": 62_890,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 604,
     "modules of a plain count": 92,

@@ -143,10 +143,7 @@ def _serve(
     again: threading.Event,
 ) -> None:
     quack = None if listening.quack is None else QuackListener(listening.quack, log, limits, listening.in_the_clear)
-    if quack is None and listening.flight is None and listening.web is None:
-        raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
-    if listening.web is not None:
-        page_address(listening.web, listening.tls, listening.origin)  # before a vault is started for nothing
+    _require_addresses(listening)
     try:
         prepare = None if quack is None else quack.prepare
         service = open_service(database, store, log, limits, prepare=prepare, keeping=keeping)
@@ -182,6 +179,14 @@ def _serve(
                 service.gate.sync()
     finally:
         _end(service, closing)
+
+
+def _require_addresses(listening: Listening) -> None:
+    """Refuses what cannot be listened on before a vault is started for nothing."""
+    if listening.quack is None and listening.flight is None and listening.web is None:
+        raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
+    if listening.web is not None:
+        page_address(listening.web, listening.tls, listening.origin)
 
 
 def _on_signals(ended: threading.Event, again: threading.Event) -> None:
