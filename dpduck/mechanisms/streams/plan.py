@@ -198,6 +198,15 @@ def _time_axis(request: Request, place: exp.Expr) -> tuple[int, RangeDomain]:
             "GROUP BY one DATE or TIMESTAMP column, as it is, with DOMAIN .. RANGE 2025-01-01 TO 2028-01-01 STEP MONTH",
         )  # fmt: skip
     axis, domain = found[0]
+    column = request.question.sources[request.question.keys[axis].sources[0]].sql
+    types = {} if request.rows.source is None else dict(request.rows.source.types)
+    stored = types.get(column, "")
+    if stored not in MOMENTS:
+        raise refusal(
+            place,
+            f"the column of a stream's periods is {stored.partition('(')[0] or 'gone'}, and no longer a date",
+            "a stored DATE or TIMESTAMP, as it was when its DOMAIN was declared",
+        )
     if domain.with_null or domain.with_edges:
         raise refusal(place, "the periods' DOMAIN says WITH NULL or WITH EDGES, which is no period", "RANGE alone")
     return axis, domain

@@ -218,6 +218,19 @@ def test_what_a_stream_rests_on(visits: Visits) -> None:
     assert len(visits.published()) == 3, "what was published stays"
 
 
+def test_periods_of_a_column_that_is_no_date_any_more(visits: Visits) -> None:
+    """A stream of them is not paid for, since no refresh could count it; one that is there waits for the date."""
+    visits.create()
+    before = visits.spent()
+    visits.con.execute("ALTER TABLE visits ALTER came TYPE VARCHAR")
+    stream = "CREATE PRIVATE STREAM s OPTIONS (epsilon = 1) AS SELECT came, count(*) AS n FROM visits GROUP BY came"
+    for statement in (stream, "REFRESH PRIVATE STREAM by_month UNTIL '2024-02-01'"):
+        assert "is VARCHAR, and no longer a date" in visits.refusal(statement)
+    assert visits.spent() == before
+    visits.con.execute("ALTER TABLE visits ALTER came TYPE DATE")
+    assert visits.refresh(1).startswith("by_month has 1")
+
+
 def test_a_join_and_a_condition(visits: Visits) -> None:
     """Public joins, conditions that the database reads and conditions that a worker computes are a stream's, too."""
     visits.create(options("epsilon = 100"), "visits JOIN wards ON ward = name WHERE 7 / number >= 0 AND number > 3")
