@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from dpduck.publish.publish import publish
@@ -94,6 +95,32 @@ def test_superset_reads_a_published_file(superset: Superset, store: Path, tmp_pa
     ):
         with pytest.raises(AssertionError, match="sqllab/execute"):
             superset.call("POST", "/api/v1/sqllab/execute/", {"database_id": database, "sql": attack})
+
+
+def test_superset_adds_up_cells(superset: Superset, tmp_path: Path) -> None:
+    """SUM(n) over a view of cells, by any columns, is what the same release's margins say."""
+    cube = "SELECT ward, sex, count(*) AS n FROM visits GROUP BY CUBE (ward, sex)"
+    made = [f"CREATE PRIVATE VIEW {name} OPTIONS (epsilon = 1{form}) AS {cube}"
+            for name, form in (("cube_cells", ", form = 'cells'"), ("cube_margins", ""))]  # fmt: skip
+    folder = tmp_path / "made"
+    folder.mkdir()
+    target = tmp_path / "cells.duckdb"
+    publish(made_store(folder, made), target)
+    database = add_database(superset, "published cells", f"duckdb:///{target}", SAFE)
+    dataset = superset.call(
+        "POST", "/api/v1/dataset/", {"database": database, "schema": "main", "table_name": "cube_cells"}
+    )["id"]
+    with duckdb.connect(str(target), read_only=True) as reader:
+        for by in (["ward"], ["sex"], ["ward", "sex"], []):
+            query = {"metrics": [SUM], "groupby": by, "columns": by, "row_limit": 100}
+            asked = {"datasource": {"id": dataset, "type": "table"}, "queries": [query], "result_format": "json",
+                     "result_type": "full"}  # fmt: skip
+            (answer,) = superset.call("POST", "/api/v1/chart/data", asked)["result"]
+            found = {tuple(row[name] for name in by): float(row["visits"]) for row in answer["data"]}
+            nulls = [f"{name} IS {'NOT ' if name in by else ''}NULL" for name in ("ward", "sex")]
+            listed = ", ".join([*by, "n"])
+            rows = reader.execute(f"SELECT {listed} FROM cube_margins WHERE {' AND '.join(nulls)}").fetchall()
+            assert found == {row[:-1]: float(row[-1]) for row in rows} and len(rows) > 0
 
 
 def test_superset_reads_postgresql(superset: Superset, store: Path) -> None:
