@@ -503,6 +503,8 @@ SELECT count(*) FROM visits, ages
 SELECT count(*) FROM visits UNION ALL SELECT n FROM ages
 SELECT count(*) FROM visits JOIN secret ON word = ward
 SELECT count(*) FROM clinic.main.secret
+SELECT count(*) FROM clinic_private.dpduck.releases
+SELECT age, patient FROM clinic.main.visits
 SELECT count(*) FROM vault.main.visits
 SELECT count(*) OVER () FROM visits
 SELECT * FROM (SELECT ward, count(*) AS n FROM visits GROUP BY ward) AS t, visits
