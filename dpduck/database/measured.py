@@ -178,11 +178,12 @@ class MeasuredStore:
         """Returns measurements of a private table that a reader may know of, oldest first; None for its owner.
 
         They are the reader's own, and those behind private views, which whoever may ask at all may read. What is
-        behind a view is named by it: another's release of the same statement is not (digests would find it).
+        behind a view is named by it, or was paid for by its charge (in stores of before): not all of the same digest.
         """
         seen, asked = "true", {"table": table}
         if reader is not None:
-            viewed = f"EXISTS (FROM {self._releases} AS v WHERE v.source = r.name AND v.kind = 'view')"
+            earlier = "v.source IS NULL AND v.digest = r.digest AND v.ledger_id = r.ledger_id"
+            viewed = f"EXISTS (FROM {self._releases} AS v WHERE v.kind = 'view' AND (v.source = r.name OR {earlier}))"
             seen, asked = f"(r.principal = $reader OR {viewed})", {"table": table, "reader": reader}
         with self._open_cursor() as cursor:
             found = cursor.execute(

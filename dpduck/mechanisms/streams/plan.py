@@ -203,10 +203,9 @@ def _time_axis(request: Request, place: exp.Expr) -> tuple[int, RangeDomain]:
     stored = types.get(column, "")
     if stored not in MOMENTS:
         raise refusal(
-            place,
-            f"the column of a stream's periods is {stored.partition('(')[0] or 'gone'}, and no longer a date",
+            place, f"the column of a stream's periods is {stored.partition('(')[0] or 'gone'}, and no longer a date",
             "a stored DATE or TIMESTAMP, as it was when its DOMAIN was declared",
-        )
+        )  # fmt: skip
     if domain.with_null or domain.with_edges:
         raise refusal(place, "the periods' DOMAIN says WITH NULL or WITH EDGES, which is no period", "RANGE alone")
     return axis, domain
