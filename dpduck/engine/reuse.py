@@ -26,11 +26,12 @@ from dpduck.frontend.select.request import Request, Target
 from dpduck.frontend.text.names import highs_column, lows_column, quote_text
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
-from dpduck.mechanisms.cubes.plan import amount_of, planned, raised, require_within, rounded_up
+from dpduck.mechanisms.cubes.plan import amount_of, planned, require_within
 from dpduck.mechanisms.known.answer import Answer, answers_of
 from dpduck.mechanisms.known.given import Given, given_known, priced_at
 from dpduck.mechanisms.known.tables import PLANNED
 from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
+from dpduck.planning.budgets import raised, rounded_up
 from dpduck.values.errors import Refusal
 
 STEPS = 1024
@@ -195,6 +196,7 @@ class Reuse:
         if given is None:
             return None, whole
         most = whole * (1 + ALIKE if given.finer else 1 - ALIKE)
+        given = given.evened(float(target.stderr), most)
         least = given.least(float(target.stderr), most)
         amount = most if least is None else rounded_up(least)
         for _ in range(RAISED if least is not None else 0):

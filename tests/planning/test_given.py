@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpduck.planning.marginals.given import Gap, best_precisions, least_amount, shares_of
+from dpduck.planning.marginals.given import Gap, best_precisions, evened, least_amount, shares_of
 from dpduck.trusted.noise.law import NoiseKind
 
 SIZES = (3, 4)
@@ -69,3 +69,17 @@ def test_laplace_noise_is_shared_by_its_own_price() -> None:
         assert shares_of(precisions, noise).sum() == pytest.approx(1)
         assert 0.24 < gap((3, 0, 1, 0)).variances(precisions)[0] <= 0.25
         assert least_amount(gap((3, 0, 1, 0)), noise, 0.5, least / 2) is None
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+@pytest.mark.parametrize("known", [(0.0, 0, 0, 0), (30.0, 8, 0, 0)])
+def test_rows_that_err_most_decide_the_price(noise: NoiseKind, known: tuple[float, ...]) -> None:
+    """A total, a margin and cells: weights by error reach the target for less than the least sum of variances does."""
+    cells = [1 / 12, 2 / 12, 3 / 12, 6 / 12]
+    asked = Gap(SIZES, np.array(known), np.array([[12.0, 0, 0, 0], [4 / 3, 8 / 3, 0, 0], *[cells] * 12]))
+    even = evened(asked, noise, 0.5, 1000.0)
+    plain, least = least_amount(asked, noise, 0.5, 1000.0), least_amount(even, noise, 0.5, 1000.0)
+    assert plain is not None and least is not None and least < 0.93 * plain
+    assert asked.variances(best_precisions(even, noise, least)).max() <= 0.25
+    alone = gap((3, 0, 1, 0))
+    assert evened(alone, noise, 0.5, 1000.0) is alone

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.mechanisms.cubes.plan import price_for
+from dpduck.planning.budgets import price_for
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import Plan
 from dpduck.trusted.noise.law import NoiseKind

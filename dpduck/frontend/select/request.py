@@ -236,6 +236,7 @@ class Treatment:
     strategy_table: a declared public table that holds the strategy's matrix.
     aggregate_weights: one per aggregate, in the order in which they are first written; none for all alike.
     quantiles: 'tree', or 'choice' for those that are the only one of their column; no part of the digest where a tree.
+    evenly: the error of the worst cell is made least, not the sum of all; no part of the digest where it is not.
     """
 
     strategy: str = "auto"
@@ -248,6 +249,7 @@ class Treatment:
     strategy_table: str = ""
     aggregate_weights: tuple[Fraction, ...] = ()
     quantiles: str = "tree"
+    evenly: bool = False
 
     @property
     def moves(self) -> bool:
@@ -387,6 +389,8 @@ class Request:
             del aggregate["text"]
         if self.question.treatment.quantiles == Treatment.quantiles:
             del fields["treatment"]["quantiles"]
+        if not self.question.treatment.evenly:
+            del fields["treatment"]["evenly"]
         if self.price.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
             for found in ("charge", "stated_epsilon", "stated_delta"):
                 del fields[found]

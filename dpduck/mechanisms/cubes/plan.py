@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, log10, prod
-from typing import Protocol
+from math import prod
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from dpduck.mechanisms.cubes.measures import (
     matrix_of,
 )
 from dpduck.mechanisms.released_rows import range_workload
+from dpduck.planning.budgets import FINE, price_for, raised
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.marginals.planners import plan_distinct
 from dpduck.planning.plan import Plan
@@ -44,8 +44,12 @@ from dpduck.values.privacy import Charge
 
 AnyPlan = Plan | RangeSetsPlan
 Plans = tuple[AnyPlan, ...]
+PlanAt = Callable[[Request], AnyPlan]
 FEW_SETS = 50
 """Up to so many grouping sets are planned again and again to find the smallest price."""
+
+EVENINGS = 5
+"""So many weightings are tried; the last ones change a price by less than one percent."""
 
 SMALLEST_PRICE = Fraction(1, 10**9)
 
@@ -98,7 +102,11 @@ def planned(request: Request) -> CubePlan:
     """Returns the request with its price, and plans for all that is to be measured."""
     if request.price.target is not None:
         return _priced(request, request.price.target)
-    return plans_at(request, noise_of(request), amount_of(request))
+    noise, amount = noise_of(request), amount_of(request)
+    if request.question.treatment.evenly:
+        even, _ = _evened(request, lambda one: plans_at(one, noise, amount).measures[0].plan)
+        return _weighted_as(request, plans_at(even, noise, amount))
+    return plans_at(request, noise, amount)
 
 
 def with_rivals(found: CubePlan) -> CubePlan:
@@ -129,7 +137,10 @@ def measures_of(question: Question, noise: NoiseKind) -> Measures:
 
 
 def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bool = False) -> CubePlan:
-    """Plans of every measure that together may cost this epsilon or rho. rivals: see plan_workload."""
+    """Plans of every measure that together may cost this epsilon or rho. rivals: see plan_workload.
+
+    Where a standard error is the target, or was, the chosen plan is the one whose worst cell errs least.
+    """
     question = request.question
     found = measures_of(question, noise)
     prices = [
@@ -152,7 +163,10 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bo
                 if measure.added
                 else _alone(question, measure, noise, price, bound)
             )
-        measures.append(MeasurePlan(measure, bound, known[alike]))
+        plans = known[alike]
+        if request.price.target is not None or question.treatment.evenly:
+            plans = tuple(sorted(plans, key=lambda plan: plan.worst_stderr))
+        measures.append(MeasurePlan(measure, bound, plans))
     return CubePlan(request, tuple(measures), found.uses)
 
 
@@ -264,16 +278,20 @@ def _priced(request: Request, target: Target) -> CubePlan:
     """Returns the smallest price at which the plan reaches the target, and the very plans that do."""
     noise = noise_of(request)
     wanted, parts = float(target.stderr), len(measures_of(request.question, noise).measures)
-    few = 1 if noise is NoiseKind.LAPLACE else FEW_SETS
-    searched = request.question.has_ranges or len(request.question.grouping_sets) > few
+
+    def plan_of(one: Request, price: Fraction = FINE) -> AnyPlan:
+        return plans_at(one, noise, price * parts).measures[0].plan
+
+    even, fine = _evened(request, plan_of)
 
     def plan_at(price: Fraction) -> AnyPlan:
-        return plans_at(request, noise, price * parts).measures[0].plan
+        return fine if price == FINE else plan_of(even, price)
 
-    amount = max(price_for(wanted, noise, plan_at, searched), SMALLEST_PRICE, target.least / parts)
+    amount = price_for(wanted, noise, plan_at, _searched(request))
+    amount = max(amount, SMALLEST_PRICE, target.least / parts)
     while True:
         require_within(amount * parts, target)
-        found = plans_at(request, noise, amount * parts)
+        found = plans_at(even, noise, amount * parts)
         worst = found.measures[0].plan.worst_stderr
         if worst <= wanted:
             break
@@ -282,7 +300,49 @@ def _priced(request: Request, target: Target) -> CubePlan:
     price = replace(request.price, charge=Charge.concentrated(total))
     if target.pure:
         price = replace(request.price, charge=Charge.pure(total), stated_epsilon=total)
-    return replace(found, request=replace(request, price=price))
+    return _weighted_as(replace(request, price=price), found)
+
+
+def _searched(request: Request) -> bool:
+    """Tells whether planning is a search that takes seconds, so that it is not done again and again."""
+    few = 1 if noise_of(request) is NoiseKind.LAPLACE else FEW_SETS
+    return request.question.has_ranges or len(request.question.grouping_sets) > few
+
+
+def _evened(request: Request, plan_at: PlanAt) -> tuple[Request, AnyPlan]:
+    """Returns the request with weights of its grouping sets under which their worst cell errs least, and its plan.
+
+    Planners make a weighted sum of variances least. The least worst variance is that sum's under the weights that are
+    its dual's optimum, where every set with a weight errs alike: sets are weighted alike at first, and those that err
+    more get more weight, a few times over. Weights that the statement has are left alone.
+    """
+    question = request.question
+    if question.treatment.weights or len(question.grouping_sets) == 1:
+        return request, plan_at(request)
+    cells = np.array(question.cells, dtype=np.float64)
+    weights = 1 / cells
+    found = []
+    for _ in range(1 if _searched(request) else EVENINGS):
+        weights /= (weights * cells).sum() / len(cells)
+        treatment = replace(question.treatment, weights=tuple(map(Fraction, weights.tolist())))
+        weighted = replace(request, question=replace(question, treatment=treatment))
+        found.append((weighted, plan_at(weighted)))
+        variances = np.array([np.max(one) for one in found[-1][1].variances])
+        weights *= (variances / variances.max()) ** 2
+    return min(found, key=lambda pair: pair[1].worst_stderr)
+
+
+def _weighted_as(request: Request, found: CubePlan) -> CubePlan:
+    """Returns plans for a request with its own weights, by which their total variance is told."""
+    weights = _workload(request.question).weights
+
+    def weighted(plan: AnyPlan) -> AnyPlan:
+        measured = plan.measured if isinstance(plan, RangeSetsPlan) else plan
+        measured = replace(measured, workload=replace(measured.workload, weights=weights))
+        return replace(plan, measured=measured) if isinstance(plan, RangeSetsPlan) else measured
+
+    measures = [replace(one, plans=tuple(map(weighted, one.plans))) for one in found.measures]
+    return CubePlan(request, tuple(measures), found.uses)
 
 
 def require_within(price: Fraction, target: Target) -> None:
@@ -311,54 +371,3 @@ def recovered(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment
 def measured_answers(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
     """The same before anything moves them that no formula describes: linear programs, and the option nonnegative."""
     return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)
-
-
-# The smallest price at which every released cell has a standard error of at most a target.
-
-FINE = Fraction(1, 10**6)
-"""A price at which discrete noise is continuous to nine digits, so that the error scales as its power law says."""
-REPLANS = 12
-TOLERANCE = Fraction(1, 1000)
-
-
-class Predicted(Protocol):
-    """A plan of any kind."""
-
-    @property
-    def worst_stderr(self) -> float: ...
-
-
-def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Predicted], searched: bool) -> Fraction:
-    """Epsilon (Laplace) or rho (Gaussian), rounded up to six digits, within a thousandth of the smallest.
-
-    plan_at: the chosen plan at a price. Errors fall as 1/epsilon and as rho^(-1/2); discrete noise has less variance
-    than the continuous law, so that this price always reaches the target. Where planning is no search
-    (searched is False), prices below it are tried as well.
-    """
-    fine = plan_at(FINE).worst_stderr
-    ratio = Fraction(fine / target * (1 + 1e-9))
-    enough = rounded_up(FINE * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
-    if searched:
-        return enough
-    low, high = enough / 2, enough
-    for _ in range(REPLANS):
-        if high - low <= TOLERANCE * high:
-            break
-        middle = rounded_up((low + high) / 2)
-        if middle >= high:
-            break
-        low, high = (low, middle) if plan_at(middle).worst_stderr <= target else (middle, high)
-    return high
-
-
-def rounded_up(amount: Fraction) -> Fraction:
-    """Six significant digits, never below the amount."""
-    digits = 6 - ceil(log10(float(amount)))
-    scale = Fraction(10) ** digits
-    return Fraction(ceil(amount * scale)) / scale
-
-
-def raised(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
-    """Returns a higher price for a plan whose error came out `excess` times the target: a search may end elsewhere."""
-    ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
-    return rounded_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))

@@ -28,7 +28,7 @@ from dpduck.mechanisms.known.answer import Remembered, axes_over, knowledge_of, 
 from dpduck.mechanisms.known.axes import Asked, Axes, asked
 from dpduck.mechanisms.known.chosen_tables import is_cellwise
 from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, usable, wanted
-from dpduck.planning.marginals.given import MOST_AXES, Gap, best_precisions, least_amount, shares_of
+from dpduck.planning.marginals.given import MOST_AXES, Gap, best_precisions, evened, least_amount, shares_of
 from dpduck.planning.marginals.planners import SHARES
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
@@ -69,19 +69,33 @@ class Given:
         treatment = Treatment(strategy="marginals", budgets=SHARES, weights=weights)
         question = replace(self.whole.question, grouping_sets=tuple(sets), treatment=treatment)
         found = replace(self.whole, question=question)
-        return found if found.price.target is None else priced_at(found, amount)
+        return found if found.price.target is None else _without_target(found, amount)
 
     def least(self, target: float, most: Fraction) -> Fraction | None:
         """Returns the least price at which the answer has this standard error, by formula; None where it is above
         `most`.
         """
-        factor = self.whole.rows.unit_bound ** (1 if self.noise is NoiseKind.LAPLACE else 2)
-        found = least_amount(self.gap, self.noise, target, float(most) / factor)
-        return None if found is None else Fraction(found) * factor
+        found = least_amount(self.gap, self.noise, target, float(most) / self._factor)
+        return None if found is None else Fraction(found) * self._factor
+
+    def evened(self, target: float, most: Fraction) -> Given:
+        """Returns the same, planned for the largest standard error of the answer rather than the sum of variances."""
+        return replace(self, gap=evened(self.gap, self.noise, target, float(most) / self._factor))
+
+    @property
+    def _factor(self) -> int:
+        return self.whole.rows.unit_bound ** (1 if self.noise is NoiseKind.LAPLACE else 2)
 
 
 def priced_at(request: Request, amount: Fraction) -> Request:
-    """Returns a request at a price in place of its target."""
+    """Returns a request at a price in place of its target, planned for its worst cell as a target is."""
+    question = request.question
+    if request.price.target is not None and (question.has_ranges or len(question.grouping_sets) > 1):
+        request = replace(request, question=replace(question, treatment=replace(question.treatment, evenly=True)))
+    return _without_target(request, amount)
+
+
+def _without_target(request: Request, amount: Fraction) -> Request:
     price = replace(request.price, target=None, charge=Charge.concentrated(amount))
     if request.price.target is not None and request.price.target.pure:
         price = replace(price, charge=Charge.pure(amount), stated_epsilon=amount)

@@ -14,7 +14,7 @@ these roots end in a local optimum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -31,6 +31,9 @@ STEPS, SETTLED = 400, 1e-7
 CLOSE = 1e-3
 """How close to the least price is close enough."""
 
+EVENINGS = 4
+"""So many weightings of rows are tried."""
+
 LEAST_SHARE = 1e-2
 """Of the price: what gets less is not measured."""
 
@@ -42,12 +45,13 @@ NEVER = 1e-9
 class Gap:
     """What is known and what is asked, over all sets of some axes: bit i of a set's number tells whether axis i is in.
 
-    known: D of each set. asked: shape (rows, sets), c of each asked row.
+    known: D of each set. asked: shape (rows, sets), c of each asked row. weights: of the rows in the sum that is least.
     """
 
     sizes: tuple[int, ...]
     known: FloatArray
     asked: FloatArray
+    weights: FloatArray | float = 1.0
 
     def members(self, number: int) -> tuple[int, ...]:
         """Returns the axes of a set."""
@@ -91,7 +95,7 @@ def best_precisions(gap: Gap, noise: NoiseKind, amount: float) -> FloatArray:
     """
     gaussian = noise is NoiseKind.GAUSSIAN
     inside, lifted = gap.inside.astype(np.float64), gap.lifted
-    asked = gap._asked.sum(axis=0)
+    asked = (gap._asked * np.reshape(gap.weights, (-1, 1))).sum(axis=0)
     shares = np.full(len(lifted), 1 / len(lifted))
     for _ in range(STEPS):
         total = gap._total(_precisions(shares, gaussian, amount))
@@ -133,3 +137,22 @@ def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> floa
         middle = (low + high) / 2 if low else high / 4
         low, high = (low, middle) if reached(middle) else (middle, high)
     return high
+
+
+def evened(gap: Gap, noise: NoiseKind, target: float, most: float) -> Gap:
+    """Returns the gap with weights of its rows under which they all reach a target for the least price found.
+
+    Rows that err more get more weight, a few times over: at the dual's optimum all rows with a weight err alike.
+    """
+    if len(np.unique(np.round(gap.asked, 9), axis=0)) == 1:
+        return gap
+    best, least = gap, least_amount(gap, noise, target, most)
+    tried = replace(gap, weights=np.ones(len(gap.asked)))
+    amount = most if least is None else least
+    for _ in range(EVENINGS):
+        variances = gap.variances(best_precisions(tried, noise, amount))
+        tried = replace(tried, weights=tried.weights * (variances / variances.max()))
+        found = least_amount(tried, noise, target, most if least is None else least)
+        if found is not None and (least is None or found < least):
+            best, least, amount = tried, found, found
+    return best

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations
 from math import prod
 from time import monotonic
 from typing import Any
@@ -11,7 +13,10 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.engine.functions import MACROS
+from dpduck.planning.choose import plan_workload
+from dpduck.trusted.noise.law import NoiseKind
 from tests.mechanisms.cubes.cubes import SMALL, ask, explained, protected_visits
 from tests.support.clinics import Clinic
 
@@ -157,6 +162,69 @@ def test_a_target_buys_rho_and_heeds_the_limit(open_clinic: Callable[..., Clinic
     assert all(9.99 < row[1] <= 10 for row in clinic.dp(statement.format(10)))
     assert clinic.value("SELECT spent FROM dp_budget() WHERE measure = 'rho'") == pytest.approx(0.005, rel=2e-3)
     assert "would cost rho = 0.5" in clinic.refused(statement.format(1))
+
+
+SETS = ("CUBE (a, b, c)", "ROLLUP (a, b, c)", "GROUPING SETS ((a, b), (c), ())", "MARGINALS (2, a, b, c)")
+STRATEGIES = ("I", "Q+", "F+", "C+", "R")
+
+
+@pytest.mark.parametrize(
+    ("sets", "budget", "names"),
+    [(sets, "rho", STRATEGIES) for sets in SETS] + [(SETS[2], "epsilon", STRATEGIES[:4])],
+)
+def test_no_strategy_by_name_reaches_a_target_for_less(
+    open_clinic: Callable[..., Clinic], sets: str, budget: str, names: tuple[str, ...]
+) -> None:
+    """The price is the least over all strategies: a total of a thousand cells is no reason to measure it by cells."""
+    clinic = open_clinic()
+    clinic.con.execute("CREATE TABLE t AS SELECT range % 3 AS a, range % 10 AS b, range % 4 AS c FROM range(100)")
+    domains = ", ".join(f"DOMAIN {name} RANGE 0 TO {size} STEP 1" for name, size in (("a", 3), ("b", 10), ("c", 4)))
+    clinic.dp(f"CREATE PRIVACY POLICY ON t (PRIVACY UNIT ROW, BUDGET ({budget} = 1000), {domains})")
+
+    def price(strategy: str) -> float:
+        options = f"target_stderr = 20, planning_seconds = 0.2, strategy = '{strategy}'"
+        before = clinic.value("SELECT spent FROM dp_budget()")
+        clinic.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) count(*) FROM t GROUP BY {sets}")
+        return float(clinic.value("SELECT spent FROM dp_budget()") - before)
+
+    least = price("auto")
+    for name in names:
+        assert least <= price(name) * 1.002, name
+
+
+SIZES = (2, 5, 10, 4)
+DUALS = [
+    tuple(sets for number in range(5) for sets in combinations(range(4), number)),
+    tuple(combinations(range(4), 2)),
+    ((), (0,), (0, 1), (0, 1, 2)),
+    ((0, 1, 2), (3,), (1, 3), ()),
+]
+
+
+@pytest.mark.parametrize("sets", DUALS)
+def test_a_target_s_price_is_near_the_dual_bound(
+    open_clinic: Callable[..., Clinic], sets: tuple[tuple[int, ...], ...]
+) -> None:
+    """Gaussian noise: for whatever weights, the least weighted mean of variances is a bound of the worst one's."""
+    clinic = open_clinic()
+    clinic.con.execute("CREATE TABLE t AS SELECT 0 AS x0, 0 AS x1, 0 AS x2, 0 AS x3 FROM range(10)")
+    domains = ", ".join(f"DOMAIN x{axis} RANGE 0 TO {size} STEP 1" for axis, size in enumerate(SIZES))
+    clinic.dp(f"CREATE PRIVACY POLICY ON t (PRIVACY UNIT ROW, BUDGET (rho = 1000), {domains})")
+    groups = ", ".join(f"({', '.join(f'x{axis}' for axis in members)})" for members in sets)
+    clinic.dp(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 30) count(*) FROM t "
+        f"GROUP BY GROUPING SETS ({groups})"
+    )
+    found = clinic.value("SELECT spent FROM dp_budget()")
+    cells = np.array([prod(SIZES[axis] for axis in members) for members in sets], dtype=float)
+    weights, bound = 1 / cells, 0.0
+    for _ in range(40):
+        weights /= (weights * cells).sum()
+        workload = MarginalWorkload(SIZES, sets, tuple(weights.tolist()))
+        plan = plan_workload(workload, NoiseKind.GAUSSIAN, Fraction(1, 10**6), 1, strategy="R")[0]
+        bound = max(bound, plan.total_variance * 1e-6 / 30**2)
+        weights *= np.array(plan.variances) / max(plan.variances)
+    assert bound * 0.999 <= found <= bound * 1.01
 
 
 def test_explain_says_how_long(bits: Clinic) -> None:

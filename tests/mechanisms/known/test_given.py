@@ -128,6 +128,21 @@ def test_a_target_costs_no_more_than_as_it_is_written(clinic: Clinic) -> None:
     assert paid(clinic) < 0.04 + 0.6 * float(str(alone["rho"]))
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_target_of_a_rollup_is_reached_for_no_more_than_alone(clinic: Clinic, known: bool) -> None:
+    """Totals, margins and cells within one standard error: with what is known it costs less, without as much."""
+    make_visits(clinic)
+    if known:
+        release(clinic, "ward, sex, count(*) AS n FROM visits GROUP BY ward, sex", "rho = 0.01")
+    alone = float(
+        str(explained(clinic, f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 4) {ROLLUP}")["rho"])
+    )
+    before = paid(clinic) if known else 0.0
+    found = clinic.dp(with_reuse("target_stderr = 4", ROLLUP))
+    assert max(float(str(row[3])) for row in found) <= 4
+    assert paid(clinic) - before <= alone * (0.95 if known else 1.002)
+
+
 def test_a_target_may_pay_ahead(clinic: Clinic) -> None:
     """At four times the price a quarter of the variance: two wards together are free then. Without a target that
     reuses what is known, there is nothing to be paid ahead of."""
