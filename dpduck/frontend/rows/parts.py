@@ -7,6 +7,7 @@ or an output may be an analyst's expression, and trusted code finds out by itsel
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
@@ -89,6 +90,19 @@ def shortened_sql(value: str, type_name: str) -> str:
     written = digest if type_name == "VARCHAR" else f"encode({digest})"
     short, hashed = f"WHEN {length} <= {LONGEST_AS_IT_IS} THEN {value}", f"WHEN {length} <= {LONGEST_UNIT}"
     return f"CASE {short} {hashed} THEN {written} END"
+
+
+def together_sql(columns: Sequence[tuple[str, str]]) -> str:
+    """Returns SQL of a privacy unit that columns hold together, as a text: equal for equal units, and for no others.
+
+    columns: SQL and types, whose values are equal if and only if their texts are. Of each the text stands behind the
+    number of its bytes and a colon. Where two such texts are equal, so are the first numbers, so the parts behind them,
+    and so on: nothing that a part holds ends it. NULL where a part is NULL, or a text longer than LONGEST_JOINED.
+    """
+    texts = [name if kind == "VARCHAR" else f"CAST({name} AS VARCHAR)" for name, kind in columns]
+    parts = " || ".join(f"CAST(strlen({text}) AS VARCHAR) || ':' || {text}" for text in texts)
+    short = " AND ".join(f"strlen({name}) <= {LONGEST_JOINED}" for name, kind in columns if kind == "VARCHAR")
+    return f"CASE WHEN {short} THEN {parts} END" if short else f"({parts})"
 
 
 def instant_sql(value: str) -> str:
