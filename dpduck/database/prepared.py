@@ -212,7 +212,7 @@ class PreparedTables:
             if self._known.get(table.sql) is known:
                 raise
             raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
-        own = policy.unit.reference is None and not policy.unit.columns
+        own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
         holder, stored = known.columns[-1]  # the table, or the last that its references lead through
         domains = _domains(policy, columns[table.sql])

@@ -185,6 +185,8 @@ def _tables(source: Source, twins: Mapping[str, Twin]) -> dict[str, Twin]:
 
 def _unit_of(alias: str, known: Mapping[str, Twin]) -> str | None:
     twin = known[alias]
+    if twin.own and twin.together:
+        return twin.written(alias)
     return None if twin.unit is None else f"{alias}.{quoted(twin.unit)}"
 
 
@@ -213,9 +215,6 @@ def _own_unit(unit_sql: str | None, source: Source, twins: Mapping[str, Twin]) -
         return None, source
     known = _tables(source, twins)
     units, joins = dict[str, str](), list[Join]()
-    for alias, twin in known.items():
-        if twin.together:
-            unit_sql = unit_sql.replace(twin.written(alias), str(_unit_of(alias, known)))
     for join in source.joins:
         hidden = isinstance(join.right.first, Stored) and _HIDDEN.fullmatch(join.right.first.alias)
         if not hidden:
