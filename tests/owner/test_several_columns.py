@@ -191,8 +191,8 @@ def test_the_unit_stays_once_something_is_spent(clinic: Clinic) -> None:
         message = clinic.refused(f"ALTER PRIVACY POLICY ON answers SET PRIVACY UNIT {unit}{most}")
         assert "cannot change once something is spent" in message
     clinic.con.execute("ALTER TABLE answers ALTER survey TYPE DOUBLE")
-    assert "'survey' is DOUBLE, and no part of a privacy unit" in clinic.refused(ASK + "kind, count(*) AS n FROM answers "
-                                                                                 "GROUP BY kind")  # fmt: skip
+    message = clinic.refused(ASK + "kind, count(*) AS n FROM answers GROUP BY kind")
+    assert "'survey' is DOUBLE, and no part of a privacy unit" in message
     clinic.con.execute("ALTER TABLE answers DROP survey")
     assert "'survey' is gone, and no part of a privacy unit" in clinic.refused(ASK + "count(id) AS n FROM answers")
 

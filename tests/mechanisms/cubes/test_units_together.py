@@ -228,7 +228,21 @@ def test_prepared_tables_count_the_same(answers: list[Answer], parts: list[Part]
 
 
 PARTS_OF_TYPES = {
-    "VARCHAR": ["''", "'1'", "'1:1'", "':'", "'1:'", "'2:11'", "'ä'", "'a' || chr(0)", "repeat('x', 70)", "NULL"],
+    "VARCHAR": [
+        "''",
+        "'1'",
+        "'1:1'",
+        "':'",
+        "'1:'",
+        "'2:11'",
+        "'ä'",
+        "'a' || chr(0)",
+        "repeat('x', 70)",
+        "'zzzzzzzzz2xy'",
+        "'12zzzzzzzzz'",
+        "'xy'",
+        "NULL",
+    ],
     "INTEGER": ["1", "11", "-1", "0", "2147483647", "NULL"],
     "UHUGEINT": ["1", "11", "340282366920938463463374607431768211455"],
     "DATE": ["'2024-01-01'", "'0044-03-15 (BC)'", "'infinity'", "'-infinity'", "NULL"],
