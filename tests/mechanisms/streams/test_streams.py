@@ -325,3 +325,16 @@ def test_what_dp_explain_compares(visits: Visits) -> None:
         assert all(len(row[3]) == 12 and max(row[3]) == pytest.approx(row[2], abs=1e-6) for row in rows)
         assert {row[4] for row in rows} == {36}
         assert visits.spent() == 0
+
+
+def test_a_part_of_the_unit_of_another_type(visits: Visits) -> None:
+    """What was kept of units is in texts of their parts' types: a column that became a text would be other units."""
+    visits.con.execute("ALTER TABLE visits ALTER number TYPE BIGINT")
+    visits.dp(POLICY.format(most=MOST, budget="epsilon = 9").replace("CREATE", "CREATE OR REPLACE").replace(
+        "UNIT person", "UNIT (person, number)"))  # fmt: skip
+    visits.create()
+    visits.refresh(1)
+    visits.con.execute("ALTER TABLE visits ALTER number TYPE VARCHAR")
+    assert "rests on changed: the unit" in visits.refusal("REFRESH PRIVATE STREAM by_month UNTIL '2024-04-01'")
+    visits.con.execute("ALTER TABLE visits ALTER number TYPE INTEGER")
+    assert visits.refresh(3).startswith("by_month has 3")
