@@ -17,9 +17,9 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 252,
-    "lines": 62_893,
+    "lines": 63_150,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 604,
+    "functions of a plain count": 606,
     "modules of a plain count": 92,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,

@@ -109,7 +109,8 @@ def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterat
 
 def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns: Sequence[Column]) -> None:
     """Gives texts without a domain to 1, 2, 3 .. units, so that some are near any threshold of selected keys."""
-    whose = quote_identifier(policy.unit.column) if policy.unit.column else "rowid"
+    unit = policy.unit
+    whose = ", ".join(map(quote_identifier, unit.columns or ((unit.column,) if unit.column else ()))) or "rowid"
     for column in columns:
         if is_open_text(column, policy):
             connection.execute(
@@ -121,8 +122,7 @@ def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns:
 
 def is_open_text(column: Column, policy: Policy) -> bool:
     """Tells whether a column has texts that nobody declared, and is not the privacy unit's."""
-    unit = policy.unit
-    hidden = {fold(name) for name in (unit.column, unit.reference and unit.reference.column) if name}
+    hidden = set(map(fold, policy.unit.own_columns))
     return column.type_name == "VARCHAR" and policy.domain(column.name) is None and fold(column.name) not in hidden
 
 
@@ -134,13 +134,13 @@ def _add_unit(found: Neighbours, policy: Policy) -> None:
         keys = Catalog(cursor, engine.about.policies).unique_keys(policy.table)
     unique = {fold(key[0]) for key in keys if len(key) == 1}
     unit = policy.unit
-    whose = fold((unit.reference.column if unit.reference is not None else unit.column) or "")
-    number = 1 if unit.column is None or whose in unique else min(3 * unit.max_rows, unit.max_rows + MOST_ADDED)
+    whose = set(map(fold, unit.own_columns))
+    number = 1 if not whose or whose & unique else min(3 * unit.max_rows, unit.max_rows + MOST_ADDED)
     values = []
     for place, column in enumerate(columns):
         name = quote_identifier(column.name)
-        if fold(column.name) == whose or fold(column.name) in unique:
-            key = str(WHOSE) if fold(column.name) == whose else f"{WHOSE} + n"
+        if fold(column.name) in whose | unique:
+            key = str(WHOSE) if fold(column.name) in whose else f"{WHOSE} + n"
             values.append(f"CAST({key_sql(key, column.type_name)} AS {column.type_name}) AS {name}")
         else:
             values.append(f"{_value(column, policy, found.kind, place)} AS {name}")

@@ -16,6 +16,7 @@ from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.owner.domains import is_numeric
 from dpduck.values.domain import RangeDomain
+from dpduck.values.privacy import PrivacyUnit
 
 SELECT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 MOST_CELLS = 200
@@ -61,7 +62,7 @@ def asked(found: Neighbours, epsilon: str) -> list[Asked]:
 
 def _asked(policy: Policy, columns: Sequence[Column], epsilon: str) -> Asked:
     unit, period = policy.unit, policy.unit.period
-    hidden = {fold(name) for name in (unit.column, unit.reference and unit.reference.column) if name}
+    hidden = set(map(fold, unit.own_columns))
     open_columns = [one for one in columns if fold(one.name) not in hidden]
     keys = [one for one in open_columns if policy.domain(one.name) is not None]
     sizes = {one.name: domain.size for one in keys if (domain := policy.domain(one.name)) is not None}
@@ -81,12 +82,19 @@ def _asked(policy: Policy, columns: Sequence[Column], epsilon: str) -> Asked:
         tuple(map(quote_identifier, small)),
         tuple(quote_identifier(clamp.column) for clamp in policy.clamps),
         tuple(map(quote_identifier, texts)),
-        None if unit.column in (None, "") else quote_identifier(unit.column or ""),
+        _unit_text(unit),
         tuple(map(quote_identifier, numbers)),
         where,
         budget.delta_keys > 0 or (not budget.pure and budget.epsilon is not None),
         price,
     )  # fmt: skip
+
+
+def _unit_text(unit: PrivacyUnit) -> str | None:
+    """Returns what is counted DISTINCT; None where no column of the table itself holds the unit."""
+    names = () if unit.reference is not None else unit.own_columns
+    listed = ", ".join(map(quote_identifier, names))
+    return f"({listed})" if len(names) > 1 else listed or None
 
 
 def own_statements(one: Asked) -> Iterator[Case]:

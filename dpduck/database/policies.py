@@ -235,9 +235,10 @@ def _named_in_sql(text: str) -> TableName:
 def policy_to_text(policy: Policy) -> str:
     """Returns all of a policy as JSON; amounts as exact rationals.
 
-    A period is a fifth part of the unit: versions that know of no periods fail on it, and charge nothing.
+    A period is a fifth part of the unit, several columns are a sixth: versions that know of none fail on it, and charge
+    nothing.
     """
-    period, lifetime = policy.unit.period, policy.budget.lifetime
+    period, lifetime, columns = policy.unit.period, policy.budget.lifetime, policy.unit.columns
     return json.dumps(
         {
             **({} if lifetime is None else {"lifetime": _budget_fields(lifetime)}),
@@ -245,6 +246,7 @@ def policy_to_text(policy: Policy) -> str:
             "unit": [
                 *(policy.unit.key, policy.unit.column, policy.unit.max_rows),
                 *([] if period is None else [None, [period.word, period.column]]),
+                *([None, None, list(columns)] if columns else []),
             ],
             "reference": _reference_fields(policy.unit.reference),
             "budget": _budget_fields(policy.budget),
@@ -264,10 +266,13 @@ def policy_from_text(text: str) -> Policy:
     """Returns the policy that policy_to_text wrote."""
     fields = json.loads(text)
     (key, column, most, *rest), lifetime = fields["unit"], fields.get("lifetime")
+    period, columns = ([*rest, None, None, None])[1:3]
     return Policy(
         table=TableName(tuple(fields["table"])),
         unit=PrivacyUnit(
-            key, column, most, _reference(fields.get("reference")), period=Period(*rest[1]) if rest else None
+            *(key, column, most, _reference(fields.get("reference"))),
+            period=Period(*period) if period else None,
+            columns=tuple(columns or ()),
         ),
         budget=replace(_budget(fields["budget"]), lifetime=None if lifetime is None else _budget(lifetime)),
         domains=tuple((column, _domain(domain)) for column, domain in fields["domains"]),

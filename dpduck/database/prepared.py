@@ -214,8 +214,11 @@ class PreparedTables:
             raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
-        domains, most = _domains(policy, columns[table.sql]), policy.unit.max_rows
-        return Twin(name, domains, unit, known.unit_type, own, known.cuts, most)
+        holder, stored = known.columns[-1]  # the table, or the last that its references lead through
+        domains = _domains(policy, columns[table.sql])
+        held = self._policies.now().policies[holder].unit.columns
+        together = tuple(one for name in held for one in stored if fold(one[0]) == fold(name))
+        return Twin(name, domains, unit, known.unit_type, own, known.cuts, policy.unit.max_rows, together)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
         """Returns what is written of a table; refused where DuckDB has columns that cannot be carried over.
@@ -243,10 +246,10 @@ class PreparedTables:
         for column_name, _ in domains:
             relation.domain(column_name)
         from_sql, unit_sql = with_units_sql(relation)
-        unit = PERSON.strip('"') if relation.parents else policy.unit.column
+        unit = PERSON.strip('"') if relation.parents or relation.together else policy.unit.column
         content = tuple(f"{quote_identifier(relation.alias)}.{quote_identifier(name)}" for name in relation.row_key)
         columns = _names(relation.columns)
-        links = {name for name, _ in relation.links} | {fold(unit or "")}
+        links = {name for name, _ in relation.links} | set(map(fold, policy.unit.own_columns))
         linked = frozenset(name for name, _ in columns if fold(name) in links)
         cuts = () if unit_sql is None else cuts_of(policy, columns)
         layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains, linked, cuts)
@@ -312,20 +315,9 @@ class PreparedTables:
             raise
         revisions, epoch, unit_type = _revisions(relation), facts.policy.epoch, relation.unit_type
         return Prepared(
-            table.sql,
-            nonce,
-            moment,
-            digest,
-            epoch,
-            revisions,
-            facts.columns,
-            _keys(relation),
-            unit_type,
-            size,
-            content,
-            at,
-            facts.layout.cuts,
-        )
+            table.sql, nonce, moment, digest, epoch, revisions, facts.columns, _keys(relation), unit_type, size,
+            content, at, facts.layout.cuts,
+        )  # fmt: skip
 
     def _take(self, written: Sequence[Prepared]) -> None:
         """Puts twins into use, all at once, and deletes those that they replace."""

@@ -310,18 +310,23 @@ def check_tree(tree: Any) -> None:
 
 
 def _counts_by_unit(node: Any) -> bool:
-    """Tells whether there are subqueries of one row for each value of a column, in which rows are counted."""
+    """Tells whether there are subqueries of one row for each unit, in which rows are counted."""
     sources = [part.get("subquery") for part in dicts(node) if part.get("type") == "SUBQUERY"]
     grouped = [_groups(source["node"]) for source in sources if isinstance(source, dict)]
-    return any(len(keys) == 1 and keys[0].get("class") == "COLUMN_REF" for keys in grouped)
+    return any(map(_is_a_unit, grouped))
 
 
 def _has_windows(node: Any) -> bool:
-    """Tells whether there are subqueries with windows, each by one column."""
+    """Tells whether there are subqueries with windows, each by the unit."""
     sources = [part["subquery"] for part in dicts(node) if part.get("type") == "SUBQUERY" and part.get("subquery")]
     windows = [part for source in sources for part in dicts(source) if part.get("class") == "WINDOW"]
     by: list[Any] = [one.get("partitions") or () for one in windows]
-    return bool(by) and all(len(keys) == 1 and keys[0].get("class") == "COLUMN_REF" for keys in by)
+    return bool(by) and all(map(_is_a_unit, by))
+
+
+def _is_a_unit(keys: Any) -> bool:
+    """Tells whether this can be a unit: a column, or the one text of columns that hold it together."""
+    return len(keys) == 1 and keys[0].get("class") in ("COLUMN_REF", "CASE", "FUNCTION")
 
 
 def _groups(node: Any) -> Any:

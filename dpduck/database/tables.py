@@ -200,8 +200,8 @@ def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Seque
 
 def _guarantee(policy: Policy) -> str:
     """Returns what is protected, at which price in all; of units by periods also what that means for a whole person."""
-    unit, period, reference = policy.unit, policy.unit.period, policy.unit.reference
-    column = unit.column if reference is None else reference.column
+    period, names = policy.unit.period, policy.unit.own_columns
+    column = f"({', '.join(names)})" if len(names) > 1 else next(iter(names), None)
     whose, amounts = "one row" if column is None else f"all rows of one {column}", _declared(policy.budget)
     if period is None:
         return f"{whose}: {amounts}, over all statements"

@@ -218,9 +218,10 @@ class AboutTables:
                         f"{table} has no privacy policy yet, and so no budget that a private draft could be charged to",
                         accepted=f"CREATE PRIVACY POLICY ON {table.table} (PRIVACY UNIT .. MAX ROWS 1, BUDGET (..))",
                     )
-                if policy.unit.period is not None:
+                if policy.unit.period is not None or policy.unit.columns:
+                    kind = "by periods" if policy.unit.period is not None else "held by several columns"
                     raise Refusal(
-                        "a private draft looks at whole units, and this policy's are by periods",
+                        f"a private draft looks at whole units, and this policy's are {kind}",
                         accepted=f"dp_draft('{table.table}'), from the schema alone, which is free",
                     )
                 found = open_columns(cursor, table, catalog, public, home)
@@ -303,8 +304,7 @@ def _columns(table: TableName, catalog: Catalog) -> Iterator[list[Value]]:
 
 def _unit(policy: Policy, column: str) -> str | None:
     """Returns what the column is to the privacy unit, "" for nothing."""
-    reference = policy.unit.reference
-    if fold(policy.unit.column or "") == fold(column) or (reference and fold(reference.column) == fold(column)):
+    if fold(column) in map(fold, policy.unit.own_columns):
         return f"{policy.unit.key}, MAX ROWS {policy.unit.max_rows}"
     period = policy.unit.period
     return f"PER {period.word}" if period is not None and fold(period.column) == fold(column) else None

@@ -17,6 +17,7 @@ from dpduck.frontend.statements.kinds import ClampClause, DomainClause
 from dpduck.frontend.statements.policy import EVERY
 from dpduck.frontend.text.dialect import exact_number
 from dpduck.frontend.text.names import fold, quote_text
+from dpduck.frontend.text.positions import nearest
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
 
@@ -27,6 +28,18 @@ INTEGERS = frozenset(
 FLOATS = frozenset(("FLOAT", "DOUBLE"))
 TEMPORAL = frozenset(("DATE", "TIMESTAMP"))
 _UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+
+
+def column_of(name: str, columns: tuple[Column, ...], clause: object) -> Column:
+    """Returns the column that a clause names."""
+    found = next((column for column in columns if fold(column.name) == fold(name)), None)
+    if found is None:
+        raise Refusal(
+            f"there is no column {name!r}",
+            accepted=nearest(name, [column.name for column in columns]),
+            position=getattr(clause, "position", None),
+        )
+    return found
 
 
 def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Domain:

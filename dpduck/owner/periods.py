@@ -1,17 +1,22 @@
-"""What an owner says of periods and budgets: PER, OF, LIFETIME, and which of them go together."""
+"""What an owner says of units and budgets: several columns, PER, OF, LIFETIME, and which of them go together."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.frontend.rows.facts import Column, Policy, PublicFacts
 from dpduck.frontend.rows.periods import DATES, UNITS
+from dpduck.frontend.rows.relation import required_together
 from dpduck.frontend.statements.kinds import BudgetClause, PolicyClauses
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName, fold, require_plain_names
 from dpduck.values.accounting import rho_of
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period, named_like_periods
 from dpduck.values.privacy import Budget, PrivacyUnit
+
+_TOGETHER = re.compile(r"\(.+, .+\)", re.DOTALL)
 
 
 def period_of(word: str, column: Column) -> Period:
@@ -35,6 +40,10 @@ def unprepared(table: TableName, word: str) -> Refusal:
 
 def require_other_name(column: Column, period: Period | None) -> None:
     """Refuses a unit's column that the ledger could take for a unit and its periods, or that is of another type."""
+    if _TOGETHER.fullmatch(column.name):
+        raise Refusal(
+            f"{column.name!r} is how the ledger writes several columns", accepted="ALTER TABLE .. RENAME COLUMN"
+        )
     if named_like_periods(column.name):
         raise Refusal(f"{column.name!r} is how the ledger writes periods", accepted="a unit's column of another name")
     if period is not None and column.type_name not in UNITS:
@@ -42,6 +51,21 @@ def require_other_name(column: Column, period: Period | None) -> None:
             f"{column.name} is {column.type_name.partition('(')[0]}, which is not told apart by period",
             accepted="a unit of whole numbers up to 64 bits, VARCHAR or UUID",
         )
+
+
+def unit_together(
+    table: TableName, names: Sequence[str], max_rows: int, facts: PublicFacts, spelled: Callable[[str], str]
+) -> PrivacyUnit:
+    """Returns a unit that columns hold together; its key has their names in brackets. spelled: as it is known."""
+    require_plain_names(*names)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refusal(f"{twice!r} is named twice", accepted="each column of the unit once")
+    odd = next((name for name in names if set(name) & set("(),")), None)
+    if odd is not None:
+        raise Refusal(f"the name {odd!r} has a bracket or comma", accepted="ALTER TABLE .. RENAME COLUMN")
+    required_together(table, names, facts)
+    return PrivacyUnit(spelled(f"{table}.({', '.join(names)})"), "", max_rows, columns=tuple(names))
 
 
 def require_no_null(policy: Policy) -> None:

@@ -24,8 +24,8 @@ from dpduck.frontend.statements.kinds import (
     UnitClause,
 )
 from dpduck.frontend.text.names import TableName, fold, require_plain_names
-from dpduck.frontend.text.positions import meant_or, nearest
-from dpduck.owner.domains import build_clamp, build_domain, rounding_note, spread
+from dpduck.frontend.text.positions import meant_or
+from dpduck.owner.domains import build_clamp, build_domain, column_of, rounding_note, spread
 from dpduck.owner.periods import (
     budget_of,
     period_of,
@@ -33,6 +33,7 @@ from dpduck.owner.periods import (
     require_other_name,
     require_same_word,
     unit_by_periods,
+    unit_together,
     unprepared,
 )
 from dpduck.trusted.ledger.ledger import Ledger
@@ -172,10 +173,14 @@ class OwnerDesk:
 
     def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
         period = self._period(table, clause, columns)
+        if clause.columns:
+            names = [column_of(name, columns, clause).name for name in clause.columns]
+            self.engines.require_here(table, "protected by several columns", "a unit of one column")
+            return unit_together(table, names, clause.max_rows, self.catalog, self.policies.unit_key)
         if clause.column is None:
             self.engines.require_policy(table, None)
             return PrivacyUnit(self._key(f"{table}.ROW", period), None, 1, period=period)
-        column = _column(clause.column, columns, clause)
+        column = column_of(clause.column, columns, clause)
         require_plain_names(column.name)
         require_other_name(column, period)
         require_plain_unit(table, column.name, self.catalog)
@@ -184,7 +189,7 @@ class OwnerDesk:
             return PrivacyUnit(self._key(f"{table}.{column.name}", period), column.name, clause.max_rows, period=period)
         written, referenced = clause.references
         target = self._table(written)
-        key_column = _column(referenced, self.catalog.columns(target), clause)
+        key_column = column_of(referenced, self.catalog.columns(target), clause)
         require_plain_names(*target.parts, key_column.name)
         parent = self.policies.policy(target)
         if parent is None or target == table:
@@ -204,7 +209,7 @@ class OwnerDesk:
         self.engines.require_here(table, f"protected PER {word}", "a copy of it in DuckDB")
         if table.sql in self.prepared.at():
             raise unprepared(table, word)
-        return period_of(word, _column(name, columns, clause))
+        return period_of(word, column_of(name, columns, clause))
 
     def _unit_through(self, parent: Policy, column: Column, key_column: Column, max_rows: int) -> PrivacyUnit:
         """Returns the unit of a table that refers to one with a policy: to its unit, or to a key whose row belongs to
@@ -227,11 +232,11 @@ class OwnerDesk:
     def _changed(self, policy: Policy, clauses: PolicyClauses, columns: tuple[Column, ...]) -> Policy:
         domains = {fold(column): (column, domain) for column, domain in policy.domains}
         for clause in spread(clauses.domains, columns):
-            column = _column(clause.column, columns, clause)
+            column = column_of(clause.column, columns, clause)
             domains[fold(column.name)] = (column.name, build_domain(clause, column.type_name, self.catalog))
         clamps = {fold(clamp.column): clamp for clamp in policy.clamps}
         for clamp in clauses.clamps:
-            column = _column(clamp.column, columns, clamp)
+            column = column_of(clamp.column, columns, clamp)
             clamps[fold(column.name)] = build_clamp(replace(clamp, column=column.name), column.type_name)
         largest = clauses.max_epsilon or policy.max_epsilon
         smallest = clauses.min_epsilon or policy.min_epsilon
@@ -303,7 +308,7 @@ def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
             f"{float(LARGEST_EPSILON):g}; budgets of 1 to 10 are usual"
         )
     for clause in clauses.clamps:
-        column = _column(clause.column, columns, clause)
+        column = column_of(clause.column, columns, clause)
         clamp = build_clamp(replace(clause, column=column.name), column.type_name)
         noted.append(rounding_note(clause, clamp, column.type_name))
     return "".join(f"; {note}" for note in noted if note)
@@ -323,17 +328,6 @@ def owned_table(catalog: Catalog, written: TableName) -> TableName:
         )
     catalog.require_stored(table)
     return table
-
-
-def _column(name: str, columns: tuple[Column, ...], clause: object) -> Column:
-    found = next((column for column in columns if fold(column.name) == fold(name)), None)
-    if found is None:
-        raise Refusal(
-            f"there is no column {name!r}",
-            accepted=nearest(name, [column.name for column in columns]),
-            position=getattr(clause, "position", None),
-        )
-    return found
 
 
 # Owner statements, one at a time, and each carried out once however often DuckDB binds it.

@@ -42,13 +42,16 @@ _MOMENT = "TIMESTAMP '2020-01-01' + to_seconds(CAST({h} % 120000000 AS BIGINT))"
 def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str, ...]], rows: int) -> str:
     """Returns a SELECT of so many made-up rows. keys: of the table, whose values are not repeated."""
     unique = {fold(key[0]) for key in keys if len(key) == 1}
-    whose = policy.unit.reference.column if policy.unit.reference is not None else policy.unit.column
+    whose = {fold(name) for name in policy.unit.own_columns}
     made = []
     for place, column in enumerate(columns):
         mixed = f"hash(i, {place})"
         if fold(column.name) in unique:
             value = key_sql("i", column.type_name)
-        elif fold(column.name) == fold(whose or ""):
+        elif fold(column.name) in whose and policy.unit.columns and policy.domain(column.name) is not None:
+            mixed = f"hash(i // {policy.unit.max_rows}, {place})"
+            value = _made_up(column, policy.domain(column.name), None, mixed)
+        elif fold(column.name) in whose:
             value = key_sql(f"i // {policy.unit.max_rows}", column.type_name)
         else:
             value = _made_up(column, policy.domain(column.name), policy.clamp(column.name), mixed)
@@ -200,6 +203,9 @@ def unit_text(policy: Policy, home: Home) -> str:
     per = "" if period is None else f" PER {period.word} OF {name_text(period.column)}"
     if unit.column is None:
         return f"PRIVACY UNIT ROW{per}"
+    if unit.columns:
+        listed = ", ".join(map(name_text, unit.columns))
+        return f"PRIVACY UNIT ({listed}) MAX ROWS {min(unit.max_rows, MAX_ROWS_LIMIT)}"
     if unit.reference is not None:
         parent = table_text(TableName(unit.reference.parent), home)
         column, refers = unit.reference.column, f"{parent}.{name_text(unit.reference.parent_column)}"

@@ -31,6 +31,7 @@ class PrivacyUnit:
     there is a reference: code that knows of columns alone then fails instead of protecting the wrong thing.
     max_rows: m, the most rows of one unit that an answer can see; 1 for rows.
     period: where it is given, a unit is the rows of one value, or one row, of one period alone; the key says its word.
+    columns: of a unit that several columns of this table hold together, these; `column` is "" then, too.
     """
 
     key: str
@@ -38,6 +39,14 @@ class PrivacyUnit:
     max_rows: int
     reference: Reference | None = None
     period: Period | None = None
+    columns: tuple[str, ...] = ()
+
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        """Returns the columns of this table that say whose a row is; none for PRIVACY UNIT ROW."""
+        if self.reference is not None:
+            return (self.reference.column,)
+        return self.columns or ((self.column,) if self.column else ())
 
 
 @dataclass(frozen=True)

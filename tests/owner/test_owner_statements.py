@@ -174,25 +174,3 @@ def test_names_are_compared_as_duckdb_does() -> None:
         ).fetchall()
         connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits SET DOMAIN AGE RANGE 0 TO 90 STEP 5')").fetchall()
         assert connection.sql("SELECT privacy_unit FROM dp_policies()").fetchall() == [("memory.main.visits.é",)]
-
-
-def test_a_pair_as_the_unit() -> None:
-    """Units of two columns are refused by name; a stored column that holds the pair does what they would."""
-    clinic = Clinic(dpduck.connect(config={"threads": 1}))
-    clinic.con.execute("CREATE TABLE answers AS SELECT i % 5 AS household, i % 3 AS survey FROM range(150) AS r(i)")
-    policy = "CREATE PRIVACY POLICY ON answers (PRIVACY UNIT {} MAX ROWS 2, BUDGET (epsilon = 99), "
-    policy += "DOMAIN survey IN (0, 1, 2))"
-    message = clinic.refused(policy.format("(household, survey)"))
-    assert "a privacy unit is one column, or ROW; accepted: a stored column that holds" in message
-    for statement in (
-        "ALTER TABLE answers ADD COLUMN unit VARCHAR",
-        "UPDATE answers SET unit = household || '/' || survey",
-    ):
-        assert statement.partition(" answers ")[2] in message
-        clinic.con.execute(statement)
-    clinic.dp(policy.format("unit"))
-    found = clinic.dp(
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 50) survey, count(*) AS n FROM answers GROUP BY survey"
-    )
-    assert [abs(n - 10) < 5 for _, n in sorted(found)] == [True] * 3, "each household counts twice in each survey"
-    clinic.con.close()

@@ -7,6 +7,7 @@ or an output may be an analyst's expression, and trusted code finds out by itsel
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
@@ -89,6 +90,30 @@ def shortened_sql(value: str, type_name: str) -> str:
     written = digest if type_name == "VARCHAR" else f"encode({digest})"
     short, hashed = f"WHEN {length} <= {LONGEST_AS_IT_IS} THEN {value}", f"WHEN {length} <= {LONGEST_UNIT}"
     return f"CASE {short} {hashed} THEN {written} END"
+
+
+def together_sql(columns: Sequence[tuple[str, str]]) -> str:
+    """Returns SQL of a privacy unit that columns hold together, as a text: equal for equal units, and for no others.
+
+    columns: SQL and types, whose values are equal if and only if their texts are. First stand those whose texts hold no
+    slash, each with one behind it; then the others, each behind the number of its bytes and a colon. Where two such
+    texts are equal, so are the parts before the first slash, so what follows it, and so on; then the first numbers, so
+    the parts that are as long as they say, and so on. NULL where a part is NULL, or a text longer than LONGEST_JOINED.
+    """
+    texts = [(name if kind == "VARCHAR" else f"CAST({name} AS VARCHAR)", kind) for name, kind in columns]
+    ended = [f"{text} || '/'" for text, kind in texts if not kind.startswith(_ANY_TEXT)]
+    told = [f"CAST(strlen({text}) AS VARCHAR) || ':' || {text}" for text, kind in texts if kind.startswith(_ANY_TEXT)]
+    parts = " || ".join((*ended, *told))
+    short = " AND ".join(f"strlen({name}) <= {LONGEST_JOINED}" for name, kind in columns if kind == "VARCHAR")
+    return f"{_TOGETHER} {short or 'TRUE'} THEN {parts} END"
+
+
+def is_together(unit_sql: str) -> bool:
+    """Tells whether a unit is such a text, and not a stored column, or the first of several that is there."""
+    return unit_sql.startswith(_TOGETHER)
+
+
+_ANY_TEXT, _TOGETHER = ("VARCHAR", "ENUM"), "CASE WHEN"
 
 
 def instant_sql(value: str) -> str:

@@ -22,6 +22,7 @@ from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.errors import Refusal
 from dpduck.values.privacy import PrivacyUnit
 
 PER_UNIT = "dpduck_unit"
@@ -153,14 +154,14 @@ def _made_output(name: str, made: Made, source: RowSource) -> _Output:
 
 
 def _grouped(
-    query: exp.Select, source: RowSource, unit: exp.Column, features: FeatureReader, alias: str
+    query: exp.Select, source: RowSource, unit: exp.Column | None, features: FeatureReader, alias: str
 ) -> tuple[list[_Output], list[tuple[str, exp.Expr]]]:
-    """Returns what is made of units, and the columns that are selected of it."""
+    """Returns what is made of units, and the columns that are selected of it. unit: None where several hold it."""
     outputs, shown = list[_Output](), list[tuple[str, exp.Expr]]()
     for name, expression in selected_columns(query, source.scope):
         if isinstance(expression, exp.Column):
-            if sql_of(expression) != sql_of(unit):
-                raise refusal(expression, "a column that is not the privacy unit's", _ACCEPTED)
+            if unit is None or sql_of(expression) != sql_of(unit):
+                raise _not_the_unit(expression, unit)
             outputs.append(
                 _Output(Column(name, column_types(source)[sql_of(unit)]), stored_sql(unit), source.domain(unit))
             )
@@ -176,7 +177,7 @@ def _grouped(
 def _over_features(
     expression: exp.Expr,
     source: RowSource,
-    unit: exp.Column,
+    unit: exp.Column | None,
     features: FeatureReader,
     alias: str,
     outputs: list[_Output],
@@ -191,10 +192,20 @@ def _over_features(
         outputs.append(_made_output(name, made, source))
         node.replace(base_column(alias, name))
     for column in beside:
-        if sql_of(column) != sql_of(unit):
-            raise refusal(column, "a column that is not the privacy unit's", _ACCEPTED)
+        if unit is None or sql_of(column) != sql_of(unit):
+            raise _not_the_unit(column, unit)
         column.replace(base_column(alias, PER_UNIT))
     return _taken_out(tree)
+
+
+def _not_the_unit(place: exp.Expr, unit: exp.Column | None) -> Refusal:
+    if unit is not None:
+        return refusal(place, "a column that is not the privacy unit's", _ACCEPTED)
+    return refusal(
+        place,
+        "a row of a unit that several columns hold together has none of these beside it",
+        "what is made of its rows alone: SELECT count(*) AS k, max(x) AS m .. GROUP BY these columns",
+    )
 
 
 def _parts(tree: exp.Expr, is_part: Callable[[exp.Expr], bool]) -> tuple[list[exp.Expr], list[exp.Column]]:
@@ -235,10 +246,11 @@ class _Windows:
     def _window(self, node: exp.Expr) -> str:
         text = sql_of(node)
         if text not in self._made:
-            partition = node.args.get("partition_by") or []
-            if len(partition) != 1:
-                raise refusal(node, "a window over rows of several privacy units is refused", _PARTITION)
-            _require_unit(partition[0], self._source, "a window over rows of several privacy units", _PARTITION)
+            partition, what = node.args.get("partition_by") or [], "a window over rows of several privacy units"
+            if not _hold_unit(partition, self._source):
+                if len(partition) != 1:
+                    raise refusal(node, f"{what} is refused", _by(self._source, "PARTITION BY") or _PARTITION)
+                _require_unit(partition[0], self._source, what, _by(self._source, "PARTITION BY") or _PARTITION)
             made, name = self._features.window(node, str(unit_sql(self._source))), f"dpduck_{len(self.outputs)}"
             self.outputs.append(_made_output(name, made, self._source))
             self._made[text] = name
@@ -272,14 +284,34 @@ def _without_aliases(condition: exp.Expr, query: exp.Select, source: RowSource) 
     return tree
 
 
-def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column:
-    """Returns the column of GROUP BY, which holds the unit of every row."""
-    keys = group.expressions
+def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
+    """Returns the column of GROUP BY, which holds the unit of every row; None where its columns hold it together."""
+    keys, what = group.expressions, "GROUP BY over private rows inside a subquery"
+    accepted = _by(source, "GROUP BY") or _ACCEPTED
     other = {part for part, value in group.args.items() if value} - {"expressions"}
+    if not other and _hold_unit([resolve(key, source.scope) for key in keys if isinstance(key, exp.Column)], source):
+        return None
     if other or len(keys) != 1 or not isinstance(keys[0], exp.Column):
-        raise refusal(group, "GROUP BY over private rows inside a subquery is refused", _ACCEPTED)
-    column = resolve(keys[0], source.scope)
-    return _require_unit(column, source, "GROUP BY over private rows inside a subquery", _ACCEPTED, keys[0])
+        raise refusal(group, f"{what} is refused", accepted)
+    return _require_unit(resolve(keys[0], source.scope), source, what, accepted, keys[0])
+
+
+def _together(source: RowSource) -> list[PrivateRelation]:
+    """Returns the relations whose own columns hold the unit of every row together."""
+    choices = (choice[0] for choice in source.units if len(choice) == 1)
+    return [one for one in choices if one.together and not one.parents]
+
+
+def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
+    """Tells whether these are the columns that hold the unit of every row together, each once; resolved."""
+    written = sorted(sql_of(node.unnest()) for node in nodes)
+    return any(written == sorted(base(one.alias, column.name) for column in one.together) for one in _together(source))
+
+
+def _by(source: RowSource, word: str) -> str:
+    """Returns what would be by the unit, where several columns hold it together; "" where one does."""
+    names = (", ".join(column.name for column in one.together) for one in _together(source))
+    return next((f"{word} {listed}, which hold the privacy unit together" for listed in names), "")
 
 
 def _require_unit(

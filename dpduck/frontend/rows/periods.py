@@ -16,6 +16,7 @@ from functools import reduce
 from sqlglot import exp
 
 from dpduck.frontend.rows.facts import PublicFacts, Rows, SourceColumn
+from dpduck.frontend.rows.parts import Union, Units
 from dpduck.frontend.rows.relation import PrivateRelation
 from dpduck.frontend.rows.sql import base, column_types
 from dpduck.frontend.rows.tree import PrivateJoin, RowSource
@@ -75,16 +76,27 @@ def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr
     period = next((policy.unit.period for policy in policies if policy.unit.period is not None), None)
     if period is None:
         return None
-    word = period.word.lower()
-    if not _has_moments(source) or not all(_carries(source, one, period.word) for one in range(len(source.joins))):
-        raise refusal(
-            place,
-            f"units of one {word} are not followed through joins of private rows that are not by a key, or not within "
-            f"one {word}, UNION ALL or features of each unit",
-            f"one table with PER {period.word}, joined with public tables; or JOIN by a PRIMARY KEY or UNIQUE column "
-            f"ON equal units AND date_trunc('{word}', ..) = date_trunc('{word}', ..) of both columns of PER",
-        )
+    reasons = [_made_of_several(source), *(_lost(source, one, period.word) for one in range(len(source.joins)))]
+    for what, accepted in filter(None, reasons):
+        raise refusal(place, f"units of one {period.word.lower()} are not followed through {what}", accepted)
     return source.first.policy.unit.period
+
+
+_Reason = tuple[str, str] | None
+"""What loses the period of a row, and what would be accepted in its place."""
+
+
+def _made_of_several(source: RowSource) -> _Reason:
+    """Says why the rows of a source's first table are of no period of their own."""
+    if _has_moments(source):
+        return None
+    table, one = source.table.table, "in a statement of its own"
+    if isinstance(source.first.nested, Union):
+        return "UNION ALL, whose rows say of no period which they are", f"FROM {table}, and each table {one}"
+    if isinstance(source.first.nested, Units):
+        what = "features of each unit, which are made of its rows of all periods"
+        return what, f"FROM {table} as it is, or joined with public tables; conditions in WHERE"
+    return "rows without PER", f"FROM a table whose policy says PER, each table {one}"
 
 
 def _has_moments(source: RowSource) -> bool:
@@ -92,20 +104,31 @@ def _has_moments(source: RowSource) -> bool:
     return source.first.nested is None and not source.first.parents and source.first.policy.unit.period is not None
 
 
-def _carries(source: RowSource, number: int, word: str) -> bool:
-    """Tells whether rows of a join are made of rows of one period; of public tables, always.
+def _lost(source: RowSource, number: int, word: str) -> _Reason:
+    """Says why rows of a join may be made of rows of several periods; of public tables, they never are.
 
     It is by a key: where rows of a unit are joined each with each, which are read would depend on other periods.
     """
-    join = source.joins[number]
+    join, inner = source.joins[number], word.lower()
     if not isinstance(join, PrivateJoin):
-        return True
-    plain = join.kind == "JOIN" and not join.source.joins and _has_moments(join.source)
-    if not plain or source.multiplies(number):
-        return False
+        return None
+    of_several, table = _made_of_several(join.source), join.source.table.table
+    if of_several is not None:
+        return of_several
     before = [source.first, *(one.source.first for one in source.joins[:number] if isinstance(one, PrivateJoin))]
+    moments = [(_moment_of(of), of.table.table) for of in (before[0], join.source.first)]
+    within = " = ".join(f"date_trunc('{inner}', {of}.{name})" for name, of in moments)
+    if join.kind != "JOIN":
+        return f"{join.kind} of private rows, which depends on other {inner}s", f"JOIN {table} ON .. AND {within}"
+    if join.source.joins:
+        return "a join in brackets", f"tables one after the other: JOIN {table} ON .. AND {within} JOIN .."
+    if source.multiplies(number):
+        what = f"a join of private rows that is not by a key, which joins each with each of other {inner}s, too"
+        return what, f"JOIN {table} ON a PRIMARY KEY or UNIQUE column AND equal units AND {within}"
     ours, theirs = ([_Of(of.alias, _moment_of(of), False) for of in sides] for sides in (before, [join.source.first]))
-    return any(_within_one_period(condition, ours, theirs, word) for condition in join.conditions)
+    if any(_within_one_period(condition, ours, theirs, word) for condition in join.conditions):
+        return None
+    return f"a join of private rows that is not within one {inner}", f"JOIN {table} ON .. AND {within}"
 
 
 def _moment_of(relation: PrivateRelation) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -27,7 +28,8 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
     kind = _kind(join)
     _require_one_unit(left, right, join, facts)
     conditions = _conditions(join, left, right)
-    if not any(_proves_one_unit(condition, left, right) for condition in conditions):
+    proven = any(_proves_one_unit(condition, left, right) for condition in conditions)
+    if not proven and not any(set(map(_pair, said)) <= set(_said(conditions)) for said in _together(left, right)):
         raise refusal(
             join.args.get("on") or join,
             "joins between tables containing private data must join on the privacy unit column in each table",
@@ -107,6 +109,35 @@ def _proves_one_unit(condition: exp.Expr, left: RowSource, right: RowSource) -> 
     return False
 
 
+_Column = tuple[PrivateRelation, str]
+
+
+def _together(left: RowSource, right: RowSource) -> list[list[tuple[_Column, _Column]]]:
+    """Returns what would say together that rows are of one unit, which several columns of a table hold."""
+    return [
+        [((one, column.name), (other, column.name)) for column in one.together]
+        for one in left.relations
+        for other in right.relations
+        if one.together and not (one.parents or other.parents) and one.together == other.together
+        if one.policy.unit.key == other.policy.unit.key
+        if all(comparable(column.type_name, column.type_name) for column in one.together)
+    ]
+
+
+def _pair(sides: tuple[_Column, _Column]) -> frozenset[tuple[str, str]]:
+    return frozenset((relation.alias, fold(name)) for relation, name in sides)
+
+
+def _said(conditions: Sequence[exp.Expr]) -> Iterator[frozenset[tuple[str, str]]]:
+    """Yields pairs of columns of which a condition says that they are equal."""
+    for condition in conditions:
+        node = condition.unnest()
+        sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else []
+        columns = [side for side in sides if isinstance(side, exp.Column)]
+        if len(columns) == 2:
+            yield frozenset((column.table, fold(column.name)) for column in columns)
+
+
 def _links_of(left: RowSource, right: RowSource) -> str:
     """Equalities that would prove it, as far as the tables have any in common."""
     found = [
@@ -117,6 +148,9 @@ def _links_of(left: RowSource, right: RowSource) -> str:
         for partner, other_link in other.links
         if link == other_link
     ]
+    for said in _together(left, right):
+        pairs = ((_shown(left, *one), _shown(right, *other)) for one, other in said)
+        found.append(" AND ".join(f"{one} = {other}" for one, other in pairs))
     return "ON " + (" or ".join(dict.fromkeys(found)) or "columns that hold the privacy unit or refer to it")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import count
@@ -17,7 +17,7 @@ from dpduck.frontend.text.names import TableName, fold, require_plain_names
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain
 from dpduck.values.errors import Refusal
-from dpduck.values.privacy import Reference
+from dpduck.values.privacy import PrivacyUnit, Reference
 
 PRIVATE_ALIAS = "r0"
 """Alias of the first private relation of a statement."""
@@ -35,6 +35,8 @@ _UNITS = re.compile(
     re.DOTALL,
 )
 """Types of units: what is equal is grouped together, and the other way round (an INTERVAL or VARIANT has neither)."""
+_TOGETHER = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|VARCHAR|UUID|DATE|ENUM\(.*\)", re.DOTALL)
+"""Types of columns that hold a unit together: of each, values are equal if and only if their texts are."""
 _NO_KEYS = ("FLOAT", "DOUBLE", "REAL", "STRUCT", "MAP", "UNION", "VARIANT")
 
 
@@ -68,6 +70,7 @@ class PrivateRelation:
     unit_names: further columns that a statement may call its privacy_unit_column.
     row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
     nested: what `sql` is, taken apart; None for a stored table.
+    together: columns that hold the unit together, of this table or of the last of `parents`; no other column does then.
     """
 
     alias: str
@@ -84,6 +87,7 @@ class PrivateRelation:
     unit_of_parent: str = ""
     unit_names: tuple[str, ...] = ()
     nested: Union | Units | None = None
+    together: tuple[Column, ...] = ()
 
     def link(self, column: str) -> str | None:
         """Returns the name under which equal values of a column prove one unit."""
@@ -166,11 +170,12 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
     require_plain_names(*resolved.parts, policy.unit.column or "")
     columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
     own_keys = tuple(key[0] for key in keys if len(key) == 1)
-    parents, unit_of_parent = _parents(policy, facts)
-    holder, unit = (parents[-1].table, unit_of_parent) if parents else (resolved, policy.unit.column)
-    unit_types = [column.type_name for column in facts.columns(holder) if fold(column.name) == fold(unit or "")]
-    if unit is not None:
-        require_plain_unit(holder, unit, facts)
+    parents, held = _parents(policy, facts)
+    holder = parents[-1].table if parents else resolved
+    unit_types = [column.type_name for column in facts.columns(holder) if fold(column.name) == fold(held.column or "")]
+    if held.column:
+        require_plain_unit(holder, held.column, facts)
+    together = required_together(holder, held.columns, facts)
     reads = [PrivateTable(resolved, policy.revision, policy.epoch, own_keys)]
     for parent in parents:
         found = facts.policy(parent.table)
@@ -183,14 +188,15 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
         resolved.sql,
         policy,
         columns,
-        None if parents else policy.unit.column,
-        "".join(unit_types),
+        None if parents or together else policy.unit.column,
+        "VARCHAR" if together else "".join(unit_types),
         _links(policy, own_keys),
         keys[0] if keys else tuple(column.name for column in columns),
         tuple(reads),
         parents,
-        unit_of_parent,
+        (held.column or "") if parents else "",
         (policy.unit.reference.column,) if policy.unit.reference is not None else (),
+        together=together,
     )
 
 
@@ -200,13 +206,13 @@ def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], 
     reference = policy.unit.reference
     if reference is not None:
         links.insert(0, (fold(reference.column), f"{TableName(reference.parent)}.{reference.parent_column}"))
-    elif policy.unit.column is not None:
+    elif policy.unit.column:
         links.insert(0, (fold(policy.unit.column), policy.unit.key))
     return tuple(links)
 
 
-def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], str]:
-    """Returns the tables that references lead through, nearest first, and the last one's column that holds the unit."""
+def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], PrivacyUnit]:
+    """Returns the tables that references lead through, nearest first, and the unit as the last one's policy says it."""
     parents: list[Parent] = []
     current = policy
     while current.unit.reference is not None:
@@ -223,11 +229,11 @@ def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], st
         require_plain_reference(current.table, reference.column, table, reference.parent_column, facts)
         parents.append(Parent(table, reference, facts.columns(table)))
         current = found
-    if parents and not current.unit.column:
+    if parents and not current.unit.own_columns:
         raise Refusal(
             f"the policy of {current.table} protects single rows", accepted="PRIVACY UNIT column in that policy"
         )
-    return tuple(parents), current.unit.column or ""
+    return tuple(parents), current.unit
 
 
 def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
@@ -258,6 +264,23 @@ def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> Non
         raise Refusal(
             "a COLLATION makes privacy units equal that are different texts", accepted=f"{table} without COLLATE"
         )
+
+
+def required_together(table: TableName, names: Sequence[str], facts: PublicFacts) -> tuple[Column, ...]:
+    """Returns columns that hold a unit together; refused where texts of their values do not tell these apart."""
+    stored, found = {fold(item.name): item for item in facts.columns(table)}, list[Column]()
+    for name in names:
+        column = stored.get(fold(name))
+        if column is None or not _TOGETHER.fullmatch(column.type_name):
+            kind = "gone" if column is None else column.type_name.partition("(")[0]
+            raise Refusal(
+                f"{name!r} is {kind}, and no part of a privacy unit of several columns",
+                accepted="columns of whole numbers, VARCHAR, UUID, DATE, BOOLEAN or ENUM: PRIVACY UNIT (household, "
+                "survey) MAX ROWS 4",
+            )
+        require_plain_unit(table, name, facts)
+        found.append(column)
+    return tuple(found)
 
 
 def require_plain_reference(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -22,6 +22,7 @@ from dpduck.frontend.rows.parts import (
     Units,
     fits_sql,
     shortened_sql,
+    together_sql,
 )
 from dpduck.frontend.rows.relation import Parent, PrivateRelation, comparable
 from dpduck.frontend.rows.tree import MOST_BRANCHES, MOST_FOUND, PrivateJoin, RowSource, equal_columns
@@ -107,11 +108,17 @@ def with_units_sql(relation: PrivateRelation) -> tuple[str, str | None]:
     """Returns a relation by itself with the unit of each of its rows, which is NULL where there is no parent; and the
     unit.
     """
-    if not relation.parents:
-        return _named(relation), None if relation.unit is None else base(relation.alias, relation.unit)
-    joins = (f"LEFT {part}" for part in _chain_sql(relation, _reference(relation)))
-    unit = base(f"{relation.alias}_{len(relation.parents)}", relation.unit_of_parent)
-    return " ".join([_named(relation), *joins]), unit
+    joins = [f"LEFT {part}" for part in _chain_sql(relation, _reference(relation))] if relation.parents else []
+    return " ".join([_named(relation), *joins]), _held_sql(relation)
+
+
+def _held_sql(relation: PrivateRelation) -> str | None:
+    """Returns the unit of a relation's rows as it, or the last of its parents, holds it; None for rows as units."""
+    alias = f"{relation.alias}_{len(relation.parents)}" if relation.parents else relation.alias
+    if relation.together:
+        return together_sql([(base(alias, column.name), column.type_name) for column in relation.together])
+    name = relation.unit_of_parent if relation.parents else relation.unit
+    return None if name is None else base(alias, name)
 
 
 def _chain_sql(relation: PrivateRelation, reference: str, *, short: bool = False) -> list[str]:
@@ -123,26 +130,29 @@ def _chain_sql(relation: PrivateRelation, reference: str, *, short: bool = False
     for number, parent in enumerate(relation.parents, start=1):
         alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
         last = number == len(relation.parents)
-        found = relation.unit_of_parent if last else relation.parents[number].reference.column
-        held = _short_parent(relation, parent, found, last) if short else parent.table.sql
+        unit = tuple(column.name for column in relation.together) or (relation.unit_of_parent,)
+        found = unit if last else (relation.parents[number].reference.column,)
+        held = _short_parent(parent, found, last) if short else parent.table.sql
         parts.append(f"JOIN {held} AS {quote_identifier(alias)} ON {reference} = {base(alias, key)}")
         if not last:
-            reference = base(alias, found)
+            reference = base(alias, found[0])
     return parts
 
 
-def _short_parent(relation: PrivateRelation, parent: Parent, found: str, last: bool) -> str:
+def _short_parent(parent: Parent, found: Sequence[str], last: bool) -> str:
     """Returns a parent's key and what is found by it: the unit, which is made short, or the next reference."""
     key, types = parent.reference.parent_column, {fold(one.name): one.type_name for one in parent.columns}
-    listed, read = [quote_identifier(key)], [key]
-    unit = quote_identifier(found)
-    made = shortened_sql(unit, relation.unit_type) if last else unit
-    if fold(key) != fold(found):
-        listed.append(unit if made == unit else f"{made} AS {unit}")
-        read += [] if last else [found]
+    listed, read, changed = [quote_identifier(key)], [key], False
+    for name in found:
+        column = quote_identifier(name)
+        made = shortened_sql(column, types.get(fold(name), "")) if last else column
+        changed |= made != column
+        if fold(key) != fold(name):
+            listed.append(column if made == column else f"{made} AS {column}")
+            read += [] if last else [name]
     short = filter(None, (fits_sql(quote_identifier(name), types.get(fold(name), ""), LONGEST_JOINED) for name in read))
     where = " AND ".join(short)
-    if not where and made == unit:
+    if not where and not changed:
         return parent.table.sql
     return f"(SELECT {', '.join(listed)} FROM {parent.table.sql}{f' WHERE {where}' if where else ''})"
 
@@ -220,7 +230,7 @@ def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Loo
 def unit_type(source: RowSource) -> str:
     """DuckDB's type of the privacy unit, "" for PRIVACY UNIT ROW."""
     chosen = _chosen_unit(source)[0]
-    return chosen.unit_type if chosen.parents or chosen.unit is not None else ""
+    return chosen.unit_type if _held_sql(chosen) is not None else ""
 
 
 def unit_lookup(source: RowSource) -> UnitLookup | None:
@@ -235,12 +245,7 @@ def unit_lookup(source: RowSource) -> UnitLookup | None:
 
 def unit_sql(source: RowSource) -> str | None:
     """Returns the privacy unit of a row; None for PRIVACY UNIT ROW."""
-    units = []
-    for relation in _chosen_unit(source):
-        if relation.parents:
-            units.append(base(f"{relation.alias}_{len(relation.parents)}", relation.unit_of_parent))
-        elif relation.unit is not None:
-            units.append(base(relation.alias, relation.unit))
+    units = [unit for unit in map(_held_sql, _chosen_unit(source)) if unit is not None]
     if not units:
         return None
     return units[0] if len(units) == 1 else f"coalesce({', '.join(units)})"

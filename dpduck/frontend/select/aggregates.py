@@ -14,7 +14,7 @@ from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.rows.scope import resolve
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.options import Options
-from dpduck.frontend.select.private_keys import COUNTED
+from dpduck.frontend.select.private_keys import COUNTED, ONE_PER_GROUP
 from dpduck.frontend.select.request import Aggregate, Key, Operand, Treatment
 from dpduck.frontend.select.value_ranges import ClampOf, Grid, grid_of, literal, with_clamped_columns
 from dpduck.frontend.text.dialect import BOUNDS
@@ -29,6 +29,7 @@ MOST_QUANTILES = 100
 ACCEPTED = (
     "count, count(DISTINCT ..), sum, avg, var_pop, var_samp, stddev, min, max, median, quantile_cont, approx_quantiles"
 )
+_DISTINCT = "count(DISTINCT column); of columns that hold the privacy unit together, count(DISTINCT (a, b))"
 _COUNTS = "count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)"
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
@@ -95,7 +96,7 @@ class AggregateReader:
         argument, text = node.this, sql_of(node)
         if isinstance(argument, exp.Distinct):
             if len(argument.expressions) != 1:
-                raise refusal(node, "count(DISTINCT ..) of several columns is refused", "count(DISTINCT column)")
+                raise refusal(node, "count(DISTINCT ..) of several columns is refused", _DISTINCT)
             return self._distinct(node, argument.expressions[0])
         if node.expressions:
             raise refusal(node, "count takes one argument", _COUNTS)
@@ -129,14 +130,15 @@ class AggregateReader:
         return self._settled(column, column, grid, "", self._clamp) if certain and grid is not None else None
 
     def _distinct(self, node: exp.Expr, argument: exp.Expr) -> Aggregate:
+        if isinstance(argument.unnest(), exp.Tuple):
+            return self._together(node, argument.unnest())
         column = resolve(argument, self.source.scope).unnest()
         domain = None
         if isinstance(column, exp.Column):
             relation, domain = self.source.relation(column.table), self.source.domain(column)
             if relation is not None and relation.unit is not None and fold(column.name) == fold(relation.unit):
                 present = self._safe(exp.Is(this=column, expression=exp.Null()).not_())
-                once = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
-                return Aggregate(present, sql_of(node), "count", once)
+                return Aggregate(present, sql_of(node), "count", ONE_PER_GROUP)
         if isinstance(domain, RangeDomain) and domain.type_name in _INTEGERS and domain.step == "1":
             domain = None if domain.with_edges else ValueDomain(domain.type_name, domain.edges)
         others = isinstance(domain, ValueDomain) and domain.other is not None
@@ -154,6 +156,18 @@ class AggregateReader:
             )
         source = SourceColumn(sql_of(column), replace(domain, with_null=False))
         return Aggregate("", sql_of(node), "distinct", None, None, source)
+
+    def _together(self, node: exp.Expr, columns: exp.Expr) -> Aggregate:
+        """Counts units that several columns hold together: rows whose unit is NULL take part in nothing."""
+        resolved = [resolve(one, self.source.scope).unnest() for one in columns.expressions]
+        written = {(one.table, fold(one.name)) if isinstance(one, exp.Column) else None for one in resolved}
+        known = [choice[0] for choice in self.source.units if len(choice) == 1 and not choice[0].parents]
+        units = [one for one in known if one.together]
+        if not any({(one.alias, fold(column.name)) for column in one.together} == written for one in units):
+            named = (f"count(DISTINCT ({', '.join(column.name for column in one.together)}))" for one in units)
+            accepted = next(named, _DISTINCT)
+            raise refusal(node, "count(DISTINCT (..)) takes the columns that hold the privacy unit together", accepted)
+        return Aggregate("", sql_of(node), "count", ONE_PER_GROUP)
 
     def _function(self, node: exp.Expr, function: str) -> Aggregate:
         by_group = {"sum": "sum", "avg": "average"}.get(function, "")

@@ -112,7 +112,7 @@ class DropSparse:
 class UnitClause:
     """PRIVACY UNIT ROW, or PRIVACY UNIT column [REFERENCES table.column] MAX ROWS m; PER word OF column before MAX.
 
-    period: the word and the column.
+    period: the word and the column. columns: of PRIVACY UNIT (several, columns) MAX ROWS m; `column` is None then.
     """
 
     column: str | None
@@ -120,6 +120,7 @@ class UnitClause:
     max_rows: int
     position: Position = field(compare=False)
     period: tuple[str, str] | None = None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

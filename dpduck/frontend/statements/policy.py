@@ -25,6 +25,9 @@ from dpduck.frontend.text.names import TableName, fold
 from dpduck.values.errors import Position
 from dpduck.values.periods import WORDS
 
+MOST_TOGETHER = 8
+"""Columns that may hold a privacy unit together."""
+
 MAX_ROWS_LIMIT = 1_000_000
 ITEMS = "PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
 EVERY = ""
@@ -125,19 +128,43 @@ def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     position = reader.position
     if reader.take_words("ROW"):
         return replace(clauses, unit=UnitClause(None, None, 1, position, _read_period(reader)))
-    if reader.at(TokenType.L_PAREN):
-        raise reader.refuse(
-            "a privacy unit is one column, or ROW",
-            "a stored column that holds what tells units apart: ALTER TABLE t ADD COLUMN unit VARCHAR; "
-            "UPDATE t SET unit = household || '/' || survey; and PRIVACY UNIT unit MAX ROWS m",
-        )
-    column = reader.name("ROW or a column")
-    references = _table_and_column(reader) if reader.take_words("REFERENCES") else None
-    period = _read_period(reader)
+    columns = _read_together(reader) if reader.at(TokenType.L_PAREN) else ()
+    column = columns[0] if len(columns) == 1 else None
+    columns = columns if column is None else ()
+    if column is None and not columns:
+        column = reader.name("ROW, a column, or (several, columns)")
+    references = _table_and_column(reader) if not columns and reader.take_words("REFERENCES") else None
+    period = _read_period(reader) if not columns else None
     if not reader.take_words("MAX", "ROWS"):
         raise reader.unexpected("MAX ROWS and the most rows of one unit that an answer may see")
     most = reader.count("MAX ROWS", MAX_ROWS_LIMIT)
-    return replace(clauses, unit=UnitClause(column, references, most, position, period))
+    return replace(clauses, unit=UnitClause(column, references, most, position, period, columns))
+
+
+def _read_together(reader: TokenReader) -> tuple[str, ...]:
+    """Returns columns that hold a unit together."""
+    reader.expect(TokenType.L_PAREN, "(")
+    columns = [reader.name("a column")]
+    while reader.take(TokenType.COMMA):
+        columns.append(reader.name("a column"))
+    reader.expect(TokenType.R_PAREN, ") or , and a column")
+    if len(columns) > MOST_TOGETHER:
+        raise reader.refuse(f"{len(columns)} columns of a privacy unit", f"{MOST_TOGETHER} columns at most")
+    listed = f"({', '.join(columns)})"
+    if len(columns) == 1:
+        return tuple(columns)
+    if reader.at_words("REFERENCES"):
+        raise reader.refuse(
+            f"a unit of several columns, {listed}, refers to no other table",
+            f"PRIVACY UNIT {listed} MAX ROWS m here; and in a table of its rows' parts PRIVACY UNIT part REFERENCES "
+            "this_table.key MAX ROWS m, by a PRIMARY KEY or UNIQUE column",
+        )
+    if reader.at_words("PER"):
+        raise reader.refuse(
+            f"a unit of several columns, {listed}, has no periods",
+            f"PRIVACY UNIT {listed} MAX ROWS m; or PRIVACY UNIT {columns[0]} PER MONTH OF a_date MAX ROWS m",
+        )
+    return tuple(columns)
 
 
 def _read_period(reader: TokenReader) -> tuple[str, str] | None:

@@ -31,7 +31,7 @@ OWN = (
     Option("answers", "choice", "what the strategy is chosen for", choices=("periods", "totals", "window")),
     Option("window", "whole", "how many periods a further column adds up", least=Fraction(2),
            most=Fraction(MOST_PERIODS)),
-    Option("late", "choice", "rows that arrive after their period closed are not counted", choices=("drop",),
+    Option("late", "choice", "rows that arrive after their period closed are never counted", choices=("drop",),
            accepted="'drop', which is what happens: a late row is in no period"),
 )  # fmt: skip
 PRICES = tuple(option for option in PRICE_OPTIONS if option.name != "refresh")

@@ -55,18 +55,19 @@ LISTED = (
     ("name", "VARCHAR"), ("table_name", "VARCHAR"), ("strategy", "VARCHAR"), ("answers", "VARCHAR"),
     ("periods", "BIGINT"), ("published", "BIGINT"), ("next_period", "VARCHAR"), ("closes", "TIMESTAMP"),
     ("horizon", "TIMESTAMP"), ("refreshed_by", "VARCHAR"), ("ledger_id", "BIGINT"), ("statement", "VARCHAR"),
+    ("late", "VARCHAR"),
 )  # fmt: skip
+LATE = "rows that arrive after their period closed are never counted, in that period or a later one"
 SCOPE = (
-    "all periods for one charge; a unit adds at most {rows} rows over the whole horizon, the earliest first; rows that "
-    "arrive after their period closed are not counted"
+    f"all periods for one charge; a unit adds at most {{rows}} rows over the whole horizon, the earliest first; {LATE}"
 )
 SCOPE_OF_PERSONS = (
     "all periods for one charge; a unit is counted in at most {rows} groups over the whole horizon, the earliest "
-    "first; rows that arrive after their period closed are not counted"
+    f"first; {LATE}"
 )
 SCOPE_OF_ROWS = (
     "all periods for one charge; a unit is one row as it was inserted, in the period that it says: one that is altered "
-    "is another row; rows that arrive after their period closed are not counted"
+    f"is another row; {LATE}"
 )
 
 
@@ -125,7 +126,7 @@ class Streams:
             rows.append([
                 one.name, one.table, plan_from_facts(one.plan).name, one.answers, len(one.ends), one.published,
                 one.labels[one.published] if following else None, one.ends[one.published] if following else None,
-                one.ends[-1], "owner", one.entry, one.statement if caller.owner else None,
+                one.ends[-1], "owner", one.entry, one.statement if caller.owner else None, LATE,
             ])  # fmt: skip
         return rows_sql(LISTED, rows)
 

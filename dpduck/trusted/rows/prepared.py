@@ -13,7 +13,7 @@ from functools import partial
 
 import duckdb
 
-from dpduck.frontend.rows.parts import Join, Source, Stored, Union, Units
+from dpduck.frontend.rows.parts import Join, Source, Stored, Union, Units, together_sql
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import CountingJob, KeyColumn, KeyedJob, KeyJob, Prepared, row_copies
 from dpduck.trusted.rows.elsewhere import Apart, Elsewhere
@@ -36,7 +36,8 @@ class Twin:
 
     unit: the column that holds the unit of each row, of DuckDB's type unit_type; None for PRIVACY UNIT ROW.
     own: whether the private table has it. cuts: columns with a CLAMP, in the order of their numbers. max_rows: of its
-    policy.
+    policy. together: where several columns hold the unit, these, with their types: of the table itself, or of the last
+    that its references lead to.
     """
 
     sql: str
@@ -46,6 +47,11 @@ class Twin:
     own: bool = True
     cuts: tuple[Clamped, ...] = field(default=(), repr=False)
     max_rows: int = 0
+    together: tuple[tuple[str, str], ...] = ()
+
+    def written(self, alias: str) -> str:
+        """Returns the unit as it is written where several columns under an alias hold it."""
+        return together_sql([(f"{alias}.{quoted(name)}", kind) for name, kind in self.together])
 
 
 Beside = Callable[
@@ -179,6 +185,8 @@ def _tables(source: Source, twins: Mapping[str, Twin]) -> dict[str, Twin]:
 
 def _unit_of(alias: str, known: Mapping[str, Twin]) -> str | None:
     twin = known[alias]
+    if twin.own and twin.together:
+        return twin.written(alias)
     return None if twin.unit is None else f"{alias}.{quoted(twin.unit)}"
 
 
@@ -212,7 +220,9 @@ def _own_unit(unit_sql: str | None, source: Source, twins: Mapping[str, Twin]) -
         if not hidden:
             joins.append(join)
             continue
-        text = f'"{hidden[0]}".'
+        text, twin = f'"{hidden[0]}".', known[f'"{hidden[1]}"']
+        if twin.together:
+            unit_sql = unit_sql.replace(twin.written(f'"{hidden[0]}"'), str(_unit_of(f'"{hidden[1]}"', known)))
         units |= {name: str(_unit_of(f'"{hidden[1]}"', known)) for name in _columns(unit_sql) if name.startswith(text)}
     return renamed(unit_sql, units), replace(source, joins=tuple(joins))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import duckdb
@@ -18,6 +18,7 @@ from dpduck.frontend.rows.parts import (
     Union,
     UnitLookup,
     instant_sql,
+    is_together,
     most_copies,
     repeats,
     shortened_sql,
@@ -232,6 +233,9 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     table of units for one that leaves a fifth of them, and hashes that table in place of the few rows that are looked
     up: of TPC-H query 6, twice the time.
     """
+    if scan.unit_sql is not None and is_together(scan.unit_sql):  # a text that is made once, and then made short
+        rows = rows_sql(replace(scan, unit_sql=f"({scan.unit_sql})", unit_type=""), outputs, conditions, division)
+        return f"SELECT * REPLACE ({shortened_sql(UNIT, scan.unit_type)} AS {UNIT}) FROM ({rows})"
     conditions = [*scan.where, *conditions, *division.guards()]
     outputs = {**outputs, **division.inputs()}
     if scan.unit_sql is None:

@@ -39,9 +39,10 @@ REFUSED = {
     f"bills JOIN visits ON {KEYED} AND date_trunc('month', billed) = date_trunc('month', billed)": "not within one",
     f"bills JOIN visits ON {KEYED} AND date_trunc('month', billed) >= date_trunc('month', came)": "not within one",
     f"bills JOIN visits ON {KEYED} AND ({SAME} OR number > 0)": "not within one",
-    f"bills JOIN visits ON bills.person = visits.person AND {SAME}": "that are not by a key",
-    f"bills LEFT JOIN visits ON {KEYED} AND {SAME}": "not by a key",
-    f"visits SEMI JOIN bills ON {KEYED} AND {SAME}": "not by a key",
+    f"bills JOIN visits ON bills.person = visits.person AND {SAME}": "that is not by a key",
+    f"bills LEFT JOIN visits ON {KEYED} AND {SAME}": "through LEFT JOIN of private rows",
+    f"visits SEMI JOIN bills ON {KEYED} AND {SAME}": "through SEMI JOIN of private rows",
+    f"visits ANTI JOIN bills ON {KEYED} AND {SAME}": "through ANTI JOIN of private rows",
     f"bills JOIN visits ON bills.visit = visits.id AND {SAME}": "must join on the privacy unit",
 }
 MOMENTS = (
