@@ -166,7 +166,7 @@ class _Scope:
     held: Held = field(default_factory=nothing_held)
 
     def inside(self, source: Source, read: Sequence[str], *, held: bool, made: int = 0) -> _Scope:
-        """Returns a level inside this one. held: whether its rows are joined, or held for each unit. made: see _held."""
+        """Returns a level inside this one. held: whether its rows are joined, or held for a unit. made: see _held."""
         found = _Scope(dict(source.types), self.stages, numbers=self.numbers, coded=dict(source.coded))
         found.bounds, found.made = self.bounds, self.made
         if held:
