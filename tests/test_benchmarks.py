@@ -18,11 +18,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from benchmarks import pictures, private_drafts
+from benchmarks import pictures, private_drafts, screenshots
 from benchmarks.papers import replay
 from benchmarks.peers import _wide_page
 from benchmarks.speed import prepared
 from dpduck.algebra.ranges import all_ranges
+from tests.support.browser import needs_chromium
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 KINDS = ("speed", "papers", "peers")
@@ -132,7 +133,7 @@ def names() -> list[str]:
 def test_every_benchmark_is_tried() -> None:
     """A benchmark belongs to one of three kinds, and none is left out here."""
     assert sorted([*TINY, *MADE_FROM]) == names()
-    beside = {"reading_list.py", "house.py", "choosing.py", "pictures.py", "private_drafts.py"}
+    beside = {"reading_list.py", "house.py", "choosing.py", "pictures.py", "private_drafts.py", "screenshots.py"}
     assert {path.name for path in BENCHMARKS.glob("*.py")} == beside, "none of these times anything"
 
 
@@ -176,6 +177,16 @@ def test_private_drafts_are_compared(
     monkeypatch.setattr(sys, "argv", ["private_drafts", "--tables", table, "--prices", "0.5"])
     private_drafts.main()
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"| {table} ")
+
+
+@pytest.mark.audit
+@needs_chromium
+def test_screenshots_are_taken(tmp_path: Path) -> None:
+    """Five pages in three sizes, those of docs among them."""
+    screenshots.main(["--to", str(tmp_path)])
+    names = {path.stem for path in tmp_path.glob("*.png")}
+    assert len(names) == 15 and set(screenshots.DOCS) <= names
+    assert all((screenshots.FOLDER / f"{name}.png").is_file() for name in screenshots.DOCS.values())
 
 
 def test_pictures_of_strategies_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
