@@ -54,6 +54,7 @@ TINY = {
         "memory": (["ours", "0", "u0"], ["duckdb", "4", "u0"], 1.0)}}),
     "speed.cube": Tiny(3, ("--rows", "2000"), {"ROUNDS": 1, "PURE": "epsilon = 1, planning_seconds = 0.1"}),
     "speed.engines": Tiny(3, ("2000", "--without-growth"), {"ROUNDS": 1}, ("pysail", "pyspark"), long=True),
+    "speed.first_answer": Tiny(1, ("300",), says="300 rows of 25 columns"),
     "speed.flight_sql": Tiny(1, (), {"ROWS": 1000, "READS": 1}, ("adbc_driver_flightsql", "adbc_driver_manager")),
     "speed.known": Tiny(3, (), {"COLUMNS": 3, "VALUES": 9, "ROUNDS": 1}),
     "speed.prepared": Tiny(5, ("2000",), {"ROUNDS": 1, "SIZES": (2,) * 8, "CASES": {

@@ -101,7 +101,9 @@ def errors_listing(lines: Sequence[AggregateError]) -> str:
 
 def by_rows(times: float | None) -> str:
     """Says an error that depends on the rows of a cell."""
-    return "the less, the more rows a cell has" if times is None else f"about {times:.3g} divided by the rows of a cell"
+    if times is None:
+        return "the less, the more rows a cell has"
+    return f"about {float(f'{times:.3g}'):,g} divided by the rows of a cell"
 
 
 def _short(number: float | None) -> float | None:

@@ -70,7 +70,7 @@ def test_the_note_says_what_is_known_of_averages(clinic: Clinic) -> None:
     asked = f"$${ASKED} ward, count(*) AS n, avg(age) AS a FROM visits GROUP BY ward$$"
     note = clinic.value(f"SELECT note FROM dp_explain({asked}) WHERE chosen")
     found = re.search(
-        r'the error of avg\("age"\) is about ([0-9.e+]+) divided by the rows of a cell; (ALTER [^,]*),', note
+        r'the error of avg\("age"\) is about ([0-9.,]+) divided by the rows of a cell; (ALTER [^,]*),', note
     )
     assert found is not None, note
     assert "beside its rows a cell's error would be 6 times less with no ward (6 values)" in note
@@ -79,7 +79,9 @@ def test_the_note_says_what_is_known_of_averages(clinic: Clinic) -> None:
     assert found[1] in clinic.value(f"SELECT note {of_average}")
     clinic.dp(found[2].removesuffix("n") + "6000000")
     assert "puts figures" not in clinic.value(f"SELECT note FROM dp_explain({asked}) WHERE chosen")
-    assert clinic.value(f"SELECT stderr {of_average}") == pytest.approx(float(found[1]) / 1_000_000, rel=0.02)
+    assert clinic.value(f"SELECT stderr {of_average}") == pytest.approx(
+        float(found[1].replace(",", "")) / 1_000_000, rel=0.02
+    )
     assert clinic.value(f"SELECT note {of_average}") is None
 
 
