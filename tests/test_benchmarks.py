@@ -18,11 +18,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from benchmarks import pictures, private_drafts
+from benchmarks import pictures, private_drafts, screenshots
 from benchmarks.papers import replay
 from benchmarks.peers import _wide_page
 from benchmarks.speed import prepared
 from dpduck.algebra.ranges import all_ranges
+from tests.support.browser import needs_chromium
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 KINDS = ("speed", "papers", "peers")
@@ -53,6 +54,7 @@ TINY = {
         "memory": (["ours", "0", "u0"], ["duckdb", "4", "u0"], 1.0)}}),
     "speed.cube": Tiny(3, ("--rows", "2000"), {"ROUNDS": 1, "PURE": "epsilon = 1, planning_seconds = 0.1"}),
     "speed.engines": Tiny(3, ("2000", "--without-growth"), {"ROUNDS": 1}, ("pysail", "pyspark"), long=True),
+    "speed.first_answer": Tiny(1, ("300",), says="300 rows of 25 columns"),
     "speed.flight_sql": Tiny(1, (), {"ROWS": 1000, "READS": 1}, ("adbc_driver_flightsql", "adbc_driver_manager")),
     "speed.known": Tiny(3, (), {"COLUMNS": 3, "VALUES": 9, "ROUNDS": 1}),
     "speed.prepared": Tiny(5, ("2000",), {"ROUNDS": 1, "SIZES": (2,) * 8, "CASES": {
@@ -132,7 +134,7 @@ def names() -> list[str]:
 def test_every_benchmark_is_tried() -> None:
     """A benchmark belongs to one of three kinds, and none is left out here."""
     assert sorted([*TINY, *MADE_FROM]) == names()
-    beside = {"reading_list.py", "house.py", "choosing.py", "pictures.py", "private_drafts.py"}
+    beside = {"reading_list.py", "house.py", "choosing.py", "pictures.py", "private_drafts.py", "screenshots.py"}
     assert {path.name for path in BENCHMARKS.glob("*.py")} == beside, "none of these times anything"
 
 
@@ -176,6 +178,16 @@ def test_private_drafts_are_compared(
     monkeypatch.setattr(sys, "argv", ["private_drafts", "--tables", table, "--prices", "0.5"])
     private_drafts.main()
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"| {table} ")
+
+
+@pytest.mark.audit
+@needs_chromium
+def test_screenshots_are_taken(tmp_path: Path) -> None:
+    """Five pages in three sizes, those of docs among them."""
+    screenshots.main(["--to", str(tmp_path)])
+    names = {path.stem for path in tmp_path.glob("*.png")}
+    assert len(names) == 15 and set(screenshots.DOCS) <= names
+    assert all((screenshots.FOLDER / f"{name}.png").is_file() for name in screenshots.DOCS.values())
 
 
 def test_pictures_of_strategies_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from dpduck.commands.audit import audit_command
 from dpduck.commands.compare import compare
 from dpduck.commands.policy import policy, principal, report
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, counted, moment, print_findings, printed
+from dpduck.commands.reading import Reading, reading
 from dpduck.commands.serving import serve
 from dpduck.database.attached import StoreFiles, store_files
 from dpduck.engine.connection import connect, verify_store
@@ -159,11 +160,17 @@ def demo(directory: Path) -> None:
 @STORE
 @FORMAT
 def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
-    """Run one statement of dp(): a question, a policy, a view.
+    """Run one statement of dp(): a question, a policy, a view. Or read a function: FROM dp_columns('visits').
 
     STATEMENT is the text, or - for standard input: dpduck sql clinic.duckdb - < policy.sql
     """
-    answer(database, store, "dp", sys.stdin.read() if statement == "-" else statement, shape)
+    text = sys.stdin.read() if statement == "-" else statement
+    read = reading(text)
+    if read is None:
+        answer(database, store, "dp", text, shape)
+        return
+    with answers(database, store) as ask:
+        printed(read.shown(ask(read.function, read)), shape)
 
 
 @main.command(context_settings=COMMENTED)
@@ -180,7 +187,7 @@ def explain(database: Path, statement: str, store: Path | None, shape: str, ever
     with answers(database, store) as ask:
         told = ask("dp_explain", statement).filter("chosen").project("strategy, price, seconds, note").fetchall()
         with suppress(duckdb.Error, Refusal):  # of a statement without aggregates there is no such table
-            boxed(ask("dp_errors", statement))
+            boxed(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain's has it, too
         for strategy, price, seconds, note in told:
             said = {"strategy": strategy, "cost": price, "time": _in_words(seconds), "note": note}
             for name, text in said.items():
@@ -344,20 +351,25 @@ def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
 
 
 @contextmanager
-def answers(database: Path, store: Path | None) -> Iterator[Callable[[str, str | None], duckdb.DuckDBPyRelation]]:
+def answers(
+    database: Path, store: Path | None
+) -> Iterator[Callable[[str, str | Reading | None], duckdb.DuckDBPyRelation]]:
     """Asks dp functions as the owner, through the server where one serves the store; each answer replaces the last."""
     with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
         con = stack.enter_context(connect(database, store) if owner is None else duckdb.connect())
 
         place = "temp.answer" if owner is None else "answer"
 
-        def ask(function: str, argument: str | None) -> duckdb.DuckDBPyRelation:
+        def ask(function: str, argument: str | Reading | None) -> duckdb.DuckDBPyRelation:
             con.execute(f"DROP TABLE IF EXISTS {place}")
+            written = argument.call if isinstance(argument, Reading) else ""
             if owner is None:  # a relation of the query itself would ask it again
-                query = f"FROM {function}({'' if argument is None else '$1'})"
-                con.execute(f"CREATE TEMP TABLE answer AS {query}", [] if argument is None else [argument])
+                given = [argument] if isinstance(argument, str) else []
+                call = written or f"{function}({'$1' if given else ''})"
+                con.execute(f"CREATE TEMP TABLE answer AS FROM {call}", given)
             else:
-                rows = owner.call(MACROS[function][1], argument)
+                text = argument.argument if isinstance(argument, Reading) else argument
+                rows = owner.call(MACROS[function][1], text)
                 create_table(con, place, list(rows.columns), rows.table)
             return con.sql(f"FROM {place}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpduck.database.tables import EXPLAINED, SMALLEST_RHO, rows_sql
+from dpduck.database.tables import EXPLAINED, SMALLEST_RHO, Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.text.names import quote_text
 from dpduck.trusted.ask import Ask
@@ -71,7 +71,8 @@ def priced(
 class AggregateError:
     """What is foreseen of one aggregate. rows: of a cell in the finest table; typical, worst: standard errors.
 
-    rank: of a quantile of a tree, the standard error of its rank, in rows. None is what nothing public tells.
+    rank: of a quantile of a tree, the standard error of its rank, in rows. by_rows: where the rows of a cell are not
+    known, the standard error times them. None is what nothing public tells.
     """
 
     text: str
@@ -80,18 +81,29 @@ class AggregateError:
     typical: float | None
     worst: float | None
     rank: float | None = None
+    by_rows: float | None = None
 
 
 ERRORS = (
     ("aggregate", "VARCHAR"), ("cells", "BIGINT"), ("rows_of_a_cell", "DOUBLE"), ("stderr", "DOUBLE"),
-    ("worst_stderr", "DOUBLE"),
+    ("worst_stderr", "DOUBLE"), ("note", "VARCHAR"),
 )  # fmt: skip
 
 
 def errors_listing(lines: Sequence[AggregateError]) -> str:
     """dp_errors, narrow: four significant digits are more than a foreseen error has."""
-    rows = [[one.text, one.cells, one.rows, *map(_short, (one.typical, one.worst))] for one in lines]
+    rows: list[list[Value]] = []
+    for one in lines:
+        note = None if one.worst is not None else f"{by_rows(one.by_rows)}; EXPECT ROWS of the policy puts figures here"
+        rows.append([one.text, one.cells, one.rows, *map(_short, (one.typical, one.worst)), note])
     return rows_sql(ERRORS, rows)
+
+
+def by_rows(times: float | None) -> str:
+    """Says an error that depends on the rows of a cell."""
+    if times is None:
+        return "the less, the more rows a cell has"
+    return f"about {float(f'{times:.3g}'):,g} divided by the rows of a cell"
 
 
 def _short(number: float | None) -> float | None:

@@ -78,6 +78,10 @@ def is_numeric(type_name: str) -> bool:
     return type_name in INTEGERS or type_name in FLOATS or type_name.startswith("DECIMAL")
 
 
+def _has_ranges(type_name: str) -> bool:
+    return is_numeric(type_name) or type_name in TEMPORAL
+
+
 def _value_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> ValueDomain:
     _require_listable(type_name)
     values = tuple(
@@ -90,7 +94,9 @@ def _value_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Val
     if clause.other is not None and type_name != "VARCHAR":
         raise Refusal(
             f"WITH OTHER needs a label of the column's type, and {clause.column} is of type {type_name}",
-            accepted="WITH OTHER on VARCHAR columns",
+            accepted="WITH OTHER on VARCHAR columns; here "
+            + ("RANGE .. WITH EDGES, which keeps other values, or " if _has_ranges(type_name) else "")
+            + "IN (..) by itself, where rows with others are in no group",
         )
     if clause.other in values:
         raise Refusal("the label of OTHER is one of the values", accepted="WITH OTHER 'another label'")

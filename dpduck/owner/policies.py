@@ -120,7 +120,7 @@ class OwnerDesk:
         budget = budget_of(statement.clauses, unit, self.ledger.budget(unit.key))
         bare = Policy(table, unit, budget, (), (), None, None, 0, epoch)
         done, prepared = self._put(self._changed(bare, statement.clauses, columns))
-        done += _notes(statement.clauses, columns)
+        done += _notes(statement.clauses, columns, table)
         return f"{done}; dp_check('{table.table}') tells what its answers leave out{prepared}"
 
     def _alter(self, statement: AlterPolicy) -> tuple[str, str]:
@@ -149,7 +149,7 @@ class OwnerDesk:
             known = self.ledger.budget(policy.unit.key)
             policy = replace(policy, budget=budget_of(statement.changes, policy.unit, known))
         done, prepared = self._put(self._changed(policy, statement.changes, columns))
-        return done + _notes(statement.changes, columns), prepared
+        return done + _notes(statement.changes, columns, table), prepared
 
     def _drop(self, statement: DropPolicy) -> str:
         table = self.catalog.resolve(statement.table)
@@ -298,9 +298,9 @@ class OwnerDesk:
                 )
 
 
-def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
-    """Notes, beside the outcome, every clamp that rounds values to a step that was not asked for."""
-    noted = []
+def _notes(clauses: PolicyClauses, columns: tuple[Column, ...], table: TableName) -> str:
+    """Notes, beside the outcome, a large budget, and clamps that round values to a step that was not asked for."""
+    noted, rounded = list[str](), list[str]()
     epsilon = None if clauses.budget is None else clauses.budget.epsilon
     if epsilon is not None and epsilon > LARGEST_EPSILON:
         noted.append(
@@ -310,8 +310,10 @@ def _notes(clauses: PolicyClauses, columns: tuple[Column, ...]) -> str:
     for clause in clauses.clamps:
         column = column_of(clause.column, columns, clause)
         clamp = build_clamp(replace(clause, column=column.name), column.type_name)
-        noted.append(rounding_note(clause, clamp, column.type_name))
-    return "".join(f"; {note}" for note in noted if note)
+        rounded.append(rounding_note(clause, clamp, column.type_name))
+    if (several := len(rounded) - rounded.count("")) > 1:
+        rounded = [f"values of {several} columns are rounded, to the STEP that dp_columns('{table.table}') shows"]
+    return "".join(f"; {note}" for note in [*noted, *rounded] if note)
 
 
 def owned_table(catalog: Catalog, written: TableName) -> TableName:

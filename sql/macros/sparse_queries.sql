@@ -117,7 +117,8 @@ CREATE OR REPLACE MACRO dp_project(projection, question) AS TABLE
     SELECT answer,
            sqrt((w * noise + w * f + answer * answer) / row_count) AS stderr,
            near * sqrt(w * noise / row_count) + far * sqrt((w * f + answer * answer) / row_count) AS margin
-    FROM answers, facts, moment;
+    -- the projection first: a name that is missing is then the one that was given, not its seed's
+    FROM (SELECT count(*) FROM query_table(dp_released(projection))) AS released, answers, facts, moment;
 
 -- Many questions at once: a table with columns query, key and weight.
 CREATE OR REPLACE MACRO dp_project_all(projection, question) AS TABLE
@@ -210,5 +211,6 @@ CREATE OR REPLACE MACRO dp_project_all(projection, question) AS TABLE
     SELECT query, answer,
            sqrt((w * noise + w * f + answer * answer) / row_count) AS stderr,
            near * sqrt(w * noise / row_count) + far * sqrt((w * f + answer * answer) / row_count) AS margin
-    FROM answers, facts, moment
+    -- the projection first: a name that is missing is then the one that was given, not its seed's
+    FROM (SELECT count(*) FROM query_table(dp_released(projection))) AS released, answers, facts, moment
     ORDER BY query;

@@ -151,6 +151,23 @@ def test_a_call_of_dp_is_not_a_statement(clinic: Path) -> None:
     assert rows("budget", clinic)[0]["spent"] == 0
 
 
+def test_functions_are_read_as_in_sql(clinic: Path) -> None:
+    """FROM dp_columns(..), DESCRIBE and SHOW TABLES, with conditions: free; a table of rows beside it is refused."""
+    run("sql", clinic, POLICY)
+    columns = rows("sql", clinic, "SELECT column_name, domain FROM dp_columns('visits') WHERE domain IS NOT NULL")
+    assert columns == [{"column_name": "sex", "domain": "IN ('F', 'M')"}]
+    (described,) = rows("sql", clinic, "DESCRIBE visits")
+    assert (described["column_name"], described["column_type"]) == ("sex", "VARCHAR")
+    assert rows("sql", clinic, "show tables;") == [{"name": "visits"}]
+    assert rows("sql", clinic, "FROM dp_budget()") == rows("budget", clinic)
+    assert len(rows("sql", clinic, "FROM dp_twin('visits', number_of_rows := 7)")) == 7
+    assert rows("sql", clinic, "FROM dp_budget()")[0]["spent"] == 0
+    assert len(rows("sql", clinic, f"FROM dp('{COUNT}')".replace("''", "'"))) == 2
+    for asked in ("FROM dp_budget(), visits", "FROM visits", "SELECT (SELECT count(*) FROM visits) FROM dp_budget()"):
+        result = run("sql", clinic, asked)
+        assert result.exit_code == 1 and "accepted: " in result.stderr and "1000" not in result.output, asked
+
+
 def test_show_names_what_there_is(clinic: Path) -> None:
     """dpduck show of an unknown view is one line with the names of those that there are."""
     run("sql", clinic, POLICY)

@@ -63,16 +63,26 @@ def test_distinct_values_beside_others(clinic: Clinic) -> None:
 
 
 def test_the_note_says_what_is_known_of_averages(clinic: Clinic) -> None:
-    """Errors of averages are NULL without EXPECT ROWS, and the note says so; with it they are figures."""
+    """Errors of averages are NULL without EXPECT ROWS: the note has what they are times the rows of a cell, and what to
+    type; typed, they are figures, and those very ones.
+    """
     clinic.dp("ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 100")
     asked = f"$${ASKED} ward, count(*) AS n, avg(age) AS a FROM visits GROUP BY ward$$"
     note = clinic.value(f"SELECT note FROM dp_explain({asked}) WHERE chosen")
-    assert 'the error of avg("age") is known once the policy has EXPECT ROWS' in note
+    found = re.search(
+        r'the error of avg\("age"\) is about ([0-9.,]+) divided by the rows of a cell; (ALTER [^,]*),', note
+    )
+    assert found is not None, note
     assert "beside its rows a cell's error would be 6 times less with no ward (6 values)" in note
-    assert clinic.value(f"SELECT stderr FROM dp_errors({asked}) WHERE aggregate LIKE 'avg%'") is None
-    clinic.dp("ALTER PRIVACY POLICY ON visits SET EXPECT ROWS 1000")
-    assert "is known once" not in clinic.value(f"SELECT note FROM dp_explain({asked}) WHERE chosen")
-    assert clinic.value(f"SELECT stderr FROM dp_errors({asked}) WHERE aggregate LIKE 'avg%'") > 0
+    of_average = f"FROM dp_errors({asked}) WHERE aggregate LIKE 'avg%'"
+    assert clinic.value(f"SELECT stderr {of_average}") is None
+    assert found[1] in clinic.value(f"SELECT note {of_average}")
+    clinic.dp(found[2].removesuffix("n") + "6000000")
+    assert "puts figures" not in clinic.value(f"SELECT note FROM dp_explain({asked}) WHERE chosen")
+    assert clinic.value(f"SELECT stderr {of_average}") == pytest.approx(
+        float(found[1].replace(",", "")) / 1_000_000, rel=0.02
+    )
+    assert clinic.value(f"SELECT note {of_average}") is None
 
 
 def test_a_view_says_whose_rows_it_is_about(clinic: Clinic) -> None:

@@ -58,6 +58,9 @@ def test_the_owners_commands_work_while_the_server_runs(tmp_path: Path, state_di
         assert [row["principal"] for row in lines("ledger", database)] == ["owner"] * 3
         made = f"CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.1) AS {CUBE}"
         assert lines("sql", database, made) == [{"status": "private.mine is ready"}]
+        named = "SELECT DISTINCT table_name FROM dp_columns('visits')"
+        assert lines("sql", database, named) == [{"table_name": "visits"}]
+        assert len(lines("sql", database, "FROM dp_twin('visits', number_of_rows := 7)")) == 7
         assert len(lines("show", database, "mine")) == 21
         assert run("verify", database) == (0, "the ledger is whole: 4 entries\n", "")
         target = tmp_path / "out.duckdb"

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import isfinite, prod, sqrt
+from math import inf, isfinite, prod, sqrt
 
 import numpy as np
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Aggregate, Key, Request
+from dpduck.frontend.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import CHOICE, Measure, Use, is_chosen
 from dpduck.mechanisms.cubes.plan import (
@@ -29,7 +30,7 @@ from dpduck.mechanisms.cubes.plan import (
     with_rivals,
 )
 from dpduck.mechanisms.cubes.recover import cell_variances, curved
-from dpduck.mechanisms.prices import AggregateError
+from dpduck.mechanisms.prices import AggregateError, by_rows
 from dpduck.planning.choose import spelled_out
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
@@ -44,6 +45,9 @@ from dpduck.values.privacy import Budget
 TWO_SIDED_95 = 1.96
 MOST_SECONDS = 2.0
 """What looking for help may take, as planning the statement itself took."""
+
+MANY_ROWS, ONE_FIGURE = 1e7, 0.02
+"""Rows of a cell with hardly any noise; and how far two figures may lie apart that are called one."""
 
 MOST_HELPS = 3
 FEWEST_BINS = 4
@@ -80,7 +84,8 @@ def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None
         size = float(sum(weight * weight for weight in use.weights))
         parts = [size * table for table in variances]
     elif expect_rows is None:
-        return AggregateError(one.text, sum(sizes), None, None, None, rank)
+        times = max(_by_rows(found, one, measured, table) or inf for table in variances)
+        return AggregateError(one.text, sum(sizes), None, None, None, rank, times if isfinite(times) else None)
     else:
         parts = [
             np.full(size, _curved_error(found, one, measured, table, expect_rows / size) ** 2)
@@ -115,6 +120,12 @@ def _curved_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table:
     possible = float(answer.highs[-1, 0] - answer.lows[-1, 0])
     told = float(answer.stderrs[0])
     return min(told, possible) if isfinite(told) else possible
+
+
+def _by_rows(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray) -> float | None:
+    """Returns the standard error of a cell times its rows, where that is one figure for every cell of enough rows."""
+    some, more = (rows * _curved_error(found, one, measured, table, rows) for rows in (MANY_ROWS, 4 * MANY_ROWS))
+    return more if abs(more - some) <= ONE_FIGURE * more else None
 
 
 # What would make the finest table's error least, relative to the rows of a cell.
@@ -209,12 +220,18 @@ def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | Non
 
 
 def _unknown(found: CubePlan, expect_rows: int | None) -> str:
-    """Says why the errors of averages, variances and quantiles are not known."""
+    """Says what the errors of averages, variances and quantiles depend on, and what puts figures in place of that."""
     if expect_rows is not None or found.request.question.intervals:
         return ""
-    pairs = zip(found.request.question.aggregates, found.uses, strict=True)
-    curved_ones = [one.text for one, use in pairs if not use.weights]
-    return f"the error of {', '.join(curved_ones)} is known once the policy has EXPECT ROWS" if curved_ones else ""
+    lines = [line for line in _lines(found, None) if line.worst is None]
+    if not lines:
+        return ""
+    told = "".join(f"the error of {one.text} is {by_rows(one.by_rows)}; " for one in lines if one.by_rows is not None)
+    named = in_sql(found.request.rows.table.table)
+    return (
+        f"{told}ALTER PRIVACY POLICY ON {named} SET EXPECT ROWS n, a public guess, puts figures to the error of "
+        f"{', '.join(one.text for one in lines)}"
+    )
 
 
 def _helping(found: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> str:

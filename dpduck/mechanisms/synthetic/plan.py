@@ -264,16 +264,18 @@ def annealed(
     first_noise = schedule.parameter(schedule.first_price)
     _require_drawable(pure, [schedule.parameter(schedule.total_price), first_noise, *least])
     shapes = [tuple(sizes[attribute] for attribute in attributes) for attributes in workload]
+    pool = Pool(tuple(sizes), families, first, True, weights)
+    method = Method(expected=expected, anneals=not drowned, largest=LARGEST_MODEL)
     return Fit(
         "aim",
         annealed_error(schedule, shapes, sizes, records),
         "1-way marginals alone"
         if drowned
         else f"1-way marginals, then annealed rounds among {len(families)} marginals",
-        pool=Pool(tuple(sizes), families, first, True, weights),
+        pool=pool,
         schedule=schedule,
-        method=Method(expected=expected, anneals=not drowned, largest=LARGEST_MODEL),
-        seconds=annealed_seconds(schedule, sizes, sum(prod(family.shape) for family in families), records),
+        method=method,
+        seconds=annealed_seconds(pool, schedule, method, records),
     )
 
 

@@ -27,6 +27,17 @@ LARGEST_GUESSED = 1 << 20
 MOMENTS = 8
 """Of MWEM's rounds, at which the size of its tables is looked at."""
 
+ROUNDS_OF_A_COLUMN, POINTS_OF_A_ROUND = {True: 3.0, False: 3.7}, 52
+"""Of annealed rounds, which double their price where nothing is learnt: how many there are, by whether they are pure,
+and points of their fits, the last one's shared out."""
+
+PER_COLUMN, PER_GROWN_CELL, PER_CHOICE = 3e-5, 3e-8, 1.3e-3
+"""Seconds of a point for each column, and for each cell of tables that grew by rounds; of a choice for each column."""
+
+USUAL_NOISE, USUAL_CELLS = 0.007, 33
+"""Total variation of the noise in a pair of columns (schedule.py), and cells of a candidate, at which there are so many
+rounds; of larger candidates there are fewer."""
+
 LARGER = 1.3
 """Points of a fit for each of its steps: the line search tries some more."""
 
@@ -109,13 +120,21 @@ def _growing(pool: Pool, method: Method, rounds: int) -> list[float]:
     return found or [float(max(pool.sizes))]
 
 
-def annealed_seconds(schedule: Schedule, sizes: Sequence[int], cells: int, records: int) -> float:
-    """Guesses how long annealed rounds take. cells: of all candidates.
+def annealed_seconds(pool: Pool, schedule: Schedule, method: Method, records: int) -> float:
+    """Guesses how long annealed rounds take: points of their fits, over tables that grow as if marginals were asked
+    evenly, and what each round costs besides; fewer rounds where noise is large.
 
-    A power law, fitted to processor times of eleven made tables of 6 to 64 columns: these were 0.5 to 2 times this.
+    Twelve made tables of 7 to 18 columns took 0.6 to 2 times this, in processor time beside other work; of the gate's
+    none is among them.
     """
-    rounds = 0.0
-    if schedule.rounds:
-        noise = pair_noise(schedule, sizes, records)
-        rounds = 9e-6 * len(sizes) ** 2 * float(cells**0.44) * float(noise**-0.59)
-    return 0.1 + rounds
+    if not schedule.rounds:
+        return 0.1
+    columns = len(pool.sizes)
+    scored = int(pool.starts[len(pool.workload)])
+    large = float(max(1.0, scored / len(pool.workload) / USUAL_CELLS) ** 0.25)
+    rounds = max(1, round(ROUNDS_OF_A_COLUMN[schedule.pure] * columns / large))
+    cells = _growing(pool, method, rounds)
+    mean = sum(cells) / len(cells)
+    points = POINTS_OF_A_ROUND * (PER_COLUMN * columns + PER_GROWN_CELL * mean)
+    worth = float((pair_noise(schedule, pool.sizes, records) / USUAL_NOISE) ** -0.3)
+    return 0.1 + worth * rounds * (points + PER_CHOICE * columns + 1.5e-6 * scored + 2e-7 * mean)

@@ -41,6 +41,7 @@ _LETTERS_OF_A_ROW = 20_000
 _ROWS_AT_ONCE, _ROWS_OF_A_PIECE = 2_048, 64
 
 _ERRORS = ("stderr", "interval_low", "interval_high")
+_ERROR_COLUMNS = "SELECT aggregate, cells, rows_of_a_cell, stderr, worst_stderr"
 
 _WITH_ERRORS = re.compile(r"\s*(SELECT|CREATE\s+(OR\s+REPLACE\s+)?PRIVATE\s+VIEW)\b", re.IGNORECASE)
 _SELECTS = re.compile(r"\s*SELECT\b", re.IGNORECASE)
@@ -200,7 +201,7 @@ class Desk:
         statement, quoted = one.statement, quote_text(one.statement)
         explained = self.read(f"SELECT note FROM dp_explain({quoted}) WHERE chosen")
         note = str(explained.rows[0][0] or "") if explained and explained.rows else ""
-        errors = self.read(f"FROM dp_errors({quoted})") if _WITH_ERRORS.match(statement) else None
+        errors = self.read(f"{_ERROR_COLUMNS} FROM dp_errors({quoted})") if _WITH_ERRORS.match(statement) else None
         return Priced(statement, one.plan, errors, note)
 
     def charges(self) -> int:

@@ -14,14 +14,26 @@ in which rows are stored or read, may have a say in it:
   that are still tied are the same.
 * What is kept of a unit while its rows are read is one value of a form, or, for DISTINCT and for windows, one short
   value of each row (held.py): texts that are counted apart are their SHA-256 beyond 64 bytes. Texts are the shorter
-  the more features hold them, and there are few windows of different orders, and few DISTINCT (texts_held).
+  the more features of the statement hold them, and there are few windows of different orders, and few DISTINCT, in all
+  of its subqueries together (texts_held).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from dpduck.frontend.rows.parts import ADDED, COMPARED, Feature, Operand, Place, Units, shortened_sql, without_sign
+from dpduck.frontend.rows.parts import (
+    ADDED,
+    COMPARED,
+    Feature,
+    Operand,
+    Place,
+    Source,
+    Union,
+    Units,
+    shortened_sql,
+    without_sign,
+)
 from dpduck.trusted.rows.held import is_short
 from dpduck.trusted.rows.plain import FLOATS
 from dpduck.values.errors import InternalError, Refusal
@@ -46,32 +58,54 @@ def without_signs(value: str, type_name: str) -> str:
     return without_sign(value, type_name) if type_name in FLOATS else value
 
 
-def texts_held(relation: Units) -> int:
+def texts_held(source: Source) -> int:
     """Returns how many texts of a row are held beside those that are read of it: made ones, and those of features.
 
     DuckDB makes the sort keys of thousands of rows before it takes the first of them, and keeps each larger text that
-    takes the place of another one until all rows are read: a text counts once for each feature, and in its order.
+    takes the place of another one until all rows are read: a text counts once for each feature, and in its order. What
+    several subqueries of one statement hold is there at the same time, however they are joined: all of it counts.
     """
-    types = dict(relation.source.types)
-    made = sum(_is_text(one) and one.sql not in types for one in relation.operands)
-    made += _of_windows(relation, types) if relation.windowed else _of_groups(relation)
-    if made > MOST_TEXTS:
-        what = "windows" if relation.windowed else "features"
-        raise Refusal(
-            f"the {what} of a subquery hold {made} texts of each row, more than {MOST_TEXTS}",
-            accepted=f"fewer {what} over texts, or ORDER BY numbers and dates in them",
-        )
+    found = list(_units_of(source))
+    windowed, grouped = ([one for one in found if one.windowed is kind] for kind in (True, False))
+    distinct = sum(one.form == "distinct" for relation in grouped for one in relation.features)
+    _require_few(distinct, MOST_DISTINCT, "count(DISTINCT ..) {0} times", f"at most {MOST_DISTINCT} in one statement")
+    orders = sum(map(len, map(_orders, windowed)))
+    accepted = "fewer orders: any number of windows of a subquery with one ORDER BY are one"
+    _require_few(orders, MOST_ORDERS, "windows of {0} different orders", accepted)
+    made = sum(map(_texts_of, found))
+    accepted = "fewer features and windows over texts, or ORDER BY numbers and dates in them"
+    _require_few(made, MOST_TEXTS, "{0} texts of each row in features and windows", accepted)
     return made
 
 
-def _of_groups(relation: Units) -> int:
-    distinct = sum(one.form == "distinct" for one in relation.features)
-    if distinct > MOST_DISTINCT:
-        raise Refusal(
-            f"a subquery has count(DISTINCT ..) {distinct} times, more than {MOST_DISTINCT}",
-            accepted=f"at most {MOST_DISTINCT} of them in one subquery",
-        )
-    return sum(_is_text(one) for feature in relation.features for one in feature.operands)
+def _require_few(found: int, most: int, what: str, accepted: str) -> None:
+    if found > most:
+        raise Refusal(f"the subqueries of a statement have {what.format(found)}, more than {most}", accepted=accepted)
+
+
+def _units_of(source: Source) -> Iterator[Units]:
+    """Yields the features of units that the rows of a source are made of, those inside of others, too."""
+    first = source.first
+    if isinstance(first, Units):
+        yield first
+        yield from _units_of(first.source)
+    for branch in first.branches if isinstance(first, Union) else ():
+        yield from _units_of(branch.source)
+    for join in source.joins:
+        yield from _units_of(join.right)
+
+
+def _texts_of(relation: Units) -> int:
+    types = dict(relation.source.types)
+    made = sum(_is_text(one) and one.sql not in types for one in relation.operands)
+    if relation.windowed:
+        return made + _of_windows(relation, types)
+    return made + sum(_is_text(one) for feature in relation.features for one in feature.operands)
+
+
+def _orders(relation: Units) -> set[tuple[tuple[Place, ...], bool]]:
+    """Returns the orders of windows, each with whether rows that are tied are in an order, too."""
+    return {(one.order, one.form in _IN_FULL_ORDER) for one in relation.features}
 
 
 def _of_windows(relation: Units, types: Mapping[str, str]) -> int:
@@ -80,15 +114,9 @@ def _of_windows(relation: Units, types: Mapping[str, str]) -> int:
     """
     stored = (Operand(sql, types.get(sql, "")) for sql, _ in relation.outputs if sql != relation.unit_sql)
     tied = sum(map(_is_text, {*stored, *relation.operands}))
-    windows = {(one.order, one.form in _IN_FULL_ORDER) for one in relation.features}
     made = 0
-    for order, in_full in windows:
+    for order, in_full in _orders(relation):
         made += sum(_is_text(place.operand) for place in order) + (tied if in_full else 0)
-    if len(windows) > MOST_ORDERS:
-        raise Refusal(
-            f"the windows of a subquery have {len(windows)} different orders, more than {MOST_ORDERS}",
-            accepted="fewer orders: any number of windows with one ORDER BY are one",
-        )
     return made + sum(one.operand is not None and _is_text(one.operand) for one in relation.features)
 
 

@@ -90,7 +90,8 @@ def placed(
     with anything later. read: what else is read of rows. content: what their order is by, which is hashed where rows
     are joined.
     """
-    scope = _Scope(types, [], copied, coded=dict(source.coded), bounds=(most_copies(source), repeats(source)))
+    bounds, made = (most_copies(source), repeats(source)), texts_held(source)
+    scope = _Scope(types, [], copied, coded=dict(source.coded), bounds=bounds, made=made)
     if joined or source.joins:
         scope.held = _held(source, scope, (*filters, *read), content)
     parts = _parts(source, scope, True)
@@ -145,7 +146,10 @@ class _Asked:
 
 @dataclass
 class _Scope:
-    """One level of a statement: its columns, what is asked of its tables, and stages of the levels inside it."""
+    """One level of a statement: its columns, what is asked of its tables, and stages of the levels inside it.
+
+    made: texts that features of all levels hold of a row.
+    """
 
     types: Types
     stages: list[Stage]
@@ -158,15 +162,13 @@ class _Scope:
     extended: set[str] = field(default_factory=set)
     coded: Mapping[str, Coded] = field(default_factory=dict)
     bounds: tuple[int, bool] = (1, False)
+    made: int = 0
     held: Held = field(default_factory=nothing_held)
 
     def inside(self, source: Source, read: Sequence[str], *, held: bool, made: int = 0) -> _Scope:
-        """Returns the level of a source inside this one. held: whether its rows are joined, or held for each unit.
-
-        made: how many texts are held of each row beside those that are read.
-        """
-        types = dict(source.types)
-        found = _Scope(types, self.stages, False, self.numbers, coded=dict(source.coded), bounds=self.bounds)
+        """Returns a level inside this one. held: whether its rows are joined, or held for a unit. made: see _held."""
+        found = _Scope(dict(source.types), self.stages, numbers=self.numbers, coded=dict(source.coded))
+        found.bounds, found.made = self.bounds, self.made
         if held:
             found.held = _held(source, found, read, made=made)
         return found
@@ -331,7 +333,7 @@ def _nested_sql(relation: Union | Units, outer: _Scope) -> str:
         return outer.relation_sql(f"({branches})", relation.alias)
     read = [relation.unit_sql, *(sql for sql, _ in relation.outputs), *relation.conditions]
     read += [one.sql for one in relation.operands if one.sql not in read]
-    scope = outer.inside(relation.source, read, held=True, made=texts_held(relation))
+    scope = outer.inside(relation.source, read, held=True, made=outer.made)
     parts, where = _level(relation.source, scope)
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
     outputs = [f"{without_signs(sql, scope.types.get(sql, ''))} AS {name}" for sql, name in relation.outputs]

@@ -145,7 +145,7 @@ SELECT * FROM dp_explain(4711 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon 
 
 -- title: another function of a connection
 FROM dp_budget()
--- refused: line 1, column 6: dp_budget(..) is no statement of dp(); accepted: FROM dp_budget(..) by itself, outside dp(..); dpduck --help lists what the command line has for it
+-- refused: line 1, column 6: dp_budget(..) is no statement of dp(); accepted: FROM dp_budget(..) by itself, outside dp(..)
 
 -- title: a histogram that is to be replaced
 CREATE OR REPLACE PRIVATE HISTOGRAM h OPTIONS (epsilon = 1) ON visits (ward)

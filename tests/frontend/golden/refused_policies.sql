@@ -278,7 +278,7 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 
 -- title: WITH OTHER on a column of numbers
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age IN (1, 2) WITH OTHER)
--- refused: line 1, column 92: WITH OTHER needs a label of the column's type, and age is of type INTEGER; accepted: WITH OTHER on VARCHAR columns
+-- refused: line 1, column 92: WITH OTHER needs a label of the column's type, and age is of type INTEGER; accepted: WITH OTHER on VARCHAR columns; here RANGE .. WITH EDGES, which keeps other values, or IN (..) by itself, where rows with others are in no group
 
 -- title: WITH OTHER whose label is a value
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex IN ('F') WITH OTHER 'F')

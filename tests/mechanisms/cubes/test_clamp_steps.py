@@ -57,6 +57,17 @@ def test_wide_bounds_say_that_they_round(open_clinic: Open) -> None:
     assert told.endswith("; dp_check('fares') tells what its answers leave out")
 
 
+def test_what_is_said_of_a_policy_stays_short(open_clinic: Open) -> None:
+    """Of several clamps that round there is one line, and where to look: it grew by a line a clamp."""
+    clinic = open_clinic()
+    columns = ", ".join(f"CAST(i AS DOUBLE) AS x{number}" for number in range(9))
+    clinic.con.execute(f"CREATE TABLE wide AS SELECT i AS p, {columns} FROM range(9) AS r(i)")
+    clamps = ", ".join(f"CLAMP x{number} BETWEEN 0 AND 10" for number in range(9))
+    told = clinic.dp(f"CREATE PRIVACY POLICY ON wide (PRIVACY UNIT p MAX ROWS 1, BUDGET (epsilon = 1), {clamps})")[0][0]
+    assert "; values of 9 columns are rounded, to the STEP that dp_columns('wide') shows; " in told and len(told) < 250
+    assert all(clamp for (clamp,) in clinic.rows("SELECT clamp FROM dp_columns('wide') WHERE column_name LIKE 'x%'"))
+
+
 def test_a_stored_step_stays(open_clinic: Open) -> None:
     """Changing another item of a policy leaves the step that was stored, and the stored answers with it."""
     clinic, _ = fares(open_clinic, "DOUBLE", "BETWEEN 0 AND 1 STEP 1")

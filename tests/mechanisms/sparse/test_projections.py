@@ -150,6 +150,16 @@ def test_a_question_without_its_columns(visits: Clinic) -> None:
             visits.rows(f"WITH q AS ({question}) FROM {macro}('p', 'q')")
 
 
+@pytest.mark.parametrize("macro", ["dp_project", "dp_project_all"])
+def test_a_missing_projection_is_named(visits: Clinic, macro: str) -> None:
+    """The name that was given, not that of its seed, with the nearest one; and a missing table of questions."""
+    projection(visits)
+    question = "WITH q AS (SELECT 'K1' AS key, 1 AS weight, 1 AS query)"
+    for projected, asked, named in (("pp", "q", "pp"), ("p", "r", "r")):
+        with pytest.raises(duckdb.Error, match=rf"Table with name {named} does not exist"):
+            visits.rows(f"{question} FROM {macro}('{projected}', '{asked}')")
+
+
 def test_conjunctions_are_keys(visits: Clinic) -> None:
     """A conjunction on d - k of d boolean columns is a question of 2^k keys."""
     projection(visits, key="smoker, senior")

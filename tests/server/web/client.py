@@ -103,10 +103,11 @@ def received(client: socket.socket) -> bytes:
 
 
 @contextmanager
-def listening(service: Service, **options: Any) -> Iterator[int]:
+def listening(service: Service, limits: Limits | None = None, **options: Any) -> Iterator[int]:
     """The port of a page over a served clinic."""
     port = free_port()
-    listener = WebListener(f"127.0.0.1:{port}", service, Limits(seconds=60.0, rows=100_000), **options)
+    kept = limits or Limits(seconds=60.0, rows=100_000)
+    listener = WebListener(f"127.0.0.1:{port}", service, kept, **options)
     try:
         yield port
     finally:

@@ -18,7 +18,7 @@ from dpduck.server.limits import Limits
 from dpduck.server.web.listener import WebListener
 from dpduck.server.web.requests import REFUSED, Patient, form_of, headers_of, is_gone, place_of
 from tests.server.served import Served, certificate
-from tests.server.web.client import Browser
+from tests.server.web.client import Browser, listening
 from tests.support.clinics import by
 from tests.support.ports import free_port
 
@@ -123,3 +123,20 @@ def test_a_request_is_read_within_its_bytes() -> None:
     assert form_of(b"a=1&b=%3C") == {"a": "1", "b": "<"}
     for wrong in (b"a", b"a=1&a=2", b"\xff=1", b"&".join(b"a%d=1" % one for one in range(9))):
         assert form_of(wrong) is None
+
+
+def test_too_many_logins_in_a_minute_are_refused_as_such(served: Served) -> None:
+    """Status 429, no session, noted as turned away, and in no other word: a right token, and nobody else's matter."""
+    token = served.tokens["alice"]
+    with listening(served.service, Limits(seconds=60.0, connections=3)) as port:
+        entered = [Browser(port).login(token) for _ in range(3)]
+        assert [one.status for one in entered] == [303] * 3
+        late = Browser(port)
+        refused = late.login(token)
+        assert refused.status == 429 and "opens too many connections" in refused.words and not late.cookie
+        assert "3 in a minute" in refused.words and token not in refused.body
+        last = served.audited()[-1]
+        assert last["event"] == "turned away" and "too many connections" in last["why"]
+        assert Browser(port).login(served.tokens["bob"]).status == 303, "bob has a number of his own"
+        wrong = Browser(port).login("dpduck_" + "x" * 40)
+        assert wrong.status == 403, "a wrong token is no matter of numbers"

@@ -97,13 +97,16 @@ ORDERS = [f"g {way} NULLS {nulls}{more}" for way in ("ASC", "DESC") for nulls in
 LAGS = ", ".join(f"lag(note, {n + 1}) OVER (PARTITION BY patient ORDER BY {ORDERS[n]}) AS c{n}" for n in range(8))
 
 
-def features(written: str, count: int) -> str:
-    """So many features of visits, each with a condition of its own, all of which are read."""
+def features(written: str, count: int, subqueries: int = 1) -> str:
+    """So many features of visits in each of so many joined subqueries, each with a condition of its own; all of them
+    are read.
+    """
     made = ", ".join(f"{written} FILTER (WHERE g <> {n + 5}) AS c{n}" for n in range(count))
-    read = " OR ".join(f"c{n} > c{n + 1}" for n in range(count - 1))
-    return COUNT.format(
-        "", f"count(*) AS n FROM (SELECT patient, {made} FROM visits GROUP BY patient) AS u WHERE {read}"
-    )
+    names = [f"u{number}" for number in range(subqueries)]
+    one = f"(SELECT patient, {made} FROM visits GROUP BY patient) AS"
+    joined = "".join(f" JOIN {one} {name} ON {name}.patient = u0.patient" for name in names[1:])
+    read = " OR ".join(f"{name}.c{n} > {name}.c{n + 1}" for name in names for n in range(count - 1))
+    return COUNT.format("", f"count(*) AS n FROM {one} u0{joined} WHERE {read}")
 
 
 EIGHT = " UNION ALL ".join([f"SELECT patient, {NAMES} FROM visits"] * 8)
@@ -179,6 +182,13 @@ CASES: dict[str, tuple[World, Sequence[str], str]] = {
     "what of hers is counted apart, sixteen times": (
         own(), [visits(60000, "repeat('x', 200) || range")], features("count(DISTINCT note)", 16)
     ),
+    "what of hers is counted apart in four subqueries that are joined": (
+        own(), [visits(60000, "repeat('x', 200) || range")], features("count(DISTINCT note)", 4, 4)
+    ),
+    "the last of texts of every length in four subqueries that are joined": (
+        own(), [visits(60000, "repeat('x', CAST(range % 4000 AS INTEGER))")],
+        features("last(note ORDER BY note)", 8, 4),
+    ),
     "windows over her texts": (
         own(), [visits(1000, "repeat('x', 60000) || range")],
         COUNT.format("", "count(*) AS n FROM (SELECT note, lag(note) OVER (PARTITION BY patient ORDER BY ward) AS b "
@@ -235,7 +245,8 @@ def test_without_her_it_is_answered_too(name: str) -> None:
 
 
 @pytest.mark.parametrize(("orders", "what"), [
-    (ORDERS, "have 24 different orders, more than 8"), (["g"] * 64, "hold 65 texts of each row, more than 64"),
+    (ORDERS, "windows of 24 different orders, more than 8"),
+    (["g"] * 64, "have 65 texts of each row in features and windows, more than 64"),
 ])  # fmt: skip
 def test_windows_that_would_hold_much_are_refused(orders: Sequence[str], what: str) -> None:
     """By the statement alone, and before the charge: 24 windows held each text 48 times, and 48 of numbers much."""
@@ -246,16 +257,36 @@ def test_windows_that_would_hold_much_are_refused(orders: Sequence[str], what: s
     assert what in said and "accepted: " in said and charges == 0
 
 
-@pytest.mark.parametrize(("written", "count", "what"), [
-    ("count(DISTINCT note)", 17, "count(DISTINCT ..) 17 times, more than 16"),
-    ("count(DISTINCT g)", 17, "count(DISTINCT ..) 17 times, more than 16"),
-    ("last(note ORDER BY ward)", 33, "the features of a subquery hold 66 texts of each row, more than 64"),
-    ("max(note)", 65, "the features of a subquery hold 65 texts of each row, more than 64"),
+@pytest.mark.parametrize(("written", "count", "subqueries", "what"), [
+    ("count(DISTINCT note)", 17, 1, "count(DISTINCT ..) 17 times, more than 16"),
+    ("count(DISTINCT g)", 17, 1, "count(DISTINCT ..) 17 times, more than 16"),
+    ("last(note ORDER BY ward)", 33, 1, "66 texts of each row in features and windows, more than 64"),
+    ("max(note)", 65, 1, "65 texts of each row in features and windows, more than 64"),
+    ("count(DISTINCT note)", 16, 4, "count(DISTINCT ..) 64 times, more than 16"),
+    ("count(DISTINCT g)", 9, 2, "count(DISTINCT ..) 18 times, more than 16"),
+    ("max(note)", 22, 3, "66 texts of each row in features and windows, more than 64"),
 ])  # fmt: skip
-def test_features_that_would_hold_much_are_refused(written: str, count: int, what: str) -> None:
-    """By the statement alone, and before the charge: 64 counts of what 60,000 rows of one person tell apart failed."""
-    said, charges = outcome(own(), (), features(written, count))
+def test_features_that_would_hold_much_are_refused(written: str, count: int, subqueries: int, what: str) -> None:
+    """By the statement alone, and before the charge: 64 counts of what 60,000 rows of one person tell apart failed,
+    in one subquery, and in four that are joined.
+    """
+    said, charges = outcome(own(), (), features(written, count, subqueries))
     assert what in said and "accepted: " in said and charges == 0
+
+
+WINDOWED = "(SELECT patient, row_number() OVER (PARTITION BY patient ORDER BY {0}) AS k FROM {1})"
+
+
+@pytest.mark.parametrize("word", ["UNION ALL", "JOIN"])
+def test_the_limits_are_the_statement_s(word: str) -> None:
+    """Whatever lies between the subqueries: nine orders in all, of which no subquery has two, are refused."""
+    several = [WINDOWED.format(order, "visits") for order in ORDERS[:9]]
+    made = " UNION ALL ".join(f"SELECT patient, k FROM {one} AS s{n}" for n, one in enumerate(several))
+    if word == "JOIN":
+        made = f"SELECT s0.patient, s0.k FROM {several[0]} AS s0"
+        made += "".join(f" JOIN {one} AS s{n} ON s{n}.patient = s0.patient" for n, one in enumerate(several) if n)
+    said, charges = outcome(own(), (), COUNT.format(TEN, f"count(*) AS n FROM ({made}) AS u WHERE u.k > 1"))
+    assert "windows of 9 different orders, more than 8" in said and charges == 0, said
 
 
 def test_prepared_rows_are_held_alike() -> None:

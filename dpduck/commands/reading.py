@@ -1,0 +1,64 @@
+"""What is read of dp's own functions from the command line: FROM dp_columns('visits'), DESCRIBE visits, SHOW TABLES."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from dpduck.engine.functions import MACROS, SEVERAL_ARGUMENTS
+from dpduck.server.syntax import in_selects, is_ours
+
+_ANSWER = "dpduck_answer"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A SELECT over one function of dp's and over nothing else. call: the function with its arguments, as SQL.
+
+    arguments: of the call. over: the SELECT over the function's answer, which has the name _ANSWER there.
+    """
+
+    function: str
+    call: str
+    arguments: str
+    over: str
+
+    @property
+    def argument(self) -> str | None:
+        """Returns the one text that an engine takes for the arguments."""
+        parameters, _ = MACROS[self.function]
+        taken = SEVERAL_ARGUMENTS.get(self.function, parameters or "NULL")
+        with duckdb.connect() as con:
+            con.execute(f"CREATE MACRO taken({parameters}) AS {taken}")
+            row = con.execute(f"SELECT taken({self.arguments})").fetchone()
+        return None if row is None or row[0] is None else str(row[0])
+
+    def shown(self, answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        """Returns what is read of the function's answer."""
+        return answer.query(_ANSWER, self.over)
+
+
+def reading(text: str) -> Reading | None:
+    """Returns what a text reads of one of dp's functions; None where it is a statement of dp(), or anything else.
+
+    >>> reading("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'").call
+    "dp_columns('visits')"
+    >>> reading("SELECT * FROM visits")
+    """
+    if is_ours(text):
+        return None
+    try:
+        tree = parse_one(in_selects(text).strip().rstrip(";"), read="duckdb")
+    except (SqlglotError, RecursionError):
+        return None
+    tables = list(tree.find_all(exp.Table))
+    called = tables[0].this if len(tables) == 1 and isinstance(tree, exp.Select) else None
+    if not isinstance(called, exp.Anonymous) or called.name.lower() not in MACROS:
+        return None
+    arguments = ", ".join(one.sql("duckdb") for one in called.expressions)
+    function = called.name.lower()
+    tables[0].set("this", exp.to_identifier(_ANSWER))
+    return Reading(function, f"{function}({arguments})", arguments, tree.sql("duckdb"))
