@@ -190,7 +190,7 @@ class FitProblem:
                     found[self.places[one]] = margin.reshape(-1)
         return found
 
-    def logarithms(self, parameters: FloatArray) -> list[FloatArray]:
+    def logarithms(self, parameters: FloatArray) -> Sequence[FloatArray]:
         """Returns tables over cliques that add up to the logarithm of a distribution, up to a constant."""
         found, base = self.lifted(parameters), self.base[0]
         return [one + other for one, other in zip(found, base, strict=True)] if self.prior or self.zeros else found
@@ -232,9 +232,7 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Ray:
-    """Steps from a point down a slope. logarithms: of the point over cliques; slopes: the slope lifted to them, once for
-    all steps that are tried.
-    """
+    """Steps from a point down a slope. logarithms: of the point; slopes: the slope lifted once for all that is tried."""
 
     point: Point
     logarithms: Sequence[FloatArray]

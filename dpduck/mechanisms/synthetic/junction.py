@@ -6,6 +6,7 @@ Fronts that lie in no other are the cliques. A clique's separator is what it sha
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -50,19 +51,15 @@ class Elimination:
 
     def cells_with(self, attributes: Members) -> int:
         """Counts the cells of all fronts if these attributes are in one of them too."""
-        places = self.places
-        added, total = 0, self.cells
-        for attribute in attributes:
-            added |= 1 << places[attribute]
+        added, total = sum(1 << self.places[attribute] for attribute in attributes), self.cells
         while added:
-            lowest = added & -added
-            place = lowest.bit_length() - 1
+            place = (added & -added).bit_length() - 1
             front = self.fronts[place]
             new = added & ~front
             if not new:
                 break
             total += self.front_cells[place] * (self._cells(new) - 1)
-            added = (front | added) ^ lowest
+            added = (front | added) ^ (1 << place)
         return total
 
     def cliques(self) -> tuple[Members, ...]:
@@ -257,6 +254,10 @@ def spread(members: Members, kept: Members, shape: Sequence[int]) -> tuple[int, 
     return tuple(size if member in kept else 1 for member, size in zip(members, shape, strict=True))
 
 
+Way = tuple[tuple[Members, ...], Members]
+"""A set's parts beneath some children, and the set."""
+
+
 @dataclass(frozen=True, eq=False)
 class Beliefs:
     """Margins of a distribution: within a clique by sums; across cliques a product along the tree, sums taken early.
@@ -267,7 +268,7 @@ class Beliefs:
 
     tree: JunctionTree
     tables: Sequence[FloatArray]
-    margins: dict[tuple[int, Members], FloatArray] = field(default_factory=dict)
+    margins: dict[int, dict[Members, FloatArray]] = field(default_factory=lambda: defaultdict(dict))
     conditional: dict[tuple[int, Members], FloatArray] = field(default_factory=dict)
 
     def marginals(self, wanted: Sequence[Members]) -> dict[Members, FloatArray]:
@@ -301,7 +302,7 @@ class Beliefs:
 
     def _below(self, number: int, sets: Sequence[Members], first: Members) -> dict[Members, FloatArray]:
         """Returns the margins of sets at or beneath a clique and of some of the clique's own, which come first."""
-        groups: dict[tuple[Members, tuple[int, ...]], list[tuple[tuple[Members, ...], Members]]] = {}
+        groups: dict[tuple[Members, tuple[int, ...]], list[Way]] = {}
         homes, ways = self.tree.homes, self.tree.ways[number]
         for attributes in sets:
             own: list[int] = []
@@ -327,65 +328,54 @@ class Beliefs:
         labels: Members,
         kept: Members,
         children: tuple[int, ...],
-        tasks: Sequence[tuple[tuple[Members, ...], Members]],
+        tasks: Sequence[Way],
         first: Members,
         found: dict[Members, FloatArray],
     ) -> None:
-        """Takes in what is beneath one child after the other. kept: labels of the results. tasks: for each set its
-        parts beneath the children.
-        """
+        """Takes in what is beneath one child after the other. kept: labels of the results."""
         if not children:
             for _, attributes in tasks:
                 found[attributes] = table.transpose([labels.index(one) for one in (*first, *attributes)])
             return
         child, rest = children[0], children[1:]
-        parts: dict[Members, list[tuple[tuple[Members, ...], Members]]] = {}
-        for task in tasks:
-            parts.setdefault(task[0][0], []).append((task[0][1:], task[1]))
+        parts: dict[Members, list[Way]] = {}
+        for (part, *others), attributes in tasks:
+            parts.setdefault(part, []).append((tuple(others), attributes))
         stays = {*kept, *(one for other in rest for one in self.tree.separators[other])}
         columns = self._under(child, list(parts))
         table, labels = _contracted(table, labels, columns, self.tree.separators[child], stays)
         end = 0
-        for (part, tasks_of), cells in zip(parts.items(), (one.shape[-1] for one in columns), strict=True):
-            begin, end = end, end + cells
-            shape = (*table.shape[:-1], *(self._size(attribute) for attribute in part))
-            piece = table[..., begin:end].reshape(shape)
+        for (part, tasks_of), column in zip(parts.items(), columns, strict=True):
+            shape = column.shape[len(self.tree.separators[child]) :]
+            begin, end = end, end + prod(shape)
+            piece = table[..., begin:end].reshape(*table.shape[:-1], *shape)
             self._follow(piece, (*labels, *part), (*kept, *part), rest, tasks_of, first, found)
 
     def _under(self, number: int, sets: Sequence[Members]) -> list[FloatArray]:
-        """Returns the probabilities of sets beneath a clique, flat, given its separator, whose axes come first."""
+        """Returns the probabilities of sets beneath a clique given its separator, whose axes come first."""
         missing = [attributes for attributes in sets if (number, attributes) not in self.conditional]
         if missing:
             separator = self.tree.separators[number]
             inside = self._margin(number, separator)
-            shares = np.divide(1.0, inside, out=np.zeros(inside.shape), where=inside > 0)[..., None]
+            shares = np.divide(1.0, inside, out=np.zeros(inside.shape), where=inside > 0)
             for attributes, table in self._below(number, missing, separator).items():
-                self.conditional[number, attributes] = table.reshape(*inside.shape, -1) * shares
+                self.conditional[number, attributes] = table * shares.reshape(*inside.shape, *(1 for _ in attributes))
         return [self.conditional[number, attributes] for attributes in sets]
-
-    def _size(self, attribute: int) -> int:
-        home = self.tree.homes[attribute]
-        return self.tables[home].shape[self.tree.cliques[home].index(attribute)]
 
     def _margin(self, number: int, attributes: Members) -> FloatArray:
         """Returns a margin of a clique, in the clique's order: from the smallest that is known."""
-        known = self.margins.get((number, attributes))
-        if known is None:
-            wanted, members, table = set(attributes), self.tree.cliques[number], self.tables[number]
-            for (place, others), other in self.margins.items():
-                if place == number and other.size < table.size and wanted.issubset(others):
-                    members, table = others, other
-            known = sum_away(table, tree_axes(members, attributes)) if members != attributes else table
-            self.margins[number, attributes] = known
-        return known
+        known = self.margins[number]
+        if attributes not in known:
+            wanted, found = set(attributes), [(self.tree.cliques[number], self.tables[number]), *known.items()]
+            members, table = min((one for one in found if wanted.issubset(one[0])), key=lambda one: one[1].size)
+            known[attributes] = sum_away(table, tree_axes(members, attributes)) if members != attributes else table
+        return known[attributes]
 
 
 def _contracted(
     table: FloatArray, labels: Members, columns: Sequence[FloatArray], separator: Members, stays: set[int]
 ) -> tuple[FloatArray, Members]:
-    """Returns the product of a table with columns over a separator, summed over what does not stay, and its labels;
-    columns come last.
-    """
+    """Returns a table times columns over a separator, summed over what does not stay, and its labels; columns are last."""
     both = [one for one in labels if one in stays and one in separator]
     rows = [one for one in labels if one not in separator]
     away = [one for one in labels if one in separator and one not in stays]
@@ -393,7 +383,8 @@ def _contracted(
     shape, gone = tuple(sizes[one] for one in (*both, *rows)), prod(sizes[one] for one in away)
     left = table.transpose([labels.index(one) for one in (*both, *rows, *away)])
     axes = [*(separator.index(one) for one in (*both, *away)), len(separator)]
-    right = np.concatenate(columns, axis=-1).transpose(axes)
+    flat = [one.reshape(*one.shape[: len(separator)], -1) for one in columns]
+    right = np.concatenate(flat, axis=-1).transpose(axes)
     batch = prod(sizes[one] for one in both)
     product = _multiplied(left.reshape(batch, -1, gone), right.reshape(batch, gone, -1))
     return product.reshape(*shape, -1), (*both, *rows)
