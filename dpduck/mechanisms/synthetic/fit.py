@@ -232,7 +232,7 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Ray:
-    """Steps from a point down a slope. logarithms: of the point; slopes: the slope lifted once for all that is tried."""
+    """Steps from a point down a slope. logarithms: of the point. slopes: the slope lifted, once for all steps."""
 
     point: Point
     logarithms: Sequence[FloatArray]

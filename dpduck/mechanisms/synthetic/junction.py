@@ -201,9 +201,8 @@ def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
 def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
     """Returns the margin on each clique of the distribution whose logarithm is the sum of these, and that of its total.
 
-    One pass to the roots in logarithms and one back. Passes over all cells that go along axes are slow: each table is
-    summed once and multiplied once, and its largest cell is that of all, as long as no value of a separator is so far
-    below that its sum would be lost.
+    One pass to the roots in logarithms and one back. Passes along axes are slow: tables are summed once and multiplied
+    once, and measured by their largest cell where that loses no value of a separator.
     """
     tables, logarithm = list(logarithms), 0.0
     own = [False] * len(tables)
@@ -273,8 +272,8 @@ class Beliefs:
 
     def marginals(self, wanted: Sequence[Members]) -> dict[Members, FloatArray]:
         """Of these sets of attributes, all of them in one connected part each."""
-        cliques = [(table.size, place) for place, table in enumerate(self.tables)]
-        bits = [(self.tree.bits[place], place) for _, place in sorted(cliques)]
+        order = sorted(range(len(self.tables)), key=lambda place: self.tables[place].size)
+        bits = [(self.tree.bits[place], place) for place in order]
         inside: dict[int, list[Members]] = {}
         across: dict[int, list[Members]] = {}
         for attributes in wanted:
@@ -318,8 +317,7 @@ class Beliefs:
             separators = [self.tree.separators[child] for child in children]
             needed = {*own_ones, *first, *(one for separator in separators for one in separator)}
             labels = tuple(member for member in self.tree.cliques[number] if member in needed)
-            table = self._margin(number, labels)
-            self._follow(table, labels, (*first, *own_ones), children, tasks, first, found)
+            self._follow(self._margin(number, labels), labels, (*first, *own_ones), children, tasks, first, found)
         return found
 
     def _follow(
@@ -375,7 +373,7 @@ class Beliefs:
 def _contracted(
     table: FloatArray, labels: Members, columns: Sequence[FloatArray], separator: Members, stays: set[int]
 ) -> tuple[FloatArray, Members]:
-    """Returns a table times columns over a separator, summed over what does not stay, and its labels; columns are last."""
+    """Returns a table times columns, which come last, summed over what of a separator does not stay; its labels."""
     both = [one for one in labels if one in stays and one in separator]
     rows = [one for one in labels if one not in separator]
     away = [one for one in labels if one in separator and one not in stays]
