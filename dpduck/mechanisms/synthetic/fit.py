@@ -270,9 +270,8 @@ def fit(
     sets = tuple(dict.fromkeys([*(observation.attributes for observation in observations), *start]))
     problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength, zeros or {})
     known = [start.get(one, np.zeros([sizes[member] for member in one])).reshape(-1) for one in sets]
-    begun = np.concatenate(known)
-    logarithms = problem.logarithms(begun)
-    point = best = problem.point(begun, logarithms)
+    logarithms = problem.logarithms(np.concatenate(known))
+    point = best = problem.point(np.concatenate(known), logarithms)
     slope = problem.gradient(point)
     slopes = problem.lifted(slope)
     largest = sum(float(np.abs(part).max()) for part in slopes)

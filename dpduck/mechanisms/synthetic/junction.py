@@ -278,7 +278,7 @@ class Beliefs:
         across: dict[int, list[Members]] = {}
         for attributes in wanted:
             these = sum(1 << attribute for attribute in attributes)
-            holder = next((place for held, place in bits if these & held == these), None)
+            holder = next((place for held, place in bits if these & ~held == 0), None)
             if holder is None:
                 across.setdefault(self._top(attributes), []).append(attributes)
             else:
@@ -391,10 +391,7 @@ def _contracted(
 def _multiplied(left: FloatArray, right: FloatArray) -> FloatArray:
     """Returns matrix products of so few entries at a time that BLAS stays with one thread (see fit.inner)."""
     (batch, rows, inner), columns = left.shape, right.shape[2]
-    step = max(1, ONE_THREAD // max(1, rows * inner))
-    if step >= columns:
-        return np.asarray(left @ right)
-    found = np.empty((batch, rows, columns))
+    found, step = np.empty((batch, rows, columns)), max(1, ONE_THREAD // max(1, rows * inner))
     for begin in range(0, columns, step):
         np.matmul(left, right[..., begin : begin + step], out=found[..., begin : begin + step])
     return found
