@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 252,
-    "lines": 63_000,
+    "lines": 63_020,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 604,
     "modules of a plain count": 92,

@@ -57,6 +57,15 @@ def test_messages_are_exact(scale: float) -> None:
     assert np.abs(joined.components[place].table - dense).max() < 1e-12
 
 
+def test_no_value_of_a_separator_is_lost() -> None:
+    """What one clique takes from a separator's value another gives back, although exp(-2000) is 0 in floating point; and
+    what is -1e9 in all is 0 exactly."""
+    tree, far = junction_tree(((0, 1), (1, 2))), np.array([0.0, -2000.0, -1e9])
+    tables, _ = calibrated(tree, [np.zeros((2, 3)) + far, np.zeros((3, 2)) - np.array([[0.0], [-2000.0], [0.0]])])
+    assert np.abs(tables[0] - np.array([0.25, 0.25, 0.0])).max() < 1e-12
+    assert np.abs(tables[1] - np.array([[0.25], [0.25], [0.0]])).max() < 1e-12
+
+
 def path(tree: JunctionTree, number: int) -> list[int]:
     """From a clique to its root."""
     found = [number]
