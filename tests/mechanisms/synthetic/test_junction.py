@@ -58,7 +58,7 @@ def test_messages_are_exact(scale: float) -> None:
 
 
 def test_no_value_of_a_separator_is_lost() -> None:
-    """What one clique takes from a separator's value another gives back, although exp(-2000) is 0 in floating point; and
+    """What one clique takes from a separator's value another gives back, although exp(-2000) is 0 in floating point;
     what is -1e9 in all is 0 exactly."""
     tree, far = junction_tree(((0, 1), (1, 2))), np.array([0.0, -2000.0, -1e9])
     tables, _ = calibrated(tree, [np.zeros((2, 3)) + far, np.zeros((3, 2)) - np.array([[0.0], [-2000.0], [0.0]])])
